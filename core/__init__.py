@@ -1,0 +1,1 @@
+"""The log service itself: protocol rules, wire formats, bookies, ledgers and streams."""

@@ -1,0 +1,1 @@
+"""The ledger client: replicates entries to bookies, fences, recovers, reads."""

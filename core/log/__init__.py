@@ -1,0 +1,1 @@
+"""Streams: segments of ledgers, one writer at a time, readers anywhere."""

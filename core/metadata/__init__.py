@@ -1,0 +1,1 @@
+"""Ledger metadata, bookie registrations and cookies, kept in a metadata store."""

@@ -1,0 +1,172 @@
+"""Quorum arithmetic: the predicate P and every decision that is derived from it.
+
+``P(S) = |S| >= AQ and S lies in at least R regions``. P only grows with S. Any set that satisfies
+P meets any set whose complement (in the write set) does not: that is the whole safety argument,
+and threshold quorums are the case R = 1 (BookKeeper's rule).
+
+Two readings of a bookie whose region is unknown, both pessimistic: for an *acknowledgement* it
+stands in no region; for *coverage* (could somebody else have been acknowledged by the rest?) it
+stands in a region of its own.
+
+Members are ensemble *indices*; sets of them are bit masks (bit i = index i), so that the hot path
+is integer arithmetic and a dictionary look-up. Nothing here knows bookie names, time or I/O.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import IllegalQuorumError
+
+ENSEMBLE_SIZE_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements, from R regions."""
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    min_regions: int = 1
+
+    def __post_init__(self) -> None:
+        e, wq, aq, r = self.ensemble_size, self.write_quorum, self.ack_quorum, self.min_regions
+        faults = [
+            text
+            for broken, text in (
+                (e > ENSEMBLE_SIZE_MAX, f"E={e} is above {ENSEMBLE_SIZE_MAX}"),
+                (wq > e, f"WQ={wq} is above E={e}"),
+                (aq > wq, f"AQ={aq} is above WQ={wq}"),
+                (aq < 1, f"AQ={aq} is below 1"),
+                (r > aq, f"R={r} is above AQ={aq}: {aq} copies cannot lie in {r} regions"),
+                (r < 1, f"R={r} is below 1"),
+            )
+            if broken
+        ]
+        if faults:
+            raise IllegalQuorumError("; ".join(faults))
+
+    def __str__(self) -> str:
+        return f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}/R{self.min_regions}"
+
+    def write_set(self, entry_id: int) -> tuple[int, ...]:
+        """Ensemble indices that store ``entry_id``: (entry_id + w) mod E for w in 0..WQ-1."""
+        assert entry_id >= 0
+        e = self.ensemble_size
+        return tuple((entry_id + w) % e for w in range(self.write_quorum))
+
+    def write_mask(self, entry_id: int) -> int:
+        """The write set as a bit mask."""
+        return sum(1 << index for index in self.write_set(entry_id))
+
+
+class QuorumView:
+    """The quorum of one fragment: E members with their regions, and all decisions about them.
+
+    ``regions[i]`` is the region of ensemble index i, or None when it is unknown. Every decision is
+    memoised: there are at most 2^E masks and in practice a handful.
+    """
+
+    __slots__ = ("_acked", "_covered", "full_masks", "quorum", "regions")
+
+    def __init__(self, quorum: Quorum, regions: Sequence[str | None]) -> None:
+        assert len(regions) == quorum.ensemble_size
+        self.quorum = quorum
+        self.regions: tuple[str | None, ...] = tuple(regions)
+        # One write set per start index, all alike when E = WQ.
+        starts = range(quorum.ensemble_size if quorum.ensemble_size > quorum.write_quorum else 1)
+        self.full_masks: tuple[int, ...] = tuple(quorum.write_mask(start) for start in starts)
+        self._acked: dict[int, bool] = {}
+        self._covered: dict[int, bool] = {}
+
+    def write_mask(self, entry_id: int) -> int:
+        """Bit mask of the write set of ``entry_id``."""
+        return self.full_masks[entry_id % len(self.full_masks)]
+
+    def is_acked(self, mask: int) -> bool:
+        """P(mask), unknown regions counting for none: may this entry be acknowledged?"""
+        known = self._acked.get(mask)
+        if known is None:
+            known = self._acked[mask] = self._satisfies(mask, unknown_counts=False)
+        return known
+
+    def could_ack(self, mask: int) -> bool:
+        """P(mask), unknown regions counting each for one: could a writer be acknowledged by it?"""
+        known = self._covered.get(mask)
+        if known is None:
+            known = self._covered[mask] = self._satisfies(mask, unknown_counts=True)
+        return known
+
+    def must_change_ensemble(self, failed: int) -> bool:
+        """Whether some write set can no longer be acknowledged without the failed members (B19)."""
+        return any(not self.is_acked(full & ~failed) for full in self.full_masks)
+
+    def is_fencing_complete(self, fenced: int) -> bool:
+        """Whether the unfenced rest of every write set cannot acknowledge anything any more (B12)."""
+        return all(not self.could_ack(full & ~fenced) for full in self.full_masks)
+
+    def is_absent(self, entry_id: int, never: int) -> bool:
+        """Whether ``entry_id`` was not and can never be acknowledged.
+
+        ``never``: the members that are fenced *and* proved that they never had the entry.
+        """
+        return not self.could_ack(self.write_mask(entry_id) & ~never)
+
+    def is_absence_possible(self, entry_id: int, cannot_say: int) -> bool:
+        """Whether absence could still be shown if every member outside ``cannot_say`` said never."""
+        return not self.could_ack(self.write_mask(entry_id) & cannot_say)
+
+    def is_legal(self) -> bool:
+        """Whether every write set can be acknowledged when all its members answer."""
+        return all(self.is_acked(full) for full in self.full_masks)
+
+    def is_robust(self) -> bool:
+        """Whether every write set can still be acknowledged with any one region lost."""
+        return all(self.survives_loss_of({name}) for name in self.known_regions())
+
+    def is_fragile(self) -> bool:
+        """Whether one bookie sits in every acknowledging set of some write set.
+
+        Then the loss of that one bookie stops writes and makes recovery wait for it.
+        """
+        return any(
+            not self.is_acked(full & ~(1 << index))
+            for full in self.full_masks
+            for index in range(self.quorum.ensemble_size)
+            if full >> index & 1
+        )
+
+    def survives_loss_of(self, lost: set[str]) -> bool:
+        """Whether every write set can still be acknowledged without the regions in ``lost``."""
+        gone = self.mask_of_regions(lost)
+        return all(self.is_acked(full & ~gone) for full in self.full_masks)
+
+    def mask_of_regions(self, names: set[str]) -> int:
+        """Bit mask of the members that lie in one of ``names``."""
+        return sum(1 << i for i, region in enumerate(self.regions) if region in names)
+
+    def known_regions(self) -> list[str]:
+        """The regions of the members, each once, in order of index."""
+        return list(dict.fromkeys(region for region in self.regions if region is not None))
+
+    def regions_of(self, mask: int) -> list[str]:
+        """The known regions of the members in ``mask``, each once, in order of index."""
+        return list(
+            dict.fromkeys(
+                region
+                for index, region in enumerate(self.regions)
+                if mask >> index & 1 and region is not None
+            )
+        )
+
+    def _satisfies(self, mask: int, *, unknown_counts: bool) -> bool:
+        if mask.bit_count() < self.quorum.ack_quorum:
+            return False
+        if self.quorum.min_regions <= 1:
+            return True  # BookKeeper's rule: a count, whatever the regions
+        count = len(self.regions_of(mask))
+        if unknown_counts:
+            count += sum(
+                1 for index, region in enumerate(self.regions) if region is None and mask >> index & 1
+            )
+        return count >= self.quorum.min_regions

@@ -1,0 +1,11 @@
+"""Wall-clock time. Monotonic time and timers are the running loop's, so this is all that is left."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Says what time of day it is. May jump in both directions; no decision of safety uses it."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...

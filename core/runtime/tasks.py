@@ -1,0 +1,94 @@
+"""Owned tasks: every task has an owner that sees its exception, in an order that seeds decide.
+
+asyncio's own TaskGroup keeps its tasks in a set and so cancels them in the order of addresses; this
+one keeps insertion order, so that a simulated run is the same in every process.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """The tasks of one component.
+
+    ``on_failure`` is called with the exception of a task that failed (not of a cancelled one);
+    without it the loop's exception handler reports it. The owner decides what to stop.
+    """
+
+    __slots__ = ("_on_failure", "_tasks", "is_closed")
+
+    def __init__(self, on_failure: Callable[[BaseException], None] | None = None) -> None:
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._on_failure = on_failure
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Starts a task. After ``aclose`` the coroutine is closed and never runs."""
+        if self.is_closed:
+            work.close()
+            raise RuntimeError(f"task {name!r} spawned after its owner closed")
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        if self._on_failure is not None:
+            self._on_failure(error)
+            return
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"task {task.get_name()!r} failed", "exception": error, "task": task}
+        )
+
+    async def aclose(self) -> None:
+        """Cancels all tasks, newest first, and waits until each has ended. Safe to repeat."""
+        self.is_closed = True
+        while self._tasks:
+            task = next(reversed(self._tasks))
+            if task is asyncio.current_task():
+                self._tasks.pop(task)
+                continue
+            task.cancel()
+            await settled(task)
+            self._tasks.pop(task, None)
+
+
+async def settled(task: "asyncio.Future[Any]") -> None:
+    """Waits until ``task`` has ended, whatever its outcome, which stays with its owner."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    task.add_done_callback(wake)
+    try:
+        await done
+    finally:
+        task.remove_done_callback(wake)
+
+
+async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]:
+    """Runs coroutines side by side and returns their results in the order given.
+
+    When one fails, the others are cancelled and have ended before its exception is raised.
+    """
+    tasks = Tasks(on_failure=lambda _: None)  # each task is awaited below
+    started = [tasks.spawn(work, name) for work in works]
+    try:
+        return [await task for task in started]
+    finally:
+        await tasks.aclose()

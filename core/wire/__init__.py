@@ -1,0 +1,1 @@
+"""Bytes on sockets and in stores: BookKeeper's packets, entries and metadata formats."""
