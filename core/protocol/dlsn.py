@@ -44,7 +44,9 @@ class Dlsn(NamedTuple):
         """Reads the text form ``lssn:entry:slot``. Raises InvalidArgumentError for anything else."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
-            raise InvalidArgumentError(f"not a DLSN: {text!r}; write it as lssn:entry:slot, e.g. 1:0:0")
+            raise InvalidArgumentError(
+                f"not a DLSN: {text!r}; write it as lssn:entry:slot, e.g. 1:0:0"
+            )
         parts = [int(part) for part in match.groups()]
         if max(parts) > _MAX:
             raise InvalidArgumentError(f"a part of the DLSN {text!r} is above 2^63-1")

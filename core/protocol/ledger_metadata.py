@@ -130,11 +130,15 @@ class LedgerMetadata:
 
     def with_fragment(self, first_entry_id: int, bookies: tuple[BookieId, ...]) -> "LedgerMetadata":
         """The ensemble from ``first_entry_id`` on; replaces the last fragment if it starts there."""
-        assert self.last_fragment.first_entry_id <= first_entry_id, "a change below the last fragment"
+        assert self.last_fragment.first_entry_id <= first_entry_id, (
+            "a change below the last fragment"
+        )
         kept = tuple(f for f in self.fragments if f.first_entry_id < first_entry_id)
         return replace(self, fragments=(*kept, Fragment(first_entry_id, bookies)))
 
-    def with_bookies_of(self, first_entry_id: int, bookies: tuple[BookieId, ...]) -> "LedgerMetadata":
+    def with_bookies_of(
+        self, first_entry_id: int, bookies: tuple[BookieId, ...]
+    ) -> "LedgerMetadata":
         """Other holders of an existing fragment (repair: the new ones have full copies)."""
         assert any(f.first_entry_id == first_entry_id for f in self.fragments)
         return replace(

@@ -167,6 +167,8 @@ class QuorumView:
         count = len(self.regions_of(mask))
         if unknown_counts:
             count += sum(
-                1 for index, region in enumerate(self.regions) if region is None and mask >> index & 1
+                1
+                for index, region in enumerate(self.regions)
+                if region is None and mask >> index & 1
             )
         return count >= self.quorum.min_regions

@@ -2,21 +2,30 @@
 
 Semantics that every backend keeps (the conformance kit tests them):
 
-1. Paths are absolute, ``/``-separated, without empty, ``.`` or ``..`` parts. The tree works like
-   ZooKeeper's: ``create`` makes missing parents as empty persistent nodes; a node with children
-   cannot be deleted; an ephemeral node has no children.
+1. Paths are absolute, ``/``-separated, printable, without empty, ``.`` or ``..`` parts. The tree
+   works like ZooKeeper's: the root is always there; ``create`` makes missing parents as empty
+   persistent nodes; a node with children cannot be deleted; an ephemeral node has no children
+   (InvalidArgumentError). Names under the root that begin with ``.rhumbline`` belong to the backend.
 2. Versions are opaque texts. A version is never equal to another version of the same path, also
    after the node was deleted and created again, and not across stores (they carry the store's
-   epoch). Only equality means anything.
+   epoch). Only equality means anything. Reading an unchanged node gives the version that its last
+   write returned.
 3. Reads are linearizable unless ``stale_ok`` says otherwise.
-4. ``txn`` is all or nothing, and sees nothing in between.
-5. Watches are hints. They coalesce, may come late or twice, and always fire once after a
-   reconnect. Whoever is woken reads again.
+4. ``txn`` is all or nothing, and nobody sees anything in between.
+5. Watches are hints. They coalesce, may come late, twice or once without a change (also soon after
+   they were set), and always fire once after a reconnect. Whoever is woken reads again. So: first
+   ``watch``, then ``get``; what changes after that ``get`` fires.
 6. A request that was certainly not carried out raises MetadataUnavailableError (retryable); a
    write whose outcome is unknown raises IndeterminateError. Reads never raise IndeterminateError.
-   Every call has a deadline (the store's ``timeout_ms``); none waits for ever.
+   Every call has a deadline (the store's ``timeout_ms``); none waits for ever. Cancelling a call
+   leaves the outcome of a write unknown.
 7. A session's ephemeral nodes go when it is closed or expires, and not before its TTL has passed
-   without contact. ``SessionLostError`` for whatever is asked of a session that is gone.
+   without contact. ``SessionLostError`` for whatever is asked of a session that is gone. A store
+   may round a TTL to the nearest that it offers.
+8. A value holds at most ``VALUE_BYTES_MAX`` bytes, a transaction at most
+   ``TXN_OPERATIONS_MAX`` operations (LimitExceededError). After ``close``: ClosedError.
+9. A store that was replaced by migration refuses writes with StoreFencedError, which names its
+   successor.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +38,11 @@ Version = NewType("Version", str)
 
 VALUE_BYTES_MAX = 96 * 1024
 """Largest value that every backend takes (FoundationDB's limit is 100,000 bytes)."""
+
+TXN_OPERATIONS_MAX = 64
+"""Most operations in one transaction (etcd's default limit is 128, with what we add)."""
+
+PATH_BYTES_MAX = 1024
 
 
 class Value(NamedTuple):
@@ -148,7 +162,10 @@ class MetadataStore(Protocol):
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
         """All or nothing; the new version for each Create and Put, None for Check and Delete.
 
-        Raises the error of the first operation that does not hold. At most 64 operations.
+        The operations count as done in order: one may create the parent of a later one, or delete
+        the last child of a node that a later one deletes. No path may be named twice. Raises the
+        error of the first operation that does not hold (for Check with a version: NoNodeError or
+        BadVersionError; with None: NodeExistsError), else as ``create``.
         """
         ...
 
@@ -170,10 +187,17 @@ class MetadataStore(Protocol):
 
 def check_path(path: str) -> str:
     """Returns ``path`` if it is well-formed. Raises InvalidArgumentError otherwise."""
+    if path == "/":
+        return path
     parts = path.split("/")
-    if len(path) > 1024 or not path.startswith("/") or "\x00" in path:
-        raise InvalidArgumentError(f"bad metadata path {path[:80]!r}")
-    if path != "/" and any(part in ("", ".", "..") for part in parts[1:]):
+    if (
+        not path.startswith("/")
+        or not path.isprintable()
+        or "\ufff0" <= max(path)
+        or len(path.encode()) > PATH_BYTES_MAX
+        or parts[1].startswith(".rhumbline")
+        or any(part in ("", ".", "..") for part in parts[1:])
+    ):
         raise InvalidArgumentError(f"bad metadata path {path[:80]!r}")
     return path
 

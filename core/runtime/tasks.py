@@ -86,9 +86,22 @@ async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]
 
     When one fails, the others are cancelled and have ended before its exception is raised.
     """
-    tasks = Tasks(on_failure=lambda _: None)  # each task is awaited below
-    started = [tasks.spawn(work, name) for work in works]
+    failures: list[BaseException] = []
+    started: list[asyncio.Task[T]] = []
+
+    def stop_the_others(error: BaseException) -> None:
+        failures.append(error)
+        for task in started:
+            task.cancel()
+
+    tasks = Tasks(on_failure=stop_the_others)
+    started.extend(tasks.spawn(work, name) for work in works)
     try:
         return [await task for task in started]
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if failures and not (caller is not None and caller.cancelling()):
+            raise failures[0] from None
+        raise
     finally:
         await tasks.aclose()

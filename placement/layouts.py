@@ -1,0 +1,157 @@
+"""Region layouts: which region stands at which ensemble index, found by exact search.
+
+A layout is a tuple of E region names (None: unknown). The search is exhaustive over how many
+bookies each region gives; for E > WQ, where the order matters too, over arrangements by
+back-tracking. It works on counts of a few dozen bookies in a handful of regions, so exact is cheap,
+and a legal layout that exists is never missed (upstream's greedy search does miss some).
+
+Preference, first to last: legal (a must), robust, not fragile, more regions, evener spread, more
+copies near the writer. What is still equal is left to the caller's randomness.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..core.protocol.quorum import Quorum, QuorumView
+
+Layout = tuple[str | None, ...]
+Rank = tuple[int, ...]
+
+_ARRANGEMENTS_MAX = 20_000
+"""Bound on back-tracking steps for one count vector; E <= 12 in 6 regions needs far fewer."""
+
+
+def rank(quorum: Quorum, layout: Sequence[str | None], near: str | None) -> Rank | None:
+    """The preference of a layout, lower is better; None when it is not legal."""
+    view = QuorumView(quorum, layout)
+    if not view.is_legal():
+        return None
+    counts = [layout.count(name) for name in view.known_regions()]
+    return (
+        int(not view.is_robust()),
+        int(view.is_fragile()),
+        -len(counts),
+        max(counts, default=0) - min(counts, default=0),
+        -sum(1 for name in layout if name is not None and name == near),
+    )
+
+
+def best_layouts(
+    quorum: Quorum, available: Mapping[str | None, int], near: str | None
+) -> list[Layout]:
+    """All layouts of the best rank that the available bookies allow, one for each count vector.
+
+    ``available`` says how many bookies each region offers. Empty when no legal layout exists.
+    """
+    names = sorted(available, key=str)
+    best: list[Layout] = []
+    best_rank: Rank | None = None
+    for counts in _count_vectors(quorum.ensemble_size, [available[name] for name in names]):
+        layout = _arrange(quorum, dict(zip(names, counts, strict=True)), near)
+        if layout is None:
+            continue
+        found = rank(quorum, layout, near)
+        assert found is not None
+        if best_rank is None or found < best_rank:
+            best, best_rank = [layout], found
+        elif found == best_rank:
+            best.append(layout)
+    return best
+
+
+def best_completions(
+    quorum: Quorum,
+    fixed: Sequence[str | None],
+    holes: Sequence[int],
+    available: Mapping[str | None, int],
+    near: str | None = None,
+) -> list[Layout]:
+    """The best legal layouts that keep ``fixed`` everywhere but at the indices in ``holes``."""
+    names = [name for name in sorted(available, key=str) if available[name] > 0]
+    best: list[Layout] = []
+    best_rank: Rank | None = None
+    for choice in _assignments(names, dict(available), len(holes)):
+        layout = list(fixed)
+        for index, name in zip(holes, choice, strict=True):
+            layout[index] = name
+        found = rank(quorum, layout, near)
+        if found is None:
+            continue
+        moved = sum(1 for index, name in zip(holes, choice, strict=True) if fixed[index] != name)
+        found = (*found, moved)  # the failed one's own region, when all else is equal
+        if best_rank is None or found < best_rank:
+            best, best_rank = [tuple(layout)], found
+        elif found == best_rank:
+            best.append(tuple(layout))
+    return best
+
+
+def _count_vectors(total: int, limits: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    if not limits:
+        if total == 0:
+            yield ()
+        return
+    rest_max = sum(limits[1:])
+    for count in range(max(0, total - rest_max), min(total, limits[0]) + 1):
+        for rest in _count_vectors(total - count, limits[1:]):
+            yield (count, *rest)
+
+
+def _assignments(
+    names: Sequence[str | None], left: dict[str | None, int], size: int
+) -> Iterator[tuple[str | None, ...]]:
+    if size == 0:
+        yield ()
+        return
+    for name in names:
+        if left[name] > 0:
+            left[name] -= 1
+            for rest in _assignments(names, left, size - 1):
+                yield (name, *rest)
+            left[name] += 1
+
+
+def _arrange(quorum: Quorum, counts: dict[str | None, int], near: str | None) -> Layout | None:
+    """The best order for these counts: a robust one if there is any, else a legal one, or None."""
+    flat = tuple(_interleave(counts))
+    if quorum.ensemble_size == quorum.write_quorum:
+        return flat if rank(quorum, flat, near) is not None else None  # order does not matter
+    found = [(r, layout) for layout in _orders(counts) if (r := rank(quorum, layout, near))]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _interleave(counts: Mapping[str | None, int]) -> Iterator[str | None]:
+    left = dict(counts)
+    while any(left.values()):
+        for name in left:
+            if left[name] > 0:
+                left[name] -= 1
+                yield name
+
+
+def _orders(counts: dict[str | None, int]) -> Iterator[Layout]:
+    """Distinct orders, most spread first, at most ``_ARRANGEMENTS_MAX`` of them."""
+    left = dict(counts)
+    total = sum(left.values())
+    steps = 0
+
+    def extend(prefix: tuple[str | None, ...]) -> Iterator[Layout]:
+        nonlocal steps
+        if len(prefix) == total:
+            yield prefix
+            return
+        recent = {name: index for index, name in enumerate(prefix)}
+        for name in sorted(left, key=lambda n: (recent.get(n, -1), -left[n], str(n))):
+            if left[name] == 0 or steps >= _ARRANGEMENTS_MAX:
+                continue
+            steps += 1
+            left[name] -= 1
+            yield from extend((*prefix, name))
+            left[name] += 1
+
+    # Rotations of a cyclic order are the same layout: fix what stands at index 0.
+    first = next((name for name in counts if counts[name] > 0), None)
+    if total == 0:
+        yield ()
+        return
+    left[first] -= 1
+    yield from extend((first,))

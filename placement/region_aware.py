@@ -1,0 +1,116 @@
+"""Region-aware placement: first how many bookies from which region, then racks, then free space.
+
+Where only one region is known, or R = 1, the same search spreads over racks and nothing is special.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from random import Random
+
+from ..core.protocol.bookie_id import BookieId, Region
+from ..core.protocol.errors import NotEnoughBookiesError
+from ..core.protocol.placement import BookieInfo
+from ..core.protocol.quorum import Quorum
+from .layouts import Layout, best_completions, best_layouts
+
+_WEIGHT_OF_MEDIAN_MAX = 3
+"""A bookie's weight is its free space, at most this many times the median (as in BookKeeper)."""
+
+_CACHE_SIZE_MAX = 256
+
+
+class RegionAwarePlacement:
+    """The ``PlacementPolicy`` of Rhumbline. Exact, never weakens the rule, remembers searches."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[object, ...], list[Layout]] = {}
+
+    def new_ensemble(
+        self,
+        quorum: Quorum,
+        candidates: Sequence[BookieInfo],
+        *,
+        random: Random,
+        near: Region | None = None,
+    ) -> tuple[BookieId, ...]:
+        """E distinct bookies in the best legal layout. Raises NotEnoughBookiesError."""
+        available = _count_by_region(candidates, quorum.ensemble_size)
+        key = (quorum, tuple(available.items()), near)
+        layouts = self._layouts.get(key)
+        if layouts is None:
+            if len(self._layouts) >= _CACHE_SIZE_MAX:
+                self._layouts.clear()
+            layouts = self._layouts[key] = best_layouts(quorum, available, near)
+        if not layouts:
+            raise NotEnoughBookiesError(_explain(quorum, candidates))
+        layout = random.choice(layouts)
+        return _fill(layout, [None] * quorum.ensemble_size, candidates, random)
+
+    def replace(
+        self,
+        quorum: Quorum,
+        ensemble: Sequence[BookieInfo],
+        failed: Collection[int],
+        candidates: Sequence[BookieInfo],
+        *,
+        random: Random,
+    ) -> tuple[BookieId, ...]:
+        """The ensemble with others at the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
+        assert len(ensemble) == quorum.ensemble_size
+        holes = sorted(failed)
+        members = {info.bookie for info in ensemble}
+        spare = [info for info in candidates if info.bookie not in members]
+        fixed = [info.region for info in ensemble]
+        layouts = best_completions(quorum, fixed, holes, _count_by_region(spare, len(holes)))
+        if not layouts:
+            kept = [info for index, info in enumerate(ensemble) if index not in holes]
+            raise NotEnoughBookiesError(_explain(quorum, [*kept, *spare]))
+        layout = random.choice(layouts)
+        kept_or_none = [None if i in holes else info for i, info in enumerate(ensemble)]
+        return _fill(layout, kept_or_none, spare, random)
+
+
+def _count_by_region(candidates: Sequence[BookieInfo], size_max: int) -> dict[str | None, int]:
+    counts = Counter(info.region for info in candidates)
+    return {name: min(counts[name], size_max) for name in sorted(counts, key=str)}
+
+
+def _fill(
+    layout: Layout,
+    members: Sequence[BookieInfo | None],
+    candidates: Sequence[BookieInfo],
+    random: Random,
+) -> tuple[BookieId, ...]:
+    """Chooses a bookie of the right region for each empty index: least used rack, then weight."""
+    chosen = list(members)
+    free = sorted(candidates, key=lambda info: info.bookie)
+    for index, region in enumerate(layout):
+        if chosen[index] is not None:
+            continue
+        used = Counter(info.rack for info in chosen if info is not None and info.region == region)
+        local = [info for info in free if info.region == region]
+        fewest = min(used[info.rack] for info in local)
+        local = [info for info in local if used[info.rack] == fewest]
+        pick = random.choices(local, weights=_weights(local))[0]
+        chosen[index] = pick
+        free.remove(pick)
+    return tuple(info.bookie for info in chosen if info is not None)
+
+
+def _weights(bookies: Sequence[BookieInfo]) -> list[int]:
+    sizes = sorted(info.free_bytes for info in bookies)
+    cap = max(1, sizes[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
+    return [min(max(info.free_bytes, 1), cap) for info in bookies]
+
+
+def _explain(quorum: Quorum, candidates: Sequence[BookieInfo]) -> str:
+    counts = Counter(info.region or "unknown region" for info in candidates)
+    have = ", ".join(f"{name}: {counts[name]}" for name in sorted(counts)) or "none"
+    if len(candidates) < quorum.ensemble_size:
+        return f"{quorum} needs {quorum.ensemble_size} writable bookies, there are: {have}"
+    regions = sum(1 for name in counts if name != "unknown region")
+    if regions < quorum.min_regions:
+        return f"{quorum} needs bookies in {quorum.min_regions} regions, there are: {have}"
+    return (
+        f"no ensemble of {quorum} satisfies the region rule for every write set; there are: {have}"
+    )

@@ -1,0 +1,117 @@
+"""Every decision of QuorumView, compared with its definition over all subsets."""
+
+import itertools
+
+import pytest
+
+from rhumbline.core.protocol.errors import IllegalQuorumError
+from rhumbline.core.protocol.quorum import Quorum, QuorumView
+
+REGIONS = ("a", "b", "c", None)
+
+
+def quorums(size_max: int) -> list[Quorum]:
+    return [
+        Quorum(e, wq, aq, r)
+        for e in range(1, size_max + 1)
+        for wq in range(1, e + 1)
+        for aq in range(1, wq + 1)
+        for r in range(1, aq + 1)
+    ]
+
+
+def layouts(size: int) -> list[tuple[str | None, ...]]:
+    return list(itertools.product(REGIONS, repeat=size))
+
+
+def holds(quorum: Quorum, members: set[int], layout: tuple[str | None, ...], own: bool) -> bool:
+    """P by its definition; ``own``: an unknown region stands for itself."""
+    if quorum.min_regions <= 1:
+        return len(members) >= quorum.ack_quorum
+    regions = {layout[i] for i in members if layout[i] is not None}
+    unknown = sum(1 for i in members if layout[i] is None) if own else 0
+    enough = len(regions) + unknown >= quorum.min_regions
+    return len(members) >= quorum.ack_quorum and enough
+
+
+def subsets(members: set[int]) -> list[set[int]]:
+    ordered = sorted(members)
+    return [
+        set(chosen)
+        for size in range(len(ordered) + 1)
+        for chosen in itertools.combinations(ordered, size)
+    ]
+
+
+def mask(members: set[int]) -> int:
+    return sum(1 << index for index in members)
+
+
+@pytest.mark.parametrize("quorum", quorums(4), ids=str)
+def test_decisions_equal_their_definition(quorum: Quorum) -> None:
+    everyone = set(range(quorum.ensemble_size))
+    write_sets = [set(quorum.write_set(entry)) for entry in range(quorum.ensemble_size)]
+    for layout in layouts(quorum.ensemble_size):
+        view = QuorumView(quorum, layout)
+        assert view.is_legal() == all(holds(quorum, w, layout, False) for w in write_sets)
+        for chosen in subsets(everyone):
+            assert view.is_acked(mask(chosen)) == holds(quorum, chosen, layout, False)
+            assert view.could_ack(mask(chosen)) == holds(quorum, chosen, layout, True)
+            assert view.is_fencing_complete(mask(chosen)) == (
+                not any(holds(quorum, w - chosen, layout, True) for w in write_sets)
+            )
+            assert view.must_change_ensemble(mask(chosen)) == any(
+                not holds(quorum, w - chosen, layout, False) for w in write_sets
+            )
+            for entry in range(quorum.ensemble_size):
+                assert view.is_absent(entry, mask(chosen)) == (
+                    not holds(quorum, set(quorum.write_set(entry)) - chosen, layout, True)
+                )
+
+
+@pytest.mark.parametrize("quorum", quorums(4), ids=str)
+def test_every_acknowledging_set_meets_every_set_that_decides_absence(quorum: Quorum) -> None:
+    """The safety argument itself: what may be declared absent can never have been acknowledged."""
+    for layout in layouts(quorum.ensemble_size):
+        view = QuorumView(quorum, layout)
+        for entry in range(quorum.ensemble_size):
+            members = set(quorum.write_set(entry))
+            for acked in subsets(members):
+                if view.is_acked(mask(acked)):
+                    assert not view.is_absent(entry, mask(members - acked))
+                    assert not view.is_fencing_complete(mask(set(range(len(layout))) - acked))
+
+
+def test_three_copies_two_acks_two_regions_survive_any_region() -> None:
+    view = QuorumView(Quorum(3, 3, 2, 2), ("a", "b", "c"))
+    assert view.is_legal()
+    assert view.is_robust()
+    assert not view.is_fragile()
+    assert view.is_acked(0b011)
+    assert not view.is_acked(0b001)
+
+
+def test_two_copies_in_one_region_make_the_other_vital() -> None:
+    view = QuorumView(Quorum(3, 3, 2, 2), ("a", "a", "b"))
+    assert view.is_legal()
+    assert view.is_fragile()
+    assert not view.is_robust()
+    assert not view.is_acked(0b011), "two copies in one region are no acknowledgement"
+    assert view.regions_of(0b110) == ["a", "b"]
+
+
+def test_an_unknown_region_never_helps_an_acknowledgement_and_always_hinders_absence() -> None:
+    view = QuorumView(Quorum(3, 3, 2, 2), ("a", "a", None))
+    assert not view.is_legal()
+    assert view.could_ack(0b101)
+    assert not view.is_absent(0, 0b010)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(2, 3, 2, 1), (3, 3, 4, 1), (3, 3, 2, 3), (3, 3, 0, 1), (3, 3, 2, 0), (65, 3, 2, 1)]
+)
+def test_an_impossible_quorum_says_which_number_is_wrong(
+    numbers: tuple[int, int, int, int],
+) -> None:
+    with pytest.raises(IllegalQuorumError, match=r"(E|WQ|AQ|R)="):
+        Quorum(*numbers)
