@@ -46,6 +46,10 @@ class Topology:
             raise InvalidArgumentError(f"no round trip given between {a} and {b}")
         return found
 
+    def counts(self) -> dict[str | None, int]:
+        """Bookies by region, as the layout search takes them."""
+        return {name: count for name, count in self.bookies.items()}
+
     def voters(self) -> tuple[str, ...]:
         """Regions with a voting member of the metadata store."""
         return (
@@ -94,7 +98,7 @@ def plan(topology: Topology, numbers: tuple[int, int, int, int], seed: int = 0) 
         quorum = Quorum(*numbers)
     except IllegalQuorumError as error:
         return _refused(topology, numbers, str(error))
-    layouts = best_layouts(quorum, dict(topology.bookies), None)
+    layouts = best_layouts(quorum, topology.counts(), None)
     if not layouts:
         return _refused(topology, numbers, _why_no_layout(topology, quorum))
     layout = layouts[0]
@@ -115,7 +119,7 @@ def plan(topology: Topology, numbers: tuple[int, int, int, int], seed: int = 0) 
 def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Loss:
     """What holds when ``lost`` regions go at once (the arithmetic of protocol section 2.9)."""
     gone = view.mask_of_regions(set(lost))
-    rest = {name: count for name, count in topology.bookies.items() if name not in lost}
+    rest = {name: count for name, count in topology.counts().items() if name not in lost}
     voters = topology.voters()
     majority = len([v for v in voters if v not in lost]) * 2 > len(voters)
     survives = not any(view.could_ack(full & gone) for full in view.full_masks)
@@ -141,7 +145,7 @@ def _losses(topology: Topology, quorum: Quorum, view: QuorumView) -> list[Loss]:
 
 def _latency(topology: Topology, quorum: Quorum, home: str, random: Random) -> Latency:
     """Each member answers after its round trip and an fsync; the entry is acked when P holds."""
-    layout = best_layouts(quorum, dict(topology.bookies), home)[0]
+    layout = best_layouts(quorum, topology.counts(), home)[0]
     view = QuorumView(quorum, layout)
     trips = [topology.between_ms(home, str(region)) for region in layout]
     samples = []
@@ -164,7 +168,7 @@ def _wan_bytes(topology: Topology, quorum: Quorum) -> float:
     """Bytes that cross between regions per byte written, averaged over writers in each region."""
     total = 0.0
     for home in topology.bookies:
-        layout = best_layouts(quorum, dict(topology.bookies), home)[0]
+        layout = best_layouts(quorum, topology.counts(), home)[0]
         away = sum(1 for region in layout if region != home)
         total += away * quorum.write_quorum / quorum.ensemble_size
     return total / len(topology.bookies)
@@ -178,8 +182,8 @@ def _why_no_layout(topology: Topology, quorum: Quorum) -> str:
     if regions < quorum.min_regions:
         return f"R={quorum.min_regions} needs bookies in that many regions; there are {regions}"
     return (
-        f"with {dict(topology.bookies)} some write set of {quorum.write_quorum} bookies always lies "
-        f"in fewer than R={quorum.min_regions} regions"
+        f"with {dict(topology.bookies)} some write set of {quorum.write_quorum} bookies "
+        f"always lies in fewer than R={quorum.min_regions} regions"
     )
 
 
@@ -195,7 +199,7 @@ def _nearest(topology: Topology, numbers: tuple[int, int, int, int]) -> Quorum |
         for wq, aq in itertools.combinations_with_replacement(range(1, e + 1), 2):
             for r in range(1, wq + 1):
                 quorum = Quorum(e, max(wq, aq), min(wq, aq), min(r, wq, aq))
-                layouts = best_layouts(quorum, dict(topology.bookies), None)
+                layouts = best_layouts(quorum, topology.counts(), None)
                 if not layouts:
                     continue
                 mine = (

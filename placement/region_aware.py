@@ -55,7 +55,7 @@ class RegionAwarePlacement:
         *,
         random: Random,
     ) -> tuple[BookieId, ...]:
-        """The ensemble with others at the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
+        """Others at the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
         assert len(ensemble) == quorum.ensemble_size
         holes = sorted(failed)
         members = {info.bookie for info in ensemble}

@@ -1,1 +1,1 @@
-"""Pure decisions: identifiers, errors, quorums, metadata transitions, record sets. No I/O, no clock."""
+"""Pure decisions: identifiers, errors, quorums, metadata changes, record sets. No I/O."""

@@ -41,11 +41,11 @@ class Dlsn(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads the text form ``lssn:entry:slot``. Raises InvalidArgumentError for anything else."""
+        """Reads the text ``lssn:entry:slot``. Raises InvalidArgumentError for anything else."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise InvalidArgumentError(
-                f"not a DLSN: {text!r}; write it as lssn:entry:slot, e.g. 1:0:0"
+                f"not a DLSN: {text[:80]!r}; write lssn:entry:slot, e.g. 1:0:0"
             )
         parts = [int(part) for part in match.groups()]
         if max(parts) > _MAX:

@@ -174,7 +174,7 @@ class NoSuchEntryError(RhumblineError):
 
 
 class TruncatedError(RefusedError):
-    """The position is below the stream's start: it was truncated. ``first_active`` says where to go on."""
+    """The position is below the stream's start. ``first_active`` says where to go on."""
 
     code = "truncated"
 
@@ -245,7 +245,7 @@ class UnknownStateError(UnavailableError):
 
 
 class RecoveryIncompleteError(UnavailableError):
-    """Too few bookies of a write set answered to decide where the ledger ends; nothing was decided."""
+    """Too few bookies answered to decide where the ledger ends; nothing was decided."""
 
     code = "recovery-incomplete"
 

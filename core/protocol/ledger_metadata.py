@@ -12,6 +12,7 @@ the next value is. Invariants, checked at construction:
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 
 from .bookie_id import BookieId
 from .errors import CorruptionError
@@ -69,21 +70,23 @@ class LedgerMetadata:
 
     def __post_init__(self) -> None:
         keys = [fragment.first_entry_id for fragment in self.fragments]
-        if not keys or keys[0] != 0 or any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+        if not keys or keys[0] != 0 or any(a >= b for a, b in pairwise(keys)):
             raise CorruptionError(f"ledger {self.ledger_id}: fragments start at {keys}")
         for fragment in self.fragments:
             if len(fragment.bookies) != self.ensemble_size:
                 raise CorruptionError(
-                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} names "
+                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} has "
                     f"{len(fragment.bookies)} bookies, not {self.ensemble_size}"
                 )
             if len(set(fragment.bookies)) != len(fragment.bookies):
                 raise CorruptionError(
-                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} names a bookie twice"
+                    f"ledger {self.ledger_id}: fragment {fragment.first_entry_id} "
+                    "names a bookie twice"
                 )
         if self.state is LedgerState.CLOSED and keys[-1] > self.last_entry_id + 1:
             raise CorruptionError(
-                f"ledger {self.ledger_id}: closed at {self.last_entry_id}, last fragment at {keys[-1]}"
+                f"ledger {self.ledger_id}: closed at {self.last_entry_id}, "
+                f"last fragment at {keys[-1]}"
             )
         self.quorum_at(0)
 
@@ -113,7 +116,7 @@ class LedgerMetadata:
         except (UnicodeDecodeError, ValueError) as error:
             raise CorruptionError(f"ledger {self.ledger_id}: bad {R_KEY}: {text[:80]!r}") from error
         firsts = [first for first, _ in ranges]
-        if firsts[0] != 0 or any(a >= b for a, b in zip(firsts, firsts[1:], strict=False)):
+        if firsts[0] != 0 or any(a >= b for a, b in pairwise(firsts)):
             raise CorruptionError(f"ledger {self.ledger_id}: bad {R_KEY}: {text[:80]!r}")
         return ranges
 
@@ -129,7 +132,7 @@ class LedgerMetadata:
     # --- changes --------------------------------------------------------------------------------
 
     def with_fragment(self, first_entry_id: int, bookies: tuple[BookieId, ...]) -> "LedgerMetadata":
-        """The ensemble from ``first_entry_id`` on; replaces the last fragment if it starts there."""
+        """The ensemble from an entry on; replaces the last fragment if it starts there."""
         assert self.last_fragment.first_entry_id <= first_entry_id, (
             "a change below the last fragment"
         )

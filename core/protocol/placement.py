@@ -1,4 +1,4 @@
-"""What a placement policy decides: which bookies hold a ledger. Pure; implementations in placement/."""
+"""What a placement policy decides: which bookies hold a ledger. Pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -91,7 +91,7 @@ class QuorumView:
         return known
 
     def could_ack(self, mask: int) -> bool:
-        """P(mask), unknown regions counting each for one: could a writer be acknowledged by it?"""
+        """P(mask), unknown regions counting each for one: could a writer be acked by it?"""
         known = self._covered.get(mask)
         if known is None:
             known = self._covered[mask] = self._satisfies(mask, unknown_counts=True)
@@ -102,7 +102,7 @@ class QuorumView:
         return any(not self.is_acked(full & ~failed) for full in self.full_masks)
 
     def is_fencing_complete(self, fenced: int) -> bool:
-        """Whether the unfenced rest of every write set cannot acknowledge anything any more (B12)."""
+        """Whether the unfenced rest of every write set cannot acknowledge anything (B12)."""
         return all(not self.could_ack(full & ~fenced) for full in self.full_masks)
 
     def is_absent(self, entry_id: int, never: int) -> bool:
@@ -113,7 +113,7 @@ class QuorumView:
         return not self.could_ack(self.write_mask(entry_id) & ~never)
 
     def is_absence_possible(self, entry_id: int, cannot_say: int) -> bool:
-        """Whether absence could still be shown if every member outside ``cannot_say`` said never."""
+        """Whether absence could still be shown if all members but ``cannot_say`` said never."""
         return not self.could_ack(self.write_mask(entry_id) & cannot_say)
 
     def is_legal(self) -> bool:

@@ -1,1 +1,1 @@
-"""What production code may reach outside of itself: disk, clock, randomness, metadata, owned tasks."""
+"""What production code may reach outside of itself: disk, clock, randomness, metadata."""

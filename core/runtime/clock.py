@@ -1,4 +1,4 @@
-"""Wall-clock time. Monotonic time and timers are the running loop's, so this is all that is left."""
+"""Wall-clock time. Monotonic time and timers are the running loop's."""
 
 from typing import Protocol
 

@@ -11,9 +11,9 @@ class Runtime:
     """The world of one process.
 
     Monotonic time, timers, connections and servers come from the running asyncio loop
-    (``asyncio.get_running_loop()``); a ``Disk`` and a ``MetadataStore`` are passed to those who need
-    them. ``random`` is the only source of randomness: in production it is seeded by the operating
-    system, in simulation by the seed of the run.
+    (``asyncio.get_running_loop()``); a ``Disk`` and a ``MetadataStore`` are passed to those
+    who need them. ``random`` is the only source of randomness: in production it is seeded by the
+    operating system, in simulation by the seed of the run.
     """
 
     clock: Clock
