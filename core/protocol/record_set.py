@@ -26,7 +26,6 @@ import struct
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 

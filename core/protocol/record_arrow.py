@@ -1,0 +1,54 @@
+"""Record sets as Arrow: buffer views over the columns, no loop over records, no copy of payloads.
+
+pyarrow is optional and imported only when a view is asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import CorruptionError
+from .record_set import RecordSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    BinaryArray = pa.Array[Any]
+    Int64Array = pa.Array[Any]
+
+_ALIGNMENT = 8
+
+
+def arrow_payloads(record_set: RecordSet) -> "BinaryArray":
+    """The payloads as a binary array over the set's own bytes.
+
+    Raises CorruptionError when the offsets do not fit (checked before anything follows them).
+    """
+    import pyarrow as pa
+
+    array = pa.Array.from_buffers(
+        pa.binary(),
+        record_set.count,
+        [None, _aligned(record_set.offsets_view()), pa.py_buffer(record_set.payload_view())],
+    )
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptionError(f"record set: {error}") from error
+    return array
+
+
+def arrow_txids(record_set: RecordSet) -> "Int64Array":
+    """The txids as an int64 array."""
+    import pyarrow as pa
+
+    view = record_set.txids_view()
+    if view is None:
+        return pa.repeat(pa.scalar(record_set.first_txid, pa.int64()), record_set.count)
+    return pa.Array.from_buffers(pa.int64(), record_set.count, [None, _aligned(view)])
+
+
+def _aligned(view: memoryview) -> "pa.Buffer":
+    """A buffer over ``view``, or over a copy when it lies where Arrow does not want it."""
+    import pyarrow as pa
+
+    buffer = pa.py_buffer(view)
+    return buffer if buffer.address % _ALIGNMENT == 0 else pa.py_buffer(bytes(view))
