@@ -1,0 +1,44 @@
+"""Values in the metadata store: one line of JSON with a version, checked field by field.
+
+JSON, because an operator reads it with the store's own tools; checked strictly, because a value
+that is only nearly right (a hand edit, another program's node) must not be guessed at.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import CorruptionError, ForeignDataError
+
+_VERSION_KEY = "v"
+
+
+def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
+    """One line of JSON; the same fields always make the same bytes."""
+    assert _VERSION_KEY not in fields
+    return json.dumps({_VERSION_KEY: version, **fields}, separators=(",", ":")).encode()
+
+
+def decode_metadata_record(
+    what: str, data: bytes, *, version: int, fields: Mapping[str, type | tuple[type, ...]]
+) -> dict[str, Any]:
+    """The fields of ``data``, exactly those named and of those types.
+
+    Raises CorruptionError (``what`` names the thing), ForeignDataError for a newer version.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptionError(f"{what}: not JSON: {data[:60]!r}") from error
+    if not isinstance(value, dict) or type(value.get(_VERSION_KEY)) is not int:
+        raise CorruptionError(f"{what}: not a versioned record: {data[:60]!r}")
+    found = value.pop(_VERSION_KEY)
+    if found > version:
+        raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
+    if found != version or value.keys() != fields.keys():
+        raise CorruptionError(f"{what}: format {found} with fields {sorted(value)}")
+    for name, types in fields.items():
+        allowed = types if isinstance(types, tuple) else (types,)
+        if type(value[name]) not in allowed:
+            raise CorruptionError(f"{what}: field {name} is {value[name]!r}")
+    return value
