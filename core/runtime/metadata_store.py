@@ -5,7 +5,7 @@ Semantics that every backend keeps (the conformance kit tests them):
 1. Paths are absolute, ``/``-separated, printable, without empty, ``.`` or ``..`` parts. The tree
    works like ZooKeeper's: the root is always there; ``create`` makes missing parents as empty
    persistent nodes; a node with children cannot be deleted; an ephemeral node has no children
-   (InvalidArgumentError). Names under the root that begin with ``.rhumbline`` belong to the backend.
+   (InvalidArgumentError). Names under the root that begin with ``.rhumbline`` are the backend's.
 2. Versions are opaque texts. A version is never equal to another version of the same path, also
    after the node was deleted and created again, and not across stores (they carry the store's
    epoch). Only equality means anything. Reading an unchanged node gives the version that its last
@@ -146,8 +146,9 @@ class MetadataStore(Protocol):
         """Makes a node and returns its path and version.
 
         ``sequential`` appends ten or more digits that rise with every sequential creation under
-        the same parent and are never given twice. Raises NodeExistsError, SessionLostError,
-        MetadataUnavailableError, IndeterminateError (then look for your own token in the data).
+        the same parent and are never given twice while that parent exists. Raises
+        NodeExistsError, SessionLostError, MetadataUnavailableError, IndeterminateError (then
+        look for your own token in the data).
         """
         ...
 
@@ -193,7 +194,7 @@ def check_path(path: str) -> str:
     if (
         not path.startswith("/")
         or not path.isprintable()
-        or "\ufff0" <= max(path)
+        or max(path) >= "\ufff0"
         or len(path.encode()) > PATH_BYTES_MAX
         or parts[1].startswith(".rhumbline")
         or any(part in ("", ".", "..") for part in parts[1:])

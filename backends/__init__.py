@@ -1,0 +1,1 @@
+"""Metadata stores: memory, SQLite, ZooKeeper, etcd and FoundationDB behind one contract."""

@@ -1,0 +1,366 @@
+"""The tree in memory: the model of the contract, the store of tests, and that of the simulator.
+
+A ``MemoryTree`` is what a server would hold; a ``MemoryStore`` is one process's handle to it. It
+uses no threads, no time but the running loop's, and no randomness: the same calls in the same order
+give the same versions, and watches fire in the order in which they were set.
+"""
+
+import asyncio
+from bisect import bisect_right, insort
+from collections.abc import Callable, Sequence
+
+from ..core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NoNodeError,
+    SessionLostError,
+)
+from ..core.runtime.metadata_store import (
+    Create,
+    Operation,
+    Put,
+    Session,
+    Value,
+    Version,
+    Watch,
+    check_path,
+    parent_of,
+)
+from .plan import Node, Plan, check_data, check_operations, check_target, child_prefix
+
+
+class MemoryTree:
+    """Nodes, sessions and watches. ``epoch`` marks its versions; two trees need two epochs."""
+
+    def __init__(self, epoch: str = "memory") -> None:
+        self.epoch = epoch
+        self.revision = 0
+        self._nodes: dict[str, Node] = {"/": Node(b"", self._version())}
+        self._names: dict[str, list[str]] = {"/": []}
+        self._owned: dict[str, dict[str, None]] = {}
+        self._watches: dict[str, dict[MemoryWatch, None]] = {}
+        self._session_count = 0
+
+    def node(self, path: str) -> Node | None:
+        """The node at ``path``, or None."""
+        return self._nodes.get(path)
+
+    def child_names(self, path: str, limit: int) -> list[str]:
+        """The first ``limit`` names of children, in order."""
+        return self._names[path][:limit]
+
+    def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
+        """A page of the names of children. Raises NoNodeError."""
+        names = self._names.get(path)
+        if names is None:
+            raise NoNodeError(path)
+        start = 0 if after is None else bisect_right(names, after)
+        return names[start:] if limit is None else names[start : start + limit]
+
+    def commit(self, plan: Plan) -> Version:
+        """Carries out a plan in one step, and wakes the watches."""
+        self.revision += 1
+        version = self._version()
+        for path, change in plan.changes.items():
+            before = self._nodes.get(path)
+            if change.data is None:
+                self._remove(path)
+                continue
+            kept = before.version if before is not None and not change.is_written else version
+            self._put(path, Node(change.data, kept, change.owner, change.sequence))
+        for path, change in plan.changes.items():
+            if change.is_written:
+                self._wake(path)
+        return version
+
+    def new_session(self) -> str:
+        """The id of a session that owns nothing yet."""
+        self._session_count += 1
+        owner = f"session-{self._session_count}"
+        self._owned[owner] = {}
+        return owner
+
+    def end_session(self, owner: str) -> None:
+        """Removes the session's nodes. Safe to repeat."""
+        plan = Plan(self)
+        for path in self._owned.pop(owner, {}):
+            plan.delete(path, None)
+        if plan.changes:
+            self.commit(plan)
+
+    def add_watch(self, watch: "MemoryWatch") -> None:
+        """Wakes ``watch`` from now on."""
+        self._watches.setdefault(watch.path, {})[watch] = None
+
+    def drop_watch(self, watch: "MemoryWatch") -> None:
+        """Wakes ``watch`` no more. Safe to repeat."""
+        at_path = self._watches.get(watch.path, {})
+        at_path.pop(watch, None)
+        if not at_path:
+            self._watches.pop(watch.path, None)
+
+    def _version(self) -> Version:
+        return Version(f"{self.epoch}.{self.revision}")
+
+    def _put(self, path: str, node: Node) -> None:
+        if path not in self._nodes:
+            insort(self._names[parent_of(path)], path[len(child_prefix(parent_of(path))) :])
+            self._names[path] = []
+        else:
+            self._disown(path)
+        self._nodes[path] = node
+        if node.owner is not None:
+            self._owned[node.owner][path] = None
+
+    def _remove(self, path: str) -> None:
+        self._disown(path)
+        assert not self._names.pop(path), f"{path} goes and has children"
+        del self._nodes[path]
+        names = self._names[parent_of(path)]
+        del names[bisect_right(names, path.rpartition("/")[2]) - 1]
+
+    def _disown(self, path: str) -> None:
+        owner = self._nodes[path].owner
+        if owner is not None and owner in self._owned:
+            del self._owned[owner][path]
+
+    def _wake(self, path: str) -> None:
+        for watch in self._watches.get(path, ()):
+            watch.fire()
+        above = path
+        while above != "/":
+            above = parent_of(above)
+            for watch in self._watches.get(above, ()):
+                if watch.is_prefix:
+                    watch.fire()
+
+
+class MemoryWatch:
+    """A watch: calls that are due together are one call."""
+
+    def __init__(
+        self, store: "MemoryStore", path: str, callback: Callable[[], None], *, is_prefix: bool
+    ) -> None:
+        self.path = path
+        self.is_prefix = is_prefix
+        self._store = store
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._is_due = False
+        self._is_closed = False
+
+    def fire(self) -> None:
+        """Calls back from the loop, soon."""
+        if not self._is_due and not self._is_closed:
+            self._is_due = True
+            self._loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        self._is_due = False
+        if not self._is_closed:
+            self._callback()
+
+    def close(self) -> None:
+        """No further call. Safe to repeat."""
+        self._is_closed = True
+        self._store.drop_watch(self)
+
+
+class MemorySession:
+    """A session; while its store is connected it lives, then its TTL runs."""
+
+    def __init__(self, tree: MemoryTree, ttl_ms: int) -> None:
+        self.owner = tree.new_session()
+        self.is_lost = False
+        self._tree = tree
+        self._ttl_ms = ttl_ms
+        self._on_lost: list[Callable[[], None]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session is lost (at once if it is already)."""
+        if self.is_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            self._on_lost.append(callback)
+
+    async def close(self) -> None:
+        """Ends the session and removes its ephemeral nodes (while disconnected: at its TTL)."""
+        self._on_lost.clear()
+        if self._expiry is None:
+            self.expire()
+
+    def expire(self) -> None:
+        """The store gives the session up: its nodes go. Safe to repeat."""
+        if self.is_lost:
+            return
+        self.contact()
+        self.is_lost = True
+        self._tree.end_session(self.owner)
+        for callback in self._on_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        self._on_lost.clear()
+
+    def silence(self) -> None:
+        """The store hears nothing from now on: the TTL runs."""
+        if self._expiry is None and not self.is_lost:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(self._ttl_ms / 1000, self.expire)
+
+    def contact(self) -> None:
+        """The store hears of the session again, in time."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+
+class MemoryStore:
+    """One process's handle to a tree (its own one, unless a tree is given)."""
+
+    def __init__(self, tree: MemoryTree | None = None, uri: str = "memory:") -> None:
+        self.tree = tree or MemoryTree()
+        self.uri = uri
+        self.is_connected = True
+        self._is_closed = False
+        self._sessions: list[MemorySession] = []
+        self._watches: dict[MemoryWatch, None] = {}
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        check_path(path)
+        self._check_usable()
+        node = self.tree.node(path)
+        if node is None:
+            raise NoNodeError(path)
+        return Value(node.data, node.version)
+
+    async def children(
+        self, path: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        check_path(path)
+        self._check_usable()
+        return self.tree.names_after(path, after, limit)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: Session | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Version]:
+        """Makes a node and returns its path and version."""
+        check_target(path)
+        check_data(data)
+        owner = None if ephemeral is None else self._owner(ephemeral)
+        self._check_usable()
+        plan = Plan(self.tree)
+        created = plan.create(path, data, owner, sequential=sequential)
+        return created, self.tree.commit(plan)
+
+    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        check_target(path)
+        check_data(data)
+        self._check_usable()
+        plan = Plan(self.tree)
+        plan.put(path, data, expect)
+        return self.tree.commit(plan)
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        check_target(path)
+        self._check_usable()
+        plan = Plan(self.tree)
+        plan.delete(path, expect)
+        self.tree.commit(plan)
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        check_operations(operations)
+        self._check_usable()
+        plan = Plan(self.tree)
+        for operation in operations:
+            plan.apply(operation)
+        return versions_of(operations, self.tree.commit(plan))
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """Calls back (from the loop) after the node (or one below it) changed."""
+        check_path(path)
+        if self._is_closed:
+            raise ClosedError(f"{self.uri} is closed")
+        watch = MemoryWatch(self, path, callback, is_prefix=prefix)
+        self._watches[watch] = None
+        if self.is_connected:
+            self.tree.add_watch(watch)
+        return watch
+
+    async def session(self, ttl_ms: int) -> MemorySession:
+        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        self._check_usable()
+        session = MemorySession(self.tree, ttl_ms)
+        self._sessions = [known for known in self._sessions if not known.is_lost]
+        self._sessions.append(session)
+        return session
+
+    async def close(self) -> None:
+        """Closes watches and sessions. Safe to repeat."""
+        self._is_closed = True
+        for watch in list(self._watches):
+            watch.close()
+        for session in self._sessions:
+            await session.close()
+        self._sessions.clear()
+
+    def drop_watch(self, watch: MemoryWatch) -> None:
+        """Forgets a watch that was closed. Safe to repeat."""
+        self._watches.pop(watch, None)
+        self.tree.drop_watch(watch)
+
+    def disconnect(self) -> None:
+        """For tests and simulation: as if this process had lost its way to the store.
+
+        Calls raise MetadataUnavailableError, watches are silent, the TTLs of sessions run.
+        """
+        self.is_connected = False
+        for watch in self._watches:
+            self.tree.drop_watch(watch)
+        for session in self._sessions:
+            session.silence()
+
+    def reconnect(self) -> None:
+        """For tests and simulation: ends ``disconnect``; every watch fires once."""
+        self.is_connected = True
+        for watch in self._watches:
+            self.tree.add_watch(watch)
+            watch.fire()
+        for session in self._sessions:
+            session.contact()
+
+    def expire_session(self, session: Session) -> None:
+        """For tests and simulation: the store gives the session up now."""
+        self._own(session).expire()
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self.uri} is closed")
+        if not self.is_connected:
+            raise MetadataUnavailableError(f"{self.uri} cannot be reached")
+
+    def _owner(self, session: Session) -> str:
+        own = self._own(session)
+        if own.is_lost:
+            raise SessionLostError(f"{own.owner} is gone")
+        return own.owner
+
+    def _own(self, session: Session) -> MemorySession:
+        if not isinstance(session, MemorySession) or session not in self._sessions:
+            raise InvalidArgumentError("a session of another store")
+        return session
+
+
+def versions_of(operations: Sequence[Operation], version: Version) -> list[Version | None]:
+    """The answer of a transaction whose writes all got one version."""
+    return [version if isinstance(operation, Create | Put) else None for operation in operations]

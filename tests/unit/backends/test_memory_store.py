@@ -1,0 +1,84 @@
+"""The memory store's own powers: silence, expiry, determinism. The contract has its own tests."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NoNodeError,
+    SessionLostError,
+)
+
+
+def test_a_disconnected_session_lives_until_its_ttl_and_then_its_nodes_go() -> None:
+    async def run() -> None:
+        tree = MemoryTree()
+        here, there = MemoryStore(tree), MemoryStore(tree)
+        lost = asyncio.Event()
+        session = await here.session(30)
+        session.on_lost(lost.set)
+        await here.create("/claim", b"me", ephemeral=session)
+        here.disconnect()
+        with pytest.raises(MetadataUnavailableError):
+            await here.get("/claim")
+        assert (await there.get("/claim")).data == b"me"
+        await asyncio.wait_for(lost.wait(), 5)
+        with pytest.raises(NoNodeError):
+            await there.get("/claim")
+        here.reconnect()
+        with pytest.raises(SessionLostError):
+            await here.create("/claim", ephemeral=session)
+
+    asyncio.run(run())
+
+
+def test_a_reconnect_in_time_keeps_the_session_and_fires_every_watch_once() -> None:
+    async def run() -> None:
+        tree = MemoryTree()
+        here, there = MemoryStore(tree), MemoryStore(tree)
+        calls: list[str] = []
+        here.watch("/quiet", lambda: calls.append("quiet"))
+        here.watch("/busy", lambda: calls.append("busy"), prefix=True)
+        session = await here.session(10_000)
+        await here.create("/claim", ephemeral=session)
+        here.disconnect()
+        await there.create("/busy/1")
+        await asyncio.sleep(0)
+        assert calls == []
+        here.reconnect()
+        await asyncio.sleep(0)
+        assert calls == ["quiet", "busy"]
+        assert not session.is_lost
+        assert await there.children("/") == ["busy", "claim"]
+
+    asyncio.run(run())
+
+
+def test_the_same_calls_give_the_same_versions() -> None:
+    async def run() -> list[object]:
+        store = MemoryStore()
+        made = [await store.create(f"/a/{i}") for i in range(3)]
+        return [*made, await store.put("/a/1", b"x"), await store.get("/a/1")]
+
+    assert asyncio.run(run()) == asyncio.run(run())
+
+
+def test_sessions_of_another_handle_are_refused_and_close_is_final() -> None:
+    async def run() -> None:
+        tree = MemoryTree()
+        here, there = MemoryStore(tree), MemoryStore(tree)
+        session = await here.session(1000)
+        with pytest.raises(InvalidArgumentError):
+            await there.create("/x", ephemeral=session)
+        await here.create("/x", ephemeral=session)
+        await here.close()
+        await here.close()
+        assert await there.children("/") == []
+        with pytest.raises(ClosedError):
+            await here.get("/")
+
+    asyncio.run(run())

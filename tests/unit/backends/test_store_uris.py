@@ -1,0 +1,54 @@
+"""Store URIs: what is wrong is named in one line."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.backends.open import open_store
+from rhumbline.backends.uri import Host, parse_uri
+from rhumbline.core.protocol.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("uri", "complaint"),
+    [
+        ("", "no scheme"),
+        ("/var/lib/x", "no scheme"),
+        ("consul://h/x", "unknown scheme 'consul' (known: memory, sqlite, zk, etcd, fdb)"),
+        ("memory://h/x", "memory: or memory:name"),
+        ("memory:?a=1", "unknown option 'a' (there are none)"),
+        ("zk://user:secret@h/x", "no user or password"),
+        ("zk://h/x?a=1&a=2", "gives 'a' twice"),
+        ("zk://h/x?a", "bad query field"),
+    ],
+)
+def test_a_bad_uri_is_refused_with_its_reason(uri: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        asyncio.run(open_store(uri))
+    assert complaint in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_hosts_have_ports_and_are_named_once() -> None:
+    assert parse_uri("zk://a,b:99,[::1]:7/x").hosts(2181) == (
+        Host("a", 2181),
+        Host("b", 99),
+        Host("::1", 7),
+    )
+    assert str(Host("::1", 7)) == "[::1]:7"
+    for bad in ("zk:///x", "zk://a:b/x", "zk://a:70000/x", "zk://a,,b/x", "zk://[::1/x"):
+        with pytest.raises(ConfigurationError):
+            parse_uri(bad).hosts(2181)
+    with pytest.raises(ConfigurationError, match="twice"):
+        parse_uri("zk://a,a:2181/x").hosts(2181)
+
+
+def test_memory_stores_of_one_name_share_a_tree_and_nameless_ones_do_not() -> None:
+    async def run() -> None:
+        one, same = await open_store("memory:shared"), await open_store("memory:shared")
+        await one.create("/a")
+        assert await same.children("/") == ["a"]
+        first, second = await open_store("memory:"), await open_store("memory:")
+        assert (await first.create("/a"))[1] != (await second.create("/a"))[1]
+
+    asyncio.run(run())
