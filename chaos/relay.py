@@ -1,0 +1,237 @@
+"""A wide-area link between real sockets: delays each direction, keeps the order, can be cut.
+
+One ``Relay`` stands for the path from one region to one server: connections made to its port are
+carried on to the server. Bytes that arrive are held for the one-way delay and then passed on in
+order. A cut link behaves as a broken path does and not as a dead server: nothing arrives, nobody is
+told, and what was under way arrives when the link heals (as TCP's retransmissions would).
+Bandwidth is not limited, except that at most ``HELD_BYTES_MAX`` are in flight by direction and
+connection; then the sender's socket is no longer read.
+
+There is no task per connection: two protocols, two queues and at most one timer per direction.
+"""
+
+import asyncio
+from collections import deque
+from typing import Self, cast
+
+HELD_BYTES_MAX = 32 * 1024 * 1024
+"""In flight by direction and connection: 400 MB/s at a delay of 80 ms."""
+
+_CONNECT_SECONDS_MAX = 10
+
+
+class Relay:
+    """Carries connections from a port of its own to ``target``, each direction later by its delay.
+
+    ``delay_ms`` there and ``back_ms`` back (the same when not given). Delays, ``target`` (set it
+    before the first connection, or when the server moved) and the cut may change at any time.
+    """
+
+    def __init__(
+        self, target: tuple[str, int] | None, *, delay_ms: int, back_ms: int | None = None
+    ) -> None:
+        self.target = target
+        self.delay_ms = delay_ms
+        self.back_ms = delay_ms if back_ms is None else back_ms
+        self.is_cut = False
+        self.bytes_there = 0
+        self.bytes_back = 0
+        self._server: asyncio.Server | None = None
+        self.links: dict[_Link, None] = {}
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
+        """Listens and returns the port. Raises OSError when it is in use."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Link(self).near, host, port, backlog=512)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def cut(self) -> None:
+        """From now on nothing arrives on either side; connections stay as they are."""
+        self.is_cut = True
+
+    def heal(self) -> None:
+        """Passes on what was held, and from now on everything."""
+        self.is_cut = False
+        for link in list(self.links):
+            link.heal()
+
+    def reset(self) -> None:
+        """Breaks all connections, as a rebooting router does."""
+        for link in list(self.links):
+            link.abort()
+
+    async def aclose(self) -> None:
+        """Stops listening and breaks all connections. Safe to repeat."""
+        if self._server is not None:
+            self._server.close()
+        self.reset()
+        await asyncio.sleep(0)  # transports tell their protocols in the next turn
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Link:
+    """One connection: the caller's end, the server's end, and the two directions between them."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self.near = _End(self)
+        self.far = _End(self)
+        self.there = _Direction(self.near, self.far, is_there=True)
+        self.back = _Direction(self.far, self.near, is_there=False)
+        self._connecting: asyncio.Task[None] | None = None
+
+    def opened(self) -> None:
+        """The caller connected: go on to the server (once the link is not cut)."""
+        self.relay.links[self] = None
+        if not self.relay.is_cut:
+            self._connect()
+
+    def heal(self) -> None:
+        """The relay healed."""
+        if self._connecting is None:
+            self._connect()
+        self.there.pump()
+        self.back.pump()
+
+    def abort(self) -> None:
+        """Breaks both ends."""
+        self.relay.links.pop(self, None)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for end in (self.near, self.far):
+            end.is_over = True
+            if end.transport is not None:
+                end.transport.abort()
+
+    def _connect(self) -> None:
+        self._connecting = asyncio.get_running_loop().create_task(self._open_far())
+
+    async def _open_far(self) -> None:
+        target = self.relay.target
+        try:
+            if target is None:
+                raise ConnectionRefusedError
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                await loop.create_connection(lambda: self.far, *target)
+        except (OSError, TimeoutError):
+            self.abort()
+            return
+        self.there.pump()
+
+
+class _End(asyncio.Protocol):
+    """One socket of a link."""
+
+    def __init__(self, link: _Link) -> None:
+        self.link = link
+        self.transport: asyncio.Transport | None = None
+        self.is_over = False
+        self.is_full = False
+
+    @property
+    def outgoing(self) -> "_Direction":
+        """The direction that starts at this socket."""
+        return self.link.there if self is self.link.near else self.link.back
+
+    @property
+    def incoming(self) -> "_Direction":
+        """The direction that ends here."""
+        return self.link.back if self is self.link.near else self.link.there
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        if self.is_over:
+            self.transport.abort()
+        elif self is self.link.near:
+            self.link.opened()
+
+    def data_received(self, data: bytes) -> None:
+        self.outgoing.push(data)
+
+    def eof_received(self) -> bool:
+        self.outgoing.push(b"")
+        return True  # the other direction goes on
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self.outgoing.push(None)
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        self.incoming.pump()
+
+
+class _Direction:
+    """A queue of (when, what): bytes, b"" for the end of this direction, None for a break."""
+
+    def __init__(self, source: _End, sink: _End, *, is_there: bool) -> None:
+        self._source = source
+        self._sink = sink
+        self._is_there = is_there
+        self._held: deque[tuple[float, bytes | None]] = deque()
+        self._held_bytes = 0
+        self._is_source_paused = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def push(self, data: bytes | None) -> None:
+        """Something arrived at the source; it leaves at the sink a delay later."""
+        relay = self._source.link.relay
+        loop = asyncio.get_running_loop()
+        delay_ms = relay.delay_ms if self._is_there else relay.back_ms
+        self._held.append((loop.time() + delay_ms / 1000, data))
+        self._held_bytes += len(data or b"")
+        if self._held_bytes > HELD_BYTES_MAX and not self._is_source_paused:
+            self._is_source_paused = True
+            if self._source.transport is not None:
+                self._source.transport.pause_reading()
+        if self._timer is None:
+            self.pump()
+
+    def pump(self) -> None:
+        """Passes on what is due, as far as the link is up and the sink takes it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        link, sink = self._source.link, self._sink
+        if link.relay.is_cut or sink.transport is None or sink.is_over:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + 0.0005  # the loop's timers have a resolution of 1 ms
+        while self._held and not sink.is_full and self._held[0][0] <= due:
+            _, data = self._held.popleft()
+            if data is None:
+                link.abort()
+                return
+            self._pass_on(data, sink.transport)
+        if self._held and not sink.is_full:
+            self._timer = loop.call_at(self._held[0][0], self._timed_pump)
+        if self._is_source_paused and self._held_bytes <= HELD_BYTES_MAX // 2:
+            self._is_source_paused = False
+            if self._source.transport is not None:
+                self._source.transport.resume_reading()
+
+    def _timed_pump(self) -> None:
+        self._timer = None
+        self.pump()
+
+    def _pass_on(self, data: bytes, sink: asyncio.Transport) -> None:
+        if not data:
+            sink.write_eof()
+            return
+        self._held_bytes -= len(data)
+        relay = self._source.link.relay
+        if self._is_there:
+            relay.bytes_there += len(data)
+        else:
+            relay.bytes_back += len(data)
+        sink.write(data)

@@ -1,0 +1,1 @@
+"""What an application imports: connect(), the settings, the real clock and the real disk."""

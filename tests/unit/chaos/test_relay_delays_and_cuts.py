@@ -1,0 +1,150 @@
+"""The relay between real sockets: delay by direction, order, cut and heal, back pressure."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import uvloop
+from rhumbline.chaos.relay import HELD_BYTES_MAX, Relay
+
+Story = Callable[[Relay, int], Awaitable[None]]
+
+
+def with_echo(story: Story, *, delay_ms: int, back_ms: int | None = None) -> None:
+    """Runs a story with a relay in front of an echo server."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        relay = Relay(server.sockets[0].getsockname()[:2], delay_ms=delay_ms, back_ms=back_ms)
+        async with asyncio.timeout(20), server, relay:
+            await story(relay, await relay.start())
+
+    # uvloop's transports are another implementation: the relay is used on both
+    for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(run())
+
+
+def test_each_direction_is_delayed() -> None:
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        started = time.monotonic()
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        took_ms = (time.monotonic() - started) * 1000
+        assert 69 <= took_ms < 500
+        assert (relay.bytes_there, relay.bytes_back) == (5, 5)
+        writer.close()
+
+    with_echo(story, delay_ms=20, back_ms=50)
+
+
+def test_order_is_kept_when_the_delay_shrinks() -> None:
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        sent = b""
+        for number in range(50):
+            relay.delay_ms = relay.back_ms = 40 - number % 40
+            part = number.to_bytes(4, "big")
+            sent += part
+            writer.write(part)
+            await asyncio.sleep(0.001)
+        assert await reader.readexactly(len(sent)) == sent
+        writer.close()
+
+    with_echo(story, delay_ms=40)
+
+
+def test_a_cut_holds_everything_and_healing_delivers_it() -> None:
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"before")
+        assert await reader.readexactly(6) == b"before"
+        relay.cut()
+        writer.write(b"during")
+        late_reader, late_writer = await asyncio.open_connection("127.0.0.1", port)
+        late_writer.write(b"late")
+        held = asyncio.ensure_future(reader.readexactly(6))
+        late = asyncio.ensure_future(late_reader.readexactly(4))
+        done, _ = await asyncio.wait([held, late], timeout=0.1)
+        assert not done
+        relay.heal()
+        assert await held == b"during"
+        assert await late == b"late"
+        writer.close()
+        late_writer.close()
+
+    with_echo(story, delay_ms=1)
+
+
+def test_a_reset_breaks_the_connections() -> None:
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"x")
+        await reader.readexactly(1)
+        relay.reset()
+        try:
+            assert await reader.read() == b""
+        except ConnectionError:
+            pass
+        writer.close()
+
+    with_echo(story, delay_ms=0)
+
+
+def test_a_server_that_is_not_there_breaks_the_callers_connection() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(20), Relay(None, delay_ms=1) as relay:
+            reader, writer = await asyncio.open_connection("127.0.0.1", await relay.start())
+            try:
+                assert await reader.read() == b""
+            except ConnectionError:
+                pass
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_the_end_of_one_direction_leaves_the_other_open() -> None:
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"all of it")
+        writer.write_eof()
+        assert await reader.read() == b"all of it"
+        writer.close()
+
+    with_echo(story, delay_ms=5)
+
+
+def test_much_data_passes_whole_while_a_slow_reader_holds_it_up() -> None:
+    size = 3 * HELD_BYTES_MAX
+
+    async def story(relay: Relay, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+
+        async def send() -> None:
+            for _ in range(size // 65536):
+                writer.write(bytes(65536))
+                await writer.drain()
+            writer.write_eof()
+
+        sending = asyncio.ensure_future(send())
+        await asyncio.sleep(0.2)
+        received = 0
+        while data := await reader.read(1 << 20):
+            received += len(data)
+        await sending
+        assert received == size == relay.bytes_there == relay.bytes_back
+        writer.close()
+
+    with_echo(story, delay_ms=2)
