@@ -1,0 +1,1 @@
+"""Rhumbline is a geo-replicated, strictly ordered log service."""
