@@ -1,0 +1,110 @@
+"""Settings: sources in their order, units, and every fault of all sources in one message."""
+
+from pathlib import Path
+
+import pytest
+from rhumbline.cli.config_file import all_keys, load_settings
+from rhumbline.core.protocol.errors import ConfigurationError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "rhumbline.toml"
+    file.write_text(text)
+    return file
+
+
+def test_defaults_need_no_file() -> None:
+    assert load_settings(environ={}).settings.cluster.namespace == "default"
+
+
+def test_durations_and_sizes_are_read_with_units(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        [ledger]
+        request_timeout_ms = "1.5s"
+        pending_bytes_max = "64MiB"
+        connect_timeout_ms = 250
+        on_bookie_failure = "close"
+        [bookie.advertised_addresses]
+        eu = "10.0.0.1:3281"
+        """,
+    )
+    settings = load_settings(file, environ={}).settings
+    assert settings.ledger.request_timeout_ms == 1500
+    assert settings.ledger.pending_bytes_max == 64 * 2**20
+    assert settings.ledger.connect_timeout_ms == 250
+    assert settings.ledger.on_bookie_failure == "close"
+    assert settings.bookie.advertised_addresses == (("eu", "10.0.0.1:3281"),)
+
+
+def test_option_beats_environment_beats_file(tmp_path: Path) -> None:
+    file = written(tmp_path, '[cluster]\nnamespace = "a"\nregion = "a"\nmetadata = "a:"\n')
+    environ = {"RHUMBLINE_CLUSTER__REGION": "b", "RHUMBLINE_CLUSTER__METADATA": "b:"}
+    loaded = load_settings(file, environ=environ, options={"cluster.metadata": "c:"})
+    cluster = loaded.settings.cluster
+    assert (cluster.namespace, cluster.region, cluster.metadata) == ("a", "b", "c:")
+    assert loaded.sources == {
+        "cluster.namespace": str(file),
+        "cluster.region": "environment RHUMBLINE_CLUSTER__REGION",
+        "cluster.metadata": "option",
+    }
+
+
+def test_the_environment_can_name_the_file_and_table_entries(tmp_path: Path) -> None:
+    file = written(tmp_path, '[bookie.advertised_addresses]\neu = "a:1"\n')
+    environ = {"RHUMBLINE_CONFIG": str(file), "RHUMBLINE_BOOKIE__ADVERTISED_ADDRESSES__US": "b:2"}
+    addresses = load_settings(environ=environ).settings.bookie.advertised_addresses
+    assert addresses == (("eu", "a:1"), ("us", "b:2"))
+
+
+def test_all_faults_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        speed = 1
+        [clutser]
+        [cluster]
+        regoin = "eu"
+        region = "EU West"
+        [ledger]
+        request_timeout_ms = "soon"
+        recovery_window = true
+        change_mode = "later"
+        fragments_max = 0
+        """,
+    )
+    environ = {"RHUMBLINE_SERVE__PROT": "1", "RHUMBLINE_SERVE__PORT": "99999", "RHUMBLINE_X": "ok"}
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(file, environ=environ)
+    text = str(caught.value)
+    for part in (
+        "unknown section [clutser]; did you mean cluster?",
+        "unknown section [speed]",
+        "unknown key regoin in [cluster]; did you mean region?",
+        "[cluster] region: bad region or rack 'EU West'",
+        "ledger.request_timeout_ms: 'soon' is not a duration; write it like 10ms",
+        "ledger.recovery_window: True is not a number",
+        "ledger.change_mode: 'later' is none of delayed, eager",
+        "fragments_max=0 is outside of 1..10000",
+        "RHUMBLINE_SERVE__PROT is no setting; did you mean port?",
+        "port=99999 is outside of 0..65535",
+    ):
+        assert part in text
+    assert len(text.splitlines()) == 10
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        load_settings(tmp_path / "none.toml", environ={})
+    with pytest.raises(ConfigurationError, match="not TOML"):
+        load_settings(written(tmp_path, "a = = b"), environ={})
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_settings(tmp_path, environ={})
+
+
+def test_every_key_has_an_explanation_or_stands_beside_one() -> None:
+    keys = list(all_keys())
+    assert len({(key.section, key.name) for key in keys}) == len(keys)
+    assert not [key.name for key in keys if not key.doc and not key.name.endswith(("_max", "_min"))]
+    assert all(key.env == f"RHUMBLINE_{key.section}__{key.name}".upper() for key in keys)

@@ -1,0 +1,49 @@
+"""Durations and sizes: what people write is understood, nonsense is refused."""
+
+import pytest
+from rhumbline.cli.units import parse_bytes, parse_ms, show_bytes, show_ms
+from rhumbline.core.protocol.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("10", 10),
+        ("10ms", 10),
+        ("1.5s", 1500),
+        ("2 m", 120_000),
+        ("1h", 3_600_000),
+        ("7D", 604_800_000),
+    ],
+)
+def test_durations(text: str, ms: int) -> None:
+    assert parse_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512", 512), ("512B", 512), ("64KiB", 65536), ("64 mib", 2**26), ("1.5GB", 1_500_000_000)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "ms", "-1s", "10 parsecs", "1e3", "1.2.3s", "10MiB"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not a duration"):
+        parse_ms(text)
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "-1", "10s", "0x10"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not a size"):
+        parse_bytes(text)
+
+
+def test_showing() -> None:
+    assert [show_bytes(n) for n in (0, 1023, 17_613, 3 * 2**40)] == [
+        "0 B", "1023 B", "17.2 KiB", "3.0 TiB",
+    ]  # fmt: skip
+    assert [show_ms(n) for n in (0.314, 45.21, 1400, 190_000, 7_500_000, 273_600_000)] == [
+        "0.31 ms", "45.2 ms", "1.4 s", "3m 10s", "2h 5m", "3d 4h",
+    ]  # fmt: skip
