@@ -173,6 +173,12 @@ class NoSuchEntryError(RhumblineError):
     blame: ClassVar[Blame] = "peer"
 
 
+class NoSuchObjectError(RefusedError):
+    """The cold store has no object under this key."""
+
+    code = "no-such-object"
+
+
 class TruncatedError(RefusedError):
     """The position is below the stream's start. ``first_active`` says where to go on."""
 
