@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+SEED ?= 1
+SEEDS ?= 1000
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What the tests need besides the base: the part that runs real Spark comes with its own lock when it exists.
@@ -15,13 +18,55 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lock packages
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many bench wheel-check \
+	packages proto lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SELF) ## make .venv with what the product needs
 setup-test: $(FULL) $(SELF) ## add what the tests need, and every optional part
+
+demo: $(SELF) ## run three regions on this machine, with an outage; FILE=... sends that file
+	@$(BIN)/rhumbline demo $(FILE)
+
+test: ## run everything: setup, lint, types, import contract, every test
+	@$(PYTHON) .ci/steps.py setup-test lint types contract tests
+
+tests: setup-test ## run every test
+	$(PYTEST)
+
+check: lint types contract ## run the quick part: lint, types, contract, tidy and unit tests
+	$(PYTEST) tests/tidy tests/unit
+
+format: setup-test ## format the code and repair what can be repaired
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lint: setup-test ## look for faults of style and form
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup-test ## check the types of the product and of its tests
+	$(BIN)/mypy
+
+contract: setup-test ## check who imports whom
+	$(BIN)/lint-imports
+
+tidy: setup-test ## run the tests of the code's own order
+	$(PYTEST) tests/tidy
+
+sim: setup-test ## run the simulated cluster with one seed: make sim SEED=7
+	$(PYTEST) tests/sim --seed $(SEED) --seeds 1
+
+sim-many: setup-test ## run it with many seeds: make sim-many SEED=1 SEEDS=1000
+	$(PYTEST) tests/sim --seed $(SEED) --seeds $(SEEDS) --timeout 0
+
+bench: $(SELF) ## measure on this machine
+	$(BIN)/python -m rhumbline.bench
+
+wheel-check: setup-test ## build the wheel and try it in a bare environment
+	$(PYTEST) tests/wheel
 
 $(VENV_MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
@@ -47,3 +92,10 @@ lock: | $(VENV_MADE) ## resolve the dependencies again and write both lock files
 
 packages: ## write the list of packages in pyproject.toml
 	$(PYTHON) .ci/packages.py --write
+
+proto: setup-test ## write the Python stubs of the .proto files
+	$(BIN)/python .ci/protos.py .typecheck
+
+clean: ## remove what the other targets made, .venv too
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,8 +1,8 @@
 """Lists the Python packages of this repository, and keeps the list in pyproject.toml up to date.
 
-The repository root is the package `rhumbline`, and setuptools discovers nothing under a renamed root,
-so pyproject.toml lists every package. Without arguments this script prints the list; with `--write` it
-rewrites the list in pyproject.toml.
+The repository root is the package `rhumbline`, and setuptools discovers nothing under a renamed
+root, so pyproject.toml lists every package. Without arguments this script prints the list; with
+`--write` it rewrites the list in pyproject.toml.
 """
 
 import re

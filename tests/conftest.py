@@ -1,0 +1,76 @@
+"""What every test has: seeds that are printed, no silent skip in CI, a table of times."""
+
+import os
+from collections import defaultdict
+from collections.abc import Generator
+
+import hypothesis
+import pytest
+
+FIRST_SEED = 1
+
+hypothesis.settings.register_profile("local", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+
+
+def in_ci() -> bool:
+    """Whether a missing server is a failure rather than a reason to skip."""
+    return os.environ.get("CI", "").lower() == "true"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rhumbline")
+    group.addoption("--seed", type=int, default=FIRST_SEED, help="first seed of simulated runs")
+    group.addoption(
+        "--seeds", type=int, default=None, help="how many seeds each simulated test runs"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("ci" if in_ci() else "local")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"rhumbline: first seed {config.option.seed}, CI={str(in_ci()).lower()}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for `seed` runs once for each seed; its id names the seed."""
+    if "seed" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("seeds")
+    count = metafunc.config.option.seeds
+    if count is None:
+        count = marker.args[0] if marker else 1
+    first = metafunc.config.option.seed
+    seeds = range(first, first + count)
+    metafunc.parametrize("seed", seeds, ids=[f"seed={seed}" for seed in seeds])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where CI=true, a test that needs a real server and skips has failed."""
+    report = yield
+    marker = item.get_closest_marker("needs_server")
+    if report.skipped and marker is not None and in_ci():
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        report.outcome = "failed"
+        report.longrepr = f"server {marker.args[0]} is missing, and CI=true: {reason}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how long each test file took, and its share of the whole."""
+    spent_s: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                spent_s[report.nodeid.split("::")[0]] += report.duration
+    total_s = sum(spent_s.values())
+    if not total_s:
+        return
+    terminalreporter.section("time by file")
+    for file, file_s in sorted(spent_s.items(), key=lambda item: -item[1]):
+        terminalreporter.write_line(f"{file_s:8.2f} s {file_s / total_s:6.1%}  {file}")

@@ -1,0 +1,93 @@
+"""The root is the package: its list of packages, its folders, and who may import whom."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rhumbline.tests.support import source_tree
+from rhumbline.tests.support.source_tree import ROOT
+
+RE_EXPORTS = {Path("__init__.py"), Path("cli/__init__.py"), Path("client/__init__.py")}
+LAUNCHER = Path("spark/submit.py")  # spark-submit runs it as __main__
+RESTRICTED = {"regions", "proxies", "spark"}  # may import less than the layers allow
+
+
+def contract(name: str) -> dict[str, Any]:
+    """One import contract of pyproject.toml."""
+    contracts = source_tree.pyproject()["tool"]["importlinter"]["contracts"]
+    return next(c for c in contracts if c["id"] == name)
+
+
+def layer_names(name: str) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(contract(name)["layers"])))
+
+
+def test_list_of_packages_is_complete() -> None:
+    listed = source_tree.pyproject()["tool"]["setuptools"]["packages"]
+    assert listed == list(source_tree.packages()), "run `make packages`"
+
+
+def test_import_contract_leaves_no_folder_out() -> None:
+    assert set(source_tree.product_folders()) <= layer_names("folders")
+    assert contract("folders")["exhaustive"] is True
+    of_core = {package.split(".")[2] for package in source_tree.packages() if ".core." in package}
+    assert of_core == layer_names("core")
+    assert contract("core")["exhaustive"] is True
+    for folder in RESTRICTED:
+        assert contract(folder)["source_modules"] == [f"rhumbline.{folder}.*"]
+
+
+def test_no_folder_is_importable_at_top_level() -> None:
+    tidy_imports = source_tree.pyproject()["tool"]["ruff"]["lint"]["flake8-tidy-imports"]
+    assert {*source_tree.product_folders(), "tests"} <= set(tidy_imports["banned-api"])
+
+
+def test_root_holds_no_other_module() -> None:
+    at_root = [path for path in source_tree.files() if len(path.parts) == 1]
+    assert [path.name for path in at_root if path.suffix == ".py"] == ["__init__.py"]
+
+
+def test_tests_are_not_a_package() -> None:
+    assert not [p for p in source_tree.files() if p.parts[0] == "tests" and p.name == "__init__.py"]
+
+
+def test_test_files_have_unique_names() -> None:
+    names = [path.name for path in source_tree.files() if path.match("tests/**/test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("package", source_tree.packages())
+def test_package_has_a_caption(package: str) -> None:
+    path = source_tree.folder_of(package) / "__init__.py"
+    assert (ROOT / path).is_file(), f"{path} is missing"
+    tree = source_tree.parse(path)
+    caption = ast.get_docstring(tree)
+    assert caption and "\n" not in caption and caption.endswith("."), "one sentence, please"
+    if path not in RE_EXPORTS:
+        assert len(tree.body) == 1, "an __init__.py holds its caption and nothing else"
+
+
+def test_product_imports_itself_relatively() -> None:
+    faults = []
+    for module in source_tree.product_modules():
+        if module == LAUNCHER:
+            continue
+        for node in ast.walk(source_tree.parse(module)):
+            match node:
+                case ast.Import(names=aliases):
+                    names = [alias.name for alias in aliases]
+                case ast.ImportFrom(module=str(name), level=0):
+                    names = [name]
+                case _:
+                    names = []
+            faults += [f"{module}: {n}" for n in names if n.split(".")[0] == "rhumbline"]
+    assert not faults, faults
+
+
+def test_type_link_leads_to_the_root() -> None:
+    link = ROOT / source_tree.TYPE_LINK / "rhumbline"
+    assert link.is_symlink()
+    assert str(link.readlink()) == ".."
