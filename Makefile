@@ -28,7 +28,7 @@ setup: $(SELF) ## make .venv with what the product needs
 setup-test: $(FULL) $(SELF) ## add what the tests need, and every optional part
 
 demo: $(SELF) ## run three regions on this machine, with an outage; FILE=... sends that file
-	@$(BIN)/rhumbline demo $(FILE)
+	@$(BIN)/rhumbline demo $(if $(FILE),"$(FILE)")
 
 test: ## run everything: setup, lint, types, import contract, every test
 	@$(PYTHON) .ci/steps.py setup-test lint types contract tests
@@ -63,7 +63,7 @@ sim-many: setup-test ## run it with many seeds: make sim-many SEED=1 SEEDS=1000
 	$(PYTEST) tests/sim --seed $(SEED) --seeds $(SEEDS) --timeout 0
 
 bench: $(SELF) ## measure on this machine
-	$(BIN)/python -m rhumbline.bench
+	$(BIN)/rhumbline bench
 
 wheel-check: setup-test ## build the wheel and try it in a bare environment
 	$(PYTEST) tests/wheel

@@ -1,1 +1,29 @@
 """Rhumbline is a geo-replicated, strictly ordered log service."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.connect import Client, connect
+    from .core.protocol.dlsn import Dlsn
+    from .core.protocol.errors import RhumblineError
+
+__all__ = ["Client", "Dlsn", "RhumblineError", "connect"]
+
+_HOMES = {
+    "Client": ".client.connect",
+    "Dlsn": ".core.protocol.dlsn",
+    "RhumblineError": ".core.protocol.errors",
+    "connect": ".client.connect",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
+    """Imports a public name when it is first asked for: `import rhumbline` alone stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
