@@ -1,0 +1,1 @@
+"""Faults on purpose: the simulator, wide-area links, scenarios and the history checker."""
