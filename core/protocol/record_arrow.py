@@ -3,7 +3,7 @@
 pyarrow is optional and imported only when a view is asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import CorruptionError
 from .record_set import RecordSet
@@ -11,13 +11,10 @@ from .record_set import RecordSet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    BinaryArray = pa.Array[Any]
-    Int64Array = pa.Array[Any]
-
 _ALIGNMENT = 8
 
 
-def arrow_payloads(record_set: RecordSet) -> "BinaryArray":
+def arrow_payloads(record_set: RecordSet) -> "pa.Array":
     """The payloads as a binary array over the set's own bytes.
 
     Raises CorruptionError when the offsets do not fit (checked before anything follows them).
@@ -36,7 +33,7 @@ def arrow_payloads(record_set: RecordSet) -> "BinaryArray":
     return array
 
 
-def arrow_txids(record_set: RecordSet) -> "Int64Array":
+def arrow_txids(record_set: RecordSet) -> "pa.Array":
     """The txids as an int64 array."""
     import pyarrow as pa
 
@@ -44,6 +41,29 @@ def arrow_txids(record_set: RecordSet) -> "Int64Array":
     if view is None:
         return pa.repeat(pa.scalar(record_set.first_txid, pa.int64()), record_set.count)
     return pa.Array.from_buffers(pa.int64(), record_set.count, [None, _aligned(view)])
+
+
+def arrow_batch(
+    record_set: RecordSet, *, lssn: int, entry_id: int, with_positions: bool
+) -> "pa.RecordBatch":
+    """Columns ``txid`` and ``payload``.
+
+    ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed as
+    in the archive. Raises CorruptionError.
+    """
+    import pyarrow as pa
+
+    columns = {"txid": arrow_txids(record_set), "payload": arrow_payloads(record_set)}
+    if with_positions:
+        count, slot = record_set.count, record_set.slot
+        for name, value in (
+            ("lssn", lssn),
+            ("entry_id", entry_id),
+            ("created_ms", record_set.created_ms),
+        ):
+            columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
+        columns["slot"] = pa.array(range(slot, slot + count), pa.int32())
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _aligned(view: memoryview) -> "pa.Buffer":

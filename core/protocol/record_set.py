@@ -57,7 +57,7 @@ RECORD_BYTES_MAX = 1 << 20
 ENTRY_BYTES_MAX = 3_670_016
 """3.5 MiB: what a bookie takes as one entry, all record sets of it together."""
 RAW_BYTES_MAX = 16 << 20
-"""Largest raw body. An entry of 3.5 MiB may hold more than that once decoded, but not in one set."""
+"""Largest raw body of one set, however well it is compressed."""
 EXTENSION_BYTES_MAX = 4096
 
 NO_PRODUCER = bytes(16)
@@ -118,10 +118,28 @@ class RecordSet:
 
     kind: int
     """A Kind, or a number that this version does not know (a control record then)."""
+    count: int
+    """Number of records; 1 for a control record."""
     slot: int
     """Slot of the first record within the entry."""
+    position: int
+    """Data records of the segment before this set."""
+    first_txid: int
+    last_txid: int
+    created_ms: int
+    producer: bytes
+    """Who made it (16 bytes), or NO_PRODUCER."""
+    first_sequence: int
+    """The producer's sequence of the first record, or NO_SEQUENCE."""
+    extension: bytes
+    """See ``decode_extension``."""
     raw: memoryview
     """The raw body: txid column (perhaps), offsets, payloads."""
+    raw_crc: int
+    """CRC32C of ``raw``: the identity of the content."""
+    _has_txids: bool
+    _offsets_at: int
+    _payload_at: int
 
     @property
     def is_control(self) -> bool:
@@ -154,7 +172,7 @@ class RecordSet:
         return column
 
     def first_at_txid(self, txid: int) -> int:
-        """Index of the first record with a txid of at least ``txid``; ``count`` if there is none."""
+        """Index of the first record with at least this txid; ``count`` if there is none."""
         return bisect_left(self.txids(), txid)
 
     def offsets_view(self) -> memoryview:

@@ -57,7 +57,7 @@ class Segment:
     start_sequence_id: int = 0
     """How many data records the earlier segments have."""
     ends_stream: bool = False
-    """Whether it holds the end-of-stream record."""
+    """Whether the stream was ended in this or an earlier segment; carried on like ``last_txid``."""
     residence: Residence = Residence.HOT
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class Segment:
         says_nothing = is_empty and self.residence is Residence.HOT and not self.ends_stream
         if (
             min(counts) < 0
-            or (is_empty and (self.record_count > 0 or self.ends_stream))
+            or (is_empty and self.record_count > 0)
             or not (self.is_completed or says_nothing)
         ):
             raise CorruptionError(f"segment {self.lssn} contradicts itself: {self}")
@@ -103,11 +103,12 @@ class Segment:
         """
         assert not self.is_completed, "rule 2"
         if previous is None:
-            start, txid = 0, 0
+            start, txid, was_ended = 0, 0, False
         else:
             assert previous.lssn == self.lssn - 1, "rule 1"
             assert previous.is_completed, "rule 3"
             start, txid = previous.end_sequence_id, previous.last_txid
+            was_ended = previous.ends_stream
         return replace(
             self,
             is_completed=True,
@@ -117,7 +118,7 @@ class Segment:
             record_count=end.record_count,
             length_bytes=end.length_bytes,
             start_sequence_id=start,
-            ends_stream=end.ends_stream,
+            ends_stream=was_ended or end.ends_stream,
         )
 
     def with_residence(self, residence: Residence) -> "Segment":

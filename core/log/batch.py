@@ -1,0 +1,203 @@
+"""What a producer holds in its hands: records on their way, and the light awaitables for them.
+
+A *batch* is the buffer that becomes one entry. An append is a pair (batch, index) and nothing else:
+no asyncio.Future and no callback per record. A batch is settled once, for all of its records.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..protocol.dlsn import Dlsn
+from ..protocol.errors import RhumblineError
+from ..protocol.record_set import Kind
+
+RECORD_OVERHEAD_BYTES = 16
+"""Counted for each record beside its payload: its share of the columns and of our lists."""
+
+
+class AppendResult(NamedTuple):
+    """An acknowledged record: where it is, and the regions that were known to hold it then.
+
+    ``regions`` is empty when the acknowledgement was reconstructed after the writer's ledger
+    failed: a quorum holds the record then as well, but which regions is not known here.
+    """
+
+    dlsn: Dlsn
+    regions: tuple[str, ...]
+
+
+class AppendManyResult(NamedTuple):
+    """Acknowledged records of one call; they may lie in several entries."""
+
+    first: Dlsn
+    last: Dlsn
+    record_count: int
+    regions: tuple[str, ...]
+    """Those that hold all of them."""
+
+
+class Batch:
+    """Records that will be one entry. Changed only by its writer."""
+
+    __slots__ = (
+        "bytes",
+        "count",
+        "created_ms",
+        "encoded",
+        "entry_id",
+        "failure",
+        "first_txid",
+        "is_done",
+        "kind",
+        "last_txid",
+        "lssn",
+        "payloads",
+        "regions",
+        "room",
+        "spare",
+        "txids",
+        "waiters",
+    )
+
+    def __init__(self, room: int, txid: int, created_ms: int, kind: Kind = Kind.DATA) -> None:
+        self.kind = kind
+        self.payloads: list[bytes] = []
+        self.room = room
+        """Bytes that still fit; -1: nothing is taken on the fast path."""
+        self.spare = 0
+        """What ``room`` would be; meaningful once ``txids`` is not None (and ``room`` is -1)."""
+        self.first_txid = self.last_txid = txid
+        self.txids: list[int] | None = None
+        """One for each record as soon as they differ."""
+        self.created_ms = created_ms
+        self.bytes = 0
+        """Payloads and their overhead; set when it is full."""
+        self.count = 0
+        """Data records; set when it is encoded."""
+        self.encoded = b""
+        self.lssn = 0
+        self.entry_id = -1
+        self.regions: tuple[str, ...] = ()
+        self.failure: RhumblineError | None = None
+        self.is_done = False
+        self.waiters: list[asyncio.Future[None]] = []
+
+    def take_txid(self, txid: int) -> None:
+        """Notes the txid of the next record, which is not below the last one's."""
+        if self.txids is None:
+            if txid == self.last_txid:
+                return
+            self.txids = [self.last_txid] * len(self.payloads)
+            self.spare, self.room = self.room, -1
+        self.txids.append(txid)
+        self.last_txid = txid
+
+    def use_room(self, size: int) -> bool:
+        """Whether ``size`` bytes fit; then they are taken."""
+        if self.txids is None:
+            if size > self.room:
+                return False
+            self.room -= size
+        else:
+            if size > self.spare:
+                return False
+            self.spare -= size
+        return True
+
+    def free_bytes(self) -> int:
+        """Bytes that still fit."""
+        return self.room if self.txids is None else self.spare
+
+    def settle(self, failure: RhumblineError | None, regions: tuple[str, ...]) -> None:
+        """Acknowledged (``failure`` None) or failed, once and for all records."""
+        assert not self.is_done
+        self.is_done = True
+        self.failure = failure
+        self.regions = regions
+        waiters = self.waiters
+        if waiters:
+            self.waiters = []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def wait(self) -> Generator[Any, None, None]:
+        """Until it is settled. Cancelling a wait withdraws no record."""
+        if not self.is_done:
+            waiter = asyncio.get_running_loop().create_future()
+            self.waiters.append(waiter)
+            yield from waiter
+
+    def result(self, index: int) -> AppendResult:
+        """Of one record, once settled. Raises its failure."""
+        assert self.is_done
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        return AppendResult(Dlsn(self.lssn, self.entry_id, index), self.regions)
+
+
+class Append:
+    """A record on its way: await it for its AppendResult.
+
+    May be awaited any number of times, or never. Cancelling the wait does not withdraw the record.
+    """
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def __await__(self) -> Generator[Any, None, AppendResult]:
+        """Waits for the acknowledgement. Raises StreamLostError, AppendOutcomeUnknownError, ..."""
+        batch = self._batch
+        if not batch.is_done:
+            yield from batch.wait()
+        return batch.result(self._index)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether awaiting it would return or raise at once."""
+        return self._batch.is_done
+
+
+class AppendMany:
+    """Records of one call on their way: await it for the AppendManyResult."""
+
+    __slots__ = ("_spans",)
+
+    def __init__(self, spans: Sequence[tuple[Batch, int, int]]) -> None:
+        self._spans = spans  # (batch, first index, count)
+
+    def __await__(self) -> Generator[Any, None, AppendManyResult]:
+        """Waits for all acknowledgements. Raises the first failure, in order of records."""
+        for batch, _, _ in self._spans:
+            if not batch.is_done:
+                yield from batch.wait()
+        return self._result()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether awaiting it would return or raise at once."""
+        return all(batch.is_done for batch, _, _ in self._spans)
+
+    def dlsns(self) -> Iterator[Dlsn]:
+        """The position of each record, once done. Raises the first failure."""
+        for batch, index, count in self._spans:
+            for slot in range(index, index + count):
+                yield batch.result(slot).dlsn
+
+    def _result(self) -> AppendManyResult:
+        results = [batch.result(index) for batch, index, _ in self._spans]
+        batch, index, count = self._spans[-1]
+        return AppendManyResult(
+            results[0].dlsn,
+            batch.result(index + count - 1).dlsn,
+            sum(span[2] for span in self._spans),
+            tuple(
+                region
+                for region in results[0].regions
+                if all(region in other.regions for other in results)
+            ),
+        )

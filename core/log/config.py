@@ -1,0 +1,50 @@
+"""What a process may set about its writers and readers (a stream's own settings are its policy)."""
+
+from dataclasses import dataclass
+
+from ..protocol.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class WriterConfig:
+    """Settings of the writers of one process. Raises ConfigurationError."""
+
+    outstanding_bytes_max: int = 32 << 20
+    """Records appended and not yet acknowledged, by stream; more are refused (await ``room``)."""
+    entries_in_flight_max: int = 256
+    """Entries sent and not yet acknowledged, by stream; meanwhile the buffer grows."""
+    failover_ms_max: int = 60_000
+    """After a ledger failed: how long the next segment is tried before the writer gives up."""
+    backoff_ms_min: int = 50
+    """First pause after a failed step towards the next segment; doubles up to the maximum."""
+    backoff_ms_max: int = 2_000
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderConfig:
+    """Settings of the readers of one process. Raises ConfigurationError."""
+
+    read_ahead_bytes_max: int = 8 << 20
+    """Entries fetched before they are asked for, by reader."""
+    poll_ms: int = 10_000
+    """Longest single wait at the tail; then metadata is read again, whatever watches said."""
+    retry_ms: int = 200
+    """Pause after an error that may pass."""
+    unavailable_ms_max: int = 60_000
+    """How long such errors are tried again before they are raised; a repeat then goes on."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+def _check_positive(config: WriterConfig | ReaderConfig) -> None:
+    faults = [
+        f"{name}={getattr(config, name)!r}"
+        for name in config.__slots__
+        if type(getattr(config, name)) is not int or getattr(config, name) < 1
+    ]
+    if faults:
+        raise ConfigurationError(f"must be whole numbers above 0: {', '.join(faults)}")

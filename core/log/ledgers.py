@@ -1,0 +1,116 @@
+"""What streams ask of ledgers. ``core/ledger`` is the implementation; tests bring a small fake."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ..protocol.errors import RhumblineError
+from ..protocol.ledger_metadata import LedgerMetadata
+from ..protocol.quorum import Quorum
+
+OnDone = Callable[[int, RhumblineError | None, tuple[str, ...]], None]
+"""Called with entry id, error or None, and the regions that hold the entry."""
+
+
+class LedgerEntry(Protocol):
+    """An entry as read."""
+
+    @property
+    def entry_id(self) -> int:
+        """Its number in the ledger."""
+        ...
+
+    @property
+    def payload(self) -> bytes:
+        """What the writer gave to ``add``."""
+        ...
+
+
+class LedgerWriter(Protocol):
+    """The one writer of a ledger."""
+
+    @property
+    def ledger_id(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The highest entry up to which all are acknowledged."""
+        ...
+
+    def add(self, payload: bytes, on_done: OnDone) -> int:
+        """Sends an entry and returns its id at once; ``on_done`` comes in the order of ids.
+
+        Raises the failure once the ledger failed or was closed, LimitExceededError.
+        """
+        ...
+
+    async def close(self) -> LedgerMetadata:
+        """Closes at the last confirmed entry; entries that are not yet confirmed fail first."""
+        ...
+
+    async def publish_lac(self) -> None:
+        """Tells the bookies what is confirmed, without an entry."""
+        ...
+
+
+class LedgerReader(Protocol):
+    """Reads a ledger, up to what is confirmed."""
+
+    @property
+    def ledger_id(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """As far as is known here; the last entry once it is closed."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the end is known and final."""
+        ...
+
+    async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
+        """Entries from ``first`` on, at least one, at most to ``last`` (<= last_add_confirmed)."""
+        ...
+
+    async def update_last_add_confirmed(self, fresh: bool) -> int:
+        """Asks the bookies: a quorum of them if ``fresh``, else as good as it goes."""
+        ...
+
+    async def wait(self, beyond: int, timeout_ms: int) -> Sequence[LedgerEntry]:
+        """Returns when more than ``beyond`` is confirmed (perhaps with entries from ``beyond + 1``
+        on), when the ledger is seen closed, or with nothing at the time-out."""
+        ...
+
+    async def aclose(self) -> None:
+        """Releases watches. Safe to repeat."""
+        ...
+
+
+class LedgerClient(Protocol):
+    """Makes, opens, recovers and deletes ledgers."""
+
+    async def create(
+        self,
+        quorum: Quorum,
+        *,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+    ) -> LedgerWriter:
+        """A new ledger, ready for entries."""
+        ...
+
+    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+        """Opens for reading, without recovery. Raises NoSuchLedgerError."""
+        ...
+
+    async def recover(self, ledger_id: int, password: bytes = b"") -> LedgerMetadata:
+        """Fences and closes; returns the closed metadata. Any number may race; a repeat is safe."""
+        ...
+
+    async def delete(self, ledger_id: int) -> None:
+        """Deletes. A repeat is safe."""
+        ...

@@ -1,0 +1,327 @@
+"""Entries on their way: sends full batches to the segment's ledger and settles them in order.
+
+It knows one segment at a time. Getting to the next one is ``transition``; filling batches is
+``writer``. All methods are synchronous; callbacks of the ledger drive it.
+
+Invariants:
+
+1. ``in_flight`` is in order of entry ids; acknowledgements come in that order.
+2. ``unresolved`` is not empty only after the ledger failed; nothing is sent until each of them is
+   settled or, proven absent from the closed ledger, back at the front of ``queue``.
+3. A control record for visibility is sent only into an empty pipeline, never one an entry.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ..protocol.errors import (
+    AppendOutcomeUnknownError,
+    OwnershipLostError,
+    RhumblineError,
+    StreamLostError,
+)
+from ..protocol.record_set import Kind, encode_control, encode_record_set, stamped
+from .batch import Batch
+from .config import WriterConfig
+from .end_of_stream import encode_end_of_stream
+from .policy import StreamPolicy
+from .segment_chain import OpenSegment
+
+_CONTROL_INTERVAL_S = 0.001
+_TURNS_BEFORE_CONTROL = 3
+"""An application that awaits an append and makes the next needs this many turns of the loop."""
+
+
+class PipelineOwner(Protocol):
+    """Who is told what happens in a pipeline."""
+
+    def wall_ms(self) -> int:
+        """Time of day."""
+        ...
+
+    @property
+    def is_buffering(self) -> bool:
+        """Whether records wait that will leave by themselves."""
+        ...
+
+    def on_can_send(self) -> None:
+        """There is room for an entry."""
+        ...
+
+    def on_segment_over(self) -> None:
+        """The segment is full, too old, or its ledger failed: another one must follow."""
+        ...
+
+    def on_failed(self, failure: RhumblineError) -> None:
+        """Nothing will be sent any more."""
+        ...
+
+
+class Pipeline:
+    """The entries of one writer session between buffer and acknowledgement."""
+
+    def __init__(
+        self, owner: PipelineOwner, segment: OpenSegment, policy: StreamPolicy, config: WriterConfig
+    ) -> None:
+        self.segment = segment
+        self.policy = policy
+        self.queue: deque[Batch] = deque()
+        self.in_flight: deque[Batch] = deque()
+        self.unresolved: deque[Batch] = deque()
+        self.outstanding_bytes = 0
+        """Of all batches in the three queues."""
+        self.last_txid = 0
+        """Of the data that was sent."""
+        self.ledger_failure: RhumblineError | None = None
+        """Why the segment's ledger takes nothing more."""
+        self.failure: RhumblineError | None = None
+        """Why this session sends nothing more, ever."""
+        self.is_held = False
+        """Whether a transition waits until nothing is in flight."""
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._in_flight_max = config.entries_in_flight_max
+        self._is_hidden = False  # data was sent that no later entry has made visible
+        self._turns = 0
+        self._visibility: asyncio.Handle | None = None
+        self._last_control_at = -1.0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # --- sending --------------------------------------------------------------------------------
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a batch submitted now would leave at once."""
+        return (
+            not self.queue
+            and len(self.in_flight) < self._in_flight_max
+            and not self.is_held
+            and self.ledger_failure is None
+            and self.failure is None
+        )
+
+    def submit(self, batch: Batch) -> None:
+        """Sends a full batch as soon as what was submitted before it is sent."""
+        if self.failure is not None:
+            batch.settle(self.failure, ())
+            return
+        self.outstanding_bytes += batch.bytes
+        self.queue.append(batch)
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends from the queue what may be sent now."""
+        queue, in_flight = self.queue, self.in_flight
+        while (
+            queue
+            and len(in_flight) < self._in_flight_max
+            and not self.is_held
+            and self.ledger_failure is None
+            and self.failure is None
+        ):
+            self._send(queue.popleft())
+
+    def _send(self, batch: Batch) -> None:
+        segment = self.segment
+        entry = self._entry_of(batch)
+        self.in_flight.append(batch)
+        batch.lssn = segment.lssn
+        try:
+            batch.entry_id = segment.ledger.add(entry, self._on_done)
+        except RhumblineError as error:
+            taken = self.in_flight.pop()
+            assert taken is batch
+            self.queue.appendleft(batch)
+            self._on_ledger_failed(error)
+            return
+        segment.position += batch.count
+        segment.bytes += len(entry)
+        segment.last_entry_id = batch.entry_id
+        if batch.kind is Kind.DATA:
+            self.last_txid = segment.last_txid = batch.last_txid
+            self._is_hidden = True
+        elif batch.kind is Kind.END_OF_STREAM:
+            segment.ends_stream = True
+        if segment.bytes >= self.policy.roll_bytes or self._loop.time() >= segment.rolls_at:
+            self._owner.on_segment_over()
+
+    def _entry_of(self, batch: Batch) -> bytes:
+        position = self.segment.position
+        if batch.kind is Kind.END_OF_STREAM:
+            return encode_end_of_stream(
+                self.last_txid, position=position, created_ms=batch.created_ms
+            )
+        if batch.kind is not Kind.DATA:
+            return encode_control(
+                batch.kind, txid=self.last_txid, position=position, created_ms=batch.created_ms
+            )
+        if batch.encoded:  # sent before, to a ledger that was closed without it
+            return stamped(batch.encoded, position=position)
+        batch.encoded = encode_record_set(
+            batch.payloads,
+            first_txid=batch.first_txid,
+            last_txid=batch.last_txid,
+            txids=batch.txids,
+            position=position,
+            created_ms=batch.created_ms,
+            codec=self.policy.codec,
+        )
+        batch.count = len(batch.payloads)
+        batch.payloads = []  # an index is all that an Append needs
+        batch.txids = None
+        return batch.encoded
+
+    def _on_done(
+        self, entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]
+    ) -> None:
+        batch = self.in_flight.popleft()
+        if error is None:
+            assert batch.entry_id == entry_id, "acknowledgements come in order"
+            assert not self.unresolved
+            self._settle(batch, None, regions)
+        else:
+            self.unresolved.append(batch)
+            self._on_ledger_failed(error)
+        if self.queue:
+            self.pump()
+        elif self.can_send:
+            self._owner.on_can_send()
+        if not self.in_flight and self._is_hidden and self._visibility is None:
+            self._watch_visibility()
+        if self._waiters:
+            self.wake()
+
+    def _settle(
+        self, batch: Batch, failure: RhumblineError | None, regions: tuple[str, ...] = ()
+    ) -> None:
+        self.outstanding_bytes -= batch.bytes
+        batch.encoded = b""
+        batch.settle(failure, regions)
+
+    # --- failure and change of segment ----------------------------------------------------------
+
+    def _on_ledger_failed(self, error: RhumblineError) -> None:
+        if isinstance(error, OwnershipLostError):
+            self.fail(
+                StreamLostError(
+                    f"segment {self.segment.lssn} was fenced by another writer: {error}"
+                )
+            )
+        elif self.failure is not None:
+            self._give_up_unresolved()
+        elif self.ledger_failure is None:
+            self.ledger_failure = error
+            self._owner.on_segment_over()
+
+    def resolve(self, last_entry_id: int) -> None:
+        """The failed ledger was closed at ``last_entry_id``: each unresolved entry is in or out."""
+        assert self.ledger_failure is not None
+        assert not self.in_flight
+        absent: list[Batch] = []
+        while self.unresolved:
+            batch = self.unresolved.popleft()
+            if batch.entry_id <= last_entry_id:
+                assert not absent
+                self._settle(batch, None)
+            elif batch.kind in (Kind.DATA, Kind.END_OF_STREAM):
+                batch.entry_id = -1
+                absent.append(batch)
+            else:
+                self._settle(batch, None)  # it was only there to make others visible
+        self.queue.extendleft(reversed(absent))
+        self.wake()
+
+    def switch(self, segment: OpenSegment, policy: StreamPolicy) -> None:
+        """From now on entries go to ``segment``; everything of the old one is settled."""
+        assert not self.in_flight
+        assert not self.unresolved
+        assert segment.lssn == self.segment.lssn + 1
+        self.segment = segment
+        self.policy = policy
+        self.ledger_failure = None
+        self.is_held = False
+        self._is_hidden = False  # the old ledger is closed or will be at once, so all is visible
+        self.pump()
+        if self.can_send:
+            self._owner.on_can_send()
+
+    def fail(self, failure: RhumblineError) -> None:
+        """Nothing is sent any more. What is in flight is still settled by its ledger."""
+        if self.failure is None:
+            self.failure = failure
+            self._owner.on_failed(failure)
+            while self.queue:
+                self._settle(self.queue.popleft(), failure)
+        self._give_up_unresolved()
+        self.wake()
+
+    def _give_up_unresolved(self) -> None:
+        assert self.failure is not None
+        while self.unresolved:
+            batch = self.unresolved.popleft()
+            unknown = AppendOutcomeUnknownError(
+                f"entry {batch.entry_id} of segment {batch.lssn} was sent and not acknowledged: "
+                f"{self.failure}"
+            )
+            unknown.__cause__ = self.failure
+            self._settle(batch, unknown)
+
+    # --- visibility -----------------------------------------------------------------------------
+
+    def _watch_visibility(self) -> None:
+        after_ms = self.policy.flush.visible_after_ms
+        if after_ms > 0:
+            self._visibility = self._loop.call_later(after_ms / 1000, self._make_visible)
+        else:
+            self._turns = _TURNS_BEFORE_CONTROL
+            self._visibility = self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turns -= 1
+        if self._turns > 0:
+            self._visibility = self._loop.call_soon(self._turn)
+        else:
+            self._make_visible()
+
+    def _make_visible(self) -> None:
+        """Sends a control record, unless data has left or will leave by itself."""
+        self._visibility = None
+        if not self._is_hidden or self.in_flight or not self.can_send or self._owner.is_buffering:
+            return
+        now = self._loop.time()
+        wait = self._last_control_at + _CONTROL_INTERVAL_S - now
+        if wait > 0:
+            self._visibility = self._loop.call_later(wait, self._make_visible)
+            return
+        self._last_control_at = now
+        self._is_hidden = False
+        self.submit(Batch(0, self.last_txid, self._owner.wall_ms(), Kind.FLUSH))
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Returns when ``is_so``, which is looked at after every change here."""
+        while not is_so():
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether every submitted batch is settled."""
+        return not self.queue and not self.in_flight and not self.unresolved
+
+    def wake(self) -> None:
+        """Lets every ``wait_until`` look again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def stop(self) -> None:
+        """No timer any more. Safe to repeat."""
+        if self._visibility is not None:
+            self._visibility.cancel()
+            self._visibility = None

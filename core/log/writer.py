@@ -1,0 +1,400 @@
+"""The writer of a stream, as applications see it: buffers records and hands out light awaitables.
+
+Invariants:
+
+1. The visible records of a session are a prefix of what it sent.
+2. A record is reported as failed for certain only if it never left, or its ledger was closed
+   without it. Otherwise the error is AppendOutcomeUnknownError.
+3. After StreamLostError nothing is sent any more, ever; open another writer.
+4. Txids never fall from record to record.
+5. An idle writer has no task and no timer.
+
+The fast path of ``append`` is one look at the buffer, one list append and one small object; entries
+and everything rarer are in ``pipeline`` and ``transition``.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import accumulate, repeat
+from types import TracebackType
+
+from ..protocol.errors import (
+    ClosedError,
+    EndOfStreamError,
+    InvalidArgumentError,
+    InvariantBrokenError,
+    RecordTooLargeError,
+    RhumblineError,
+    TooManyRequestsError,
+    TxidOutOfOrderError,
+)
+from ..protocol.record_set import TXID_FIRST, TXID_LAST, Kind
+from ..runtime.runtime import Runtime
+from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from .config import WriterConfig
+from .pipeline import Pipeline
+from .policy import StreamPolicy
+from .segment_chain import OpenSegment, SegmentChain
+from .transition import Transition
+
+_NO_BUFFER = Batch(-1, 0, 0)
+"""Stands for the buffer while there is none: it is full, so nothing is ever put into it."""
+
+
+class StreamWriter:
+    """Writes one stream; made by ``Namespace.open_writer``, which fences the predecessor.
+
+    For one event loop. ``async with`` closes it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        chain: SegmentChain,
+        segment: OpenSegment,
+        *,
+        stream: str,
+        policy: StreamPolicy,
+        read_policy: Callable[[], Awaitable[StreamPolicy]],
+        config: WriterConfig,
+    ) -> None:
+        completed = chain.last_completed
+        self.stream = stream
+        self.last_txid = 0 if completed is None else completed.last_txid
+        """Txid of the newest record, appended here or found at opening; 0 if there is none."""
+        self._clock = runtime.clock
+        self._loop = asyncio.get_running_loop()
+        self._config = config
+        self._record_bytes_max = policy.record_bytes_max
+        self._refusal: RhumblineError | None = None
+        self._open = _NO_BUFFER
+        self._capacity = 0  # of the open buffer
+        self._timer: asyncio.Handle | None = None
+        self._is_due = False  # the buffer leaves as soon as the pipeline can send
+        self._pipeline = Pipeline(self, segment, policy, config)
+        self._pipeline.last_txid = self.last_txid
+        self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
+        self._closing: asyncio.Task[None] | None = None
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, payload: bytes, txid: int | None = None) -> Append:
+        """Appends a record and returns at once; await the result for its position.
+
+        ``txid`` may not be below the last one; None gives one of about now (all records of one
+        entry may share it). Raises, and then nothing happened: RecordTooLargeError,
+        TxidOutOfOrderError, InvalidArgumentError, TooManyRequestsError (too much is outstanding:
+        await ``room()`` or earlier appends), StreamLostError, EndOfStreamError, ClosedError.
+        Awaiting raises StreamLostError and others (certainly not appended) or
+        AppendOutcomeUnknownError (a repeat may double the record).
+        """
+        batch = self._open
+        if txid is None and payload.__class__ is bytes:
+            room = batch.room - len(payload) - RECORD_OVERHEAD_BYTES
+            if room >= 0:
+                batch.room = room
+                payloads = batch.payloads
+                ticket = Append(batch, len(payloads))
+                payloads.append(payload)
+                return ticket
+        return self._append(payload, txid)
+
+    def _append(self, payload: bytes, txid: int | None) -> Append:
+        if payload.__class__ is not bytes:
+            payload = _as_bytes(payload)
+        if len(payload) > self._record_bytes_max:
+            raise self._too_large(len(payload))
+        if txid is not None:
+            self._check_txid(txid)
+        size = len(payload) + RECORD_OVERHEAD_BYTES
+        if self._open is _NO_BUFFER or self._open.free_bytes() < size:
+            self._check_open()
+        batch = self._buffer_for(size, txid)
+        batch.take_txid(batch.last_txid if txid is None else txid)
+        self.last_txid = batch.last_txid
+        ticket = Append(batch, len(batch.payloads))
+        batch.payloads.append(payload)
+        return ticket
+
+    def append_many(
+        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+    ) -> AppendMany:
+        """Appends records in order, with far less work for each than ``append``.
+
+        All or none are taken (same errors as ``append``); they may come to lie in several entries,
+        so that after a failure the first of them may be in the stream and the rest not.
+        """
+        count = len(payloads)
+        if count == 0:
+            raise InvalidArgumentError("append_many needs at least one record")
+        if set(map(type, payloads)) != {bytes}:
+            payloads = [_as_bytes(payload) for payload in payloads]
+        if max(map(len, payloads)) > self._record_bytes_max:
+            raise self._too_large(max(map(len, payloads)))
+        if txids is not None:
+            if len(txids) != count:
+                raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
+            before = self.last_txid
+            for txid in txids:
+                self._check_txid(txid, before)
+                before = txid
+        self._check_open()
+        ends = list(accumulate(map(len, payloads), initial=0))
+        if ends[-1] + count * RECORD_OVERHEAD_BYTES > self._config.outstanding_bytes_max:
+            raise RecordTooLargeError(
+                f"{count} records of {ends[-1]} bytes in one call are above "
+                f"outstanding_bytes_max={self._config.outstanding_bytes_max}"
+            )
+        spans: list[tuple[Batch, int, int]] = []
+        at = 0
+        while at < count:
+            at = self._take_span(payloads, txids, ends, at, spans)
+        return AppendMany(spans)
+
+    def _take_span(
+        self,
+        payloads: Sequence[bytes],
+        txids: Sequence[int] | None,
+        ends: list[int],
+        at: int,
+        spans: list[tuple[Batch, int, int]],
+    ) -> int:
+        """Puts as many records as fit into one buffer, and returns the index of the next."""
+        first_size = ends[at + 1] - ends[at] + RECORD_OVERHEAD_BYTES
+        batch = self._buffer_for(first_size, None if txids is None else txids[at])
+        spare = batch.free_bytes() + first_size
+        count = len(payloads)
+        size = ends[-1] - ends[at] + (count - at) * RECORD_OVERHEAD_BYTES
+        stop = count
+        if size > spare:
+            budget = ends[at] - at * RECORD_OVERHEAD_BYTES + spare
+            stop = (
+                bisect_right(
+                    range(count + 1),
+                    budget,
+                    at + 1,
+                    key=lambda n: ends[n] + n * RECORD_OVERHEAD_BYTES,
+                )
+                - 1
+            )
+            stop = max(stop, at + 1)
+            size = ends[stop] - ends[at] + (stop - at) * RECORD_OVERHEAD_BYTES
+        took = batch.use_room(size - first_size)
+        assert took
+        spans.append((batch, len(batch.payloads), stop - at))
+        if txids is None and batch.txids is None:
+            batch.payloads.extend(payloads[at:stop])
+        else:
+            given = repeat(batch.last_txid) if txids is None else txids[at:stop]
+            for payload, txid in zip(payloads[at:stop], given, strict=False):
+                batch.take_txid(txid)
+                batch.payloads.append(payload)
+        self.last_txid = batch.last_txid
+        return stop
+
+    # --- buffer ---------------------------------------------------------------------------------
+
+    def _buffer_for(self, size: int, txid: int | None) -> Batch:
+        """The buffer, with ``size`` bytes of its room taken; a full one leaves for it."""
+        batch = self._open
+        if batch is not _NO_BUFFER:
+            if batch.use_room(size):
+                return batch
+            self._submit()
+        flush = self._pipeline.policy.flush
+        now = self._clock.wall_ms()
+        if txid is None:
+            txid = max(self.last_txid, now, TXID_FIRST)
+        self._capacity = max(flush.bytes_max, size)
+        self._open = batch = Batch(self._capacity - size, txid, now)
+        if self._timer is None and flush.period_ms is not None:
+            if flush.period_ms == 0:
+                self._timer = self._loop.call_soon(self._on_timer)
+            else:
+                self._timer = self._loop.call_later(flush.period_ms / 1000, self._on_timer)
+        return batch
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """Lets the buffer leave, now or as soon as the pipeline has room for an entry."""
+        if self._open is _NO_BUFFER:
+            return
+        if self._pipeline.can_send or self._pipeline.failure is not None:
+            self._submit()
+        else:
+            self._is_due = True
+
+    def _submit(self) -> None:
+        batch, self._open = self._open, _NO_BUFFER
+        self._is_due = False
+        batch.bytes = self._capacity - batch.free_bytes()
+        batch.room = -1
+        self._pipeline.submit(batch)
+
+    # --- waiting and closing --------------------------------------------------------------------
+
+    async def room(self) -> None:
+        """Waits until little enough is outstanding for more appends; for producers that do not
+        await each record. Raises what ``append`` would."""
+        limit = self._config.outstanding_bytes_max // 2
+        pipeline = self._pipeline
+        if pipeline.outstanding_bytes > limit:
+            await pipeline.wait_until(
+                lambda: pipeline.outstanding_bytes <= limit or self._refusal is not None
+            )
+        self._check_open()
+
+    async def flush(self) -> None:
+        """Sends what is buffered and waits until every record appended so far is acknowledged.
+
+        Raises the failure of the first one that was not. A repeat is safe.
+        """
+        if self._open is not _NO_BUFFER:
+            self._submit()
+        for queue in (self._pipeline.queue, self._pipeline.in_flight, self._pipeline.unresolved):
+            if queue:
+                await Append(queue[-1], 0)
+                return
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
+
+    async def end_stream(self) -> None:
+        """Ends the stream for good, behind all records appended so far, and closes the writer.
+
+        Readers end there. Raises the failure of the first record, or of the end, that was not
+        acknowledged; then open another writer and look.
+        """
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        self._refusal = EndOfStreamError(f"stream {self.stream} was ended")
+        if self._open is not _NO_BUFFER:
+            self._submit()
+        end = Batch(0, self.last_txid, self._clock.wall_ms(), Kind.END_OF_STREAM)
+        self._pipeline.submit(end)
+        await Append(end, 0)
+        await self.close()
+
+    async def close(self) -> None:
+        """Waits until all records are acknowledged (or failed: their awaitables say so), then
+        closes and completes the segment.
+
+        Raises the writer's failure if it failed, and when the segment's end could not be recorded;
+        nothing acknowledged is lost by that, the next writer records it. Safe to repeat, and to
+        cancel: closing goes on.
+        """
+        if self._closing is None:
+            self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
+            if self._open is not _NO_BUFFER:
+                self._submit()
+            self._closing = self._loop.create_task(self._close(), name=f"close {self.stream}")
+            self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        pipeline, transition = self._pipeline, self._transition
+        transition.limit(self._config.failover_ms_max)
+        try:
+            await pipeline.wait_until(
+                lambda: (
+                    (pipeline.is_drained or pipeline.failure is not None)
+                    and not transition.is_running
+                )
+            )
+            if pipeline.failure is not None:
+                raise pipeline.failure.with_traceback(None)
+            transition.limit(self._config.failover_ms_max)
+            await transition.complete(pipeline.segment)
+        finally:
+            await self.abort()
+
+    async def abort(self) -> None:
+        """Stops at once, as a crash would: what is not acknowledged has an unknown outcome."""
+        self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
+        self._pipeline.fail(self._refusal)
+        self._pipeline.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._transition.aclose()
+
+    async def __aenter__(self) -> "StreamWriter":
+        """The writer itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes; an error of closing never hides the one that ends the block."""
+        try:
+            await self.close()
+        except RhumblineError:
+            if error is None:
+                raise
+
+    # --- what the pipeline tells ----------------------------------------------------------------
+
+    def wall_ms(self) -> int:
+        """Time of day."""
+        return self._clock.wall_ms()
+
+    @property
+    def is_buffering(self) -> bool:
+        """Whether records wait in the buffer that will leave by themselves."""
+        return self._open is not _NO_BUFFER and (self._timer is not None or self._is_due)
+
+    def on_can_send(self) -> None:
+        """The pipeline has room for an entry."""
+        if self._is_due:
+            self._submit()
+
+    def on_segment_over(self) -> None:
+        """The segment is full, too old, or its ledger failed."""
+        self._transition.begin()
+
+    def on_failed(self, failure: RhumblineError) -> None:
+        """Nothing will be sent any more: the buffer fails for certain."""
+        self._refusal = self._refusal or failure
+        if self._open is not _NO_BUFFER:
+            self._submit()
+
+    def _on_bug(self, error: BaseException) -> None:
+        broken = InvariantBrokenError(f"stream {self.stream}: {error!r}")
+        broken.__cause__ = error
+        self._pipeline.fail(broken)
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        if self._pipeline.outstanding_bytes >= self._config.outstanding_bytes_max:
+            raise TooManyRequestsError(
+                f"stream {self.stream}: {self._pipeline.outstanding_bytes} bytes are not yet "
+                "acknowledged; await room() before appending more"
+            )
+
+    def _check_txid(self, txid: int, before: int | None = None) -> None:
+        if txid.__class__ is not int or not TXID_FIRST <= txid <= TXID_LAST:
+            raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
+        last = self.last_txid if before is None else before
+        if txid < last:
+            raise TxidOutOfOrderError(f"stream {self.stream}: txid {txid} is below {last}")
+
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        return RecordTooLargeError(
+            f"stream {self.stream}: a record of {size} bytes is above the limit of "
+            f"{self._record_bytes_max}"
+        )
+
+
+def _as_bytes(payload: object) -> bytes:
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise InvalidArgumentError(f"a record is bytes, not {type(payload).__name__}")

@@ -1,0 +1,91 @@
+"""A metadata store that loses replies and requests when a test says so."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rhumbline.core.protocol.errors import IndeterminateError, MetadataUnavailableError
+from rhumbline.core.runtime.metadata_store import (
+    MetadataStore,
+    Operation,
+    Session,
+    Value,
+    Version,
+    Watch,
+)
+
+T = TypeVar("T")
+
+OK = "ok"
+LOST_REPLY = "the write is carried out, its reply is lost"
+LOST_REQUEST = "the write is not carried out, nobody knows"
+UNAVAILABLE = "refused, certainly not carried out"
+
+
+class UnsureStore:
+    """Wraps a store. ``fate()`` decides each write and read, in order; OK by default."""
+
+    def __init__(self, inner: MetadataStore) -> None:
+        self.inner = inner
+        self.uri = inner.uri
+        self.fates: list[str] = []
+        self.on_call: Callable[[str], None] = lambda name: None
+        self.writes = 0
+        self.reads = 0
+
+    def _fate(self) -> str:
+        return self.fates.pop(0) if self.fates else OK
+
+    async def _write(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        self.writes += 1
+        self.on_call(name)
+        fate = self._fate()
+        if fate == UNAVAILABLE:
+            raise MetadataUnavailableError("the test says so")
+        if fate == LOST_REQUEST:
+            raise IndeterminateError("the test says so")
+        result = await work()
+        if fate == LOST_REPLY:
+            raise IndeterminateError("the test says so")
+        return result
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        self.reads += 1
+        self.on_call("get")
+        return await self.inner.get(path, stale_ok=stale_ok)
+
+    async def children(
+        self, path: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        self.reads += 1
+        return await self.inner.children(path, after=after, limit=limit)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: Session | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Version]:
+        return await self._write(
+            "create",
+            lambda: self.inner.create(path, data, ephemeral=ephemeral, sequential=sequential),
+        )
+
+    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+        return await self._write("put", lambda: self.inner.put(path, data, expect=expect))
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        return await self._write("delete", lambda: self.inner.delete(path, expect=expect))
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        return await self._write("txn", lambda: self.inner.txn(operations))
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        return self.inner.watch(path, callback, prefix=prefix)
+
+    async def session(self, ttl_ms: int) -> Session:
+        return await self.inner.session(ttl_ms)
+
+    async def close(self) -> None:
+        await self.inner.close()
