@@ -11,6 +11,7 @@ ledger, so a token identifies a creation and nothing later.
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
@@ -46,8 +47,8 @@ def encode(metadata: LedgerMetadata) -> bytes:
         ensembleSize=metadata.ensemble_size,
         length=metadata.length if is_closed else 0,
         lastEntryId=metadata.last_entry_id if is_closed else NO_ENTRY,
-        state=LedgerMetadataFormat.State(metadata.state.value),
-        digestType=LedgerMetadataFormat.DigestType(metadata.digest_type.value),
+        state=cast("LedgerMetadataFormat.State", metadata.state.value),
+        digestType=cast("LedgerMetadataFormat.DigestType", metadata.digest_type.value),
         password=metadata.password,
         ackQuorumSize=metadata.ack_quorum,
         cToken=metadata.creation_token,

@@ -9,6 +9,7 @@ refused: ``fault_of`` says with which status.
 """
 
 from enum import IntEnum
+from typing import cast
 
 from google.protobuf.message import DecodeError, Message
 
@@ -131,7 +132,7 @@ def status_of(response: pb.Response) -> int:
 
 def _request(operation: Operation, txn_id: int, priority: int = 0) -> pb.Request:
     header = pb.PacketHeader(
-        version=pb.VERSION_THREE, operation=pb.OperationType(operation), txn_id=txn_id
+        version=pb.VERSION_THREE, operation=cast("pb.OperationType", int(operation)), txn_id=txn_id
     )
     if priority:
         header.priority = priority
@@ -252,7 +253,7 @@ def refusal(request: pb.Request, status: Status) -> pb.Response:
         operation=request.header.operation,
         txn_id=request.header.txn_id,
     )
-    return pb.Response(header=header, status=pb.StatusCode(status))
+    return pb.Response(header=header, status=cast("pb.StatusCode", int(status)))
 
 
 def add_response(request: pb.Request, status: Status) -> pb.Response:
