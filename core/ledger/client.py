@@ -1,0 +1,187 @@
+"""The ledger client: makes, opens, recovers and deletes ledgers."""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ..protocol.bookie_id import Region
+from ..protocol.errors import (
+    IndeterminateError,
+    InvalidArgumentError,
+    NodeExistsError,
+    NotEnoughBookiesError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from ..protocol.ledger_metadata import Fragment, LedgerMetadata
+from ..protocol.placement import PlacementPolicy
+from ..protocol.quorum import Quorum
+from ..protocol.recovery import Evidence
+from ..runtime.runtime import Runtime
+from ..runtime.tasks import Tasks
+from .config import LedgerConfig
+from .context import Backoff, LedgerContext
+from .holes import Hole
+from .pool import BookiePool
+from .read_order import ReadOrder, nearest_first
+from .reader import LedgerReader
+from .recovery import recover_ledger
+from .writer import LedgerWriter
+
+if TYPE_CHECKING:
+    from ..metadata.bookies import BookieDirectory
+    from ..metadata.ledgers import LedgerStore
+
+PASSWORD_BYTES_MAX = 1024
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+class LedgerClient:
+    """One per process: all ledgers share its connections.
+
+    ``on_evidence`` gets every decision of every recovery with the answers that it was made from;
+    ``on_hole`` gets what a writer knows to be missing at a bookie, for repair.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        ledgers: "LedgerStore",
+        directory: "BookieDirectory",
+        placement: PlacementPolicy,
+        config: LedgerConfig | None = None,
+        region: Region | None = None,
+        *,
+        read_order: ReadOrder | None = None,
+        on_evidence: Callable[[Evidence], None] = _ignore,
+        on_hole: Callable[[Hole], None] = _ignore,
+    ) -> None:
+        config = config or LedgerConfig()
+        self._context = LedgerContext(
+            runtime=runtime,
+            config=config,
+            ledgers=ledgers,
+            directory=directory,
+            placement=placement,
+            region=region,
+            pool=BookiePool(runtime, directory, config=config, region=region),
+            tasks=Tasks(),
+            read_order=read_order or nearest_first(region, runtime.random),
+            on_evidence=on_evidence,
+            on_hole=on_hole,
+        )
+
+    async def create(
+        self,
+        quorum: Quorum,
+        *,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+    ) -> LedgerWriter:
+        """A new ledger on a legal ensemble, and its only writer.
+
+        Not safe to repeat: a second call makes a second ledger. Raises NotEnoughBookiesError, and
+        what the metadata store raises when it stays away until the deadline.
+        """
+        if len(password) > PASSWORD_BYTES_MAX:
+            raise InvalidArgumentError(f"a ledger password of {len(password)} bytes")
+        context = self._context
+        backoff = Backoff(context, context.config.metadata_timeout_ms)
+        while True:
+            try:
+                return await self._create(quorum, password, dict(custom or {}))
+            except NodeExistsError:
+                if backoff.is_over:
+                    raise
+            except (UnavailableError, IndeterminateError) as error:
+                if backoff.is_over or isinstance(error, NotEnoughBookiesError):
+                    raise
+            await backoff.pause()
+
+    async def _create(
+        self, quorum: Quorum, password: bytes, custom: dict[str, bytes]
+    ) -> LedgerWriter:
+        context = self._context
+        candidates = await context.candidates()
+        bookies = None
+        for some in (context.healthy(candidates), candidates):
+            try:
+                bookies = context.placement.new_ensemble(
+                    quorum, some, random=context.runtime.random, near=context.region
+                )
+                break
+            except NotEnoughBookiesError:
+                if some is candidates:
+                    raise
+        assert bookies is not None
+        regions = await context.regions_of(bookies)
+        metadata = LedgerMetadata(
+            ledger_id=await context.ledgers.next_id(),
+            ensemble_size=quorum.ensemble_size,
+            write_quorum=quorum.write_quorum,
+            ack_quorum=quorum.ack_quorum,
+            fragments=(Fragment(0, bookies),),
+            password=password,
+            custom=custom,
+            created_ms=context.runtime.clock.wall_ms(),
+            creation_token=context.runtime.random.getrandbits(62) + 1,
+        )
+        if quorum.min_regions > 1:
+            metadata = metadata.with_r(0, quorum.min_regions)
+        version = await context.ledgers.create(metadata)
+        return LedgerWriter(context, metadata, version, regions)
+
+    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+        """A reader that disturbs nobody: the ledger may go on being written.
+
+        Raises NoSuchLedgerError, UnauthorizedError, and what the metadata store raises when it
+        stays away until the deadline.
+        """
+        context = self._context
+        backoff = Backoff(context, context.config.metadata_timeout_ms)
+        while True:
+            try:
+                metadata, version = await context.ledgers.read(ledger_id)
+                break
+            except UnavailableError:
+                if backoff.is_over:
+                    raise
+            await backoff.pause()
+        if metadata.password != password:
+            raise UnauthorizedError(f"ledger {ledger_id}: wrong password")
+        return LedgerReader(context, metadata, version)
+
+    async def recover(
+        self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
+    ) -> LedgerMetadata:
+        """Fences the ledger's writer for good, closes the ledger, returns its closed metadata.
+
+        Any number of callers may race; all see the same end. See ``recover_ledger``.
+        """
+        return await recover_ledger(self._context, ledger_id, password, min_regions=min_regions)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Removes the ledger's metadata; bookies drop its entries later. Safe to repeat.
+
+        Raises NoSuchLedgerError and what the metadata store raises.
+        """
+        await self._context.ledgers.delete(ledger_id)
+
+    async def aclose(self) -> None:
+        """Ends all connections and tasks; writers fail, readers get errors. Safe to repeat."""
+        await self._context.tasks.aclose()
+        await self._context.pool.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,80 @@
+"""What the parts of a ledger client share."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..protocol.bookie_id import BookieId, Region
+from ..protocol.ledger_metadata import Fragment
+from ..protocol.placement import BookieInfo, PlacementPolicy
+from ..protocol.quorum import Quorum, QuorumView
+from ..protocol.recovery import Evidence
+from ..runtime.runtime import Runtime
+from ..runtime.tasks import Tasks
+from .config import LedgerConfig
+from .holes import Hole
+from .pool import BookiePool
+from .read_order import ReadOrder
+
+if TYPE_CHECKING:
+    from ..metadata.bookies import BookieDirectory
+    from ..metadata.ledgers import LedgerStore
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerContext:
+    """One per ``LedgerClient``."""
+
+    runtime: Runtime
+    config: LedgerConfig
+    ledgers: "LedgerStore"
+    directory: "BookieDirectory"
+    placement: PlacementPolicy
+    region: Region | None
+    pool: BookiePool
+    tasks: Tasks
+    read_order: ReadOrder
+    on_evidence: Callable[[Evidence], None]
+    on_hole: Callable[[Hole], None]
+
+    async def regions_of(self, bookies: Sequence[BookieId]) -> list[Region | None]:
+        """The regions that the bookies' ids stand for. Raises MetadataUnavailableError."""
+        return [await self.directory.region_of(bookie) for bookie in bookies]
+
+    async def view_of(self, fragment: Fragment, quorum: Quorum) -> QuorumView:
+        """The quorum arithmetic of a fragment. Raises MetadataUnavailableError."""
+        return QuorumView(quorum, await self.regions_of(fragment.bookies))
+
+    async def candidates(self) -> list[BookieInfo]:
+        """All writable bookies. Raises MetadataUnavailableError."""
+        return await self.directory.snapshot()
+
+    def healthy(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
+        """Those of ``candidates`` that did not fail lately."""
+        avoided = dict.fromkeys(self.pool.failed_lately())
+        return [info for info in candidates if info.bookie not in avoided]
+
+
+class Backoff:
+    """Pauses that double, up to a deadline."""
+
+    __slots__ = ("_deadline", "_loop", "_max_ms", "_pause_ms", "_runtime")
+
+    def __init__(self, context: LedgerContext, timeout_ms: int | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runtime = context.runtime
+        self._pause_ms = context.config.backoff_ms_min
+        self._max_ms = context.config.backoff_ms_max
+        self._deadline = None if timeout_ms is None else self._loop.time() + timeout_ms / 1000
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed (never without one)."""
+        return self._deadline is not None and self._loop.time() >= self._deadline
+
+    async def pause(self) -> None:
+        """Sleeps for the next pause, with jitter."""
+        jitter = 0.5 + self._runtime.random.random()
+        await asyncio.sleep(self._pause_ms * jitter / 1000)
+        self._pause_ms = min(2 * self._pause_ms, self._max_ms)
