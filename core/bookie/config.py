@@ -1,0 +1,98 @@
+"""How one bookie runs: sizes and limits, none of which have to agree between bookies."""
+
+from dataclasses import dataclass, fields
+
+from ..protocol.errors import ConfigurationError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class BookieConfig:
+    """Limits of a bookie. Sizes in bytes, times in milliseconds."""
+
+    boot_id: str = ""
+    """Names this run of the operating system; "": unknown, then its crashes cannot be told from
+    those of the process, and a torn end of the log is taken for what it is on an honest disk."""
+
+    advertised_host: str | None = None
+    """Host that clients are told; None: the one that it listens on."""
+
+    advertised_addresses: tuple[tuple[str, str], ...] = ()
+    """(viewer's region, host:port) where clients of that region reach it by another address."""
+
+    log_file_bytes: int = 256 * MIB
+    """A log file is sealed when it has grown to this."""
+
+    group_bytes_max: int = 4 * MIB
+    """Bytes that one sync makes durable, at most (plus one entry)."""
+
+    group_count_max: int = 16_384
+    """Records in one group, at most."""
+
+    pending_bytes_max: int = 64 * MIB
+    """Adds that wait for the disk, over all connections; above it sockets are not read."""
+
+    connection_inflight_bytes_max: int = 8 * MIB
+    """Unanswered adds of one connection; above it its socket is not read."""
+
+    connection_write_bytes_max: int = 8 * MIB
+    """Unsent answers of one connection; above it its socket is not read."""
+
+    connection_count_max: int = 10_000
+    """Further connections are closed at once."""
+
+    connection_reads_max: int = 1_024
+    """Reads of one connection that wait for files; above it its socket is not read."""
+
+    connection_polls_max: int = 20_000
+    """Parked long polls of one connection; further ones are refused as too many requests."""
+
+    tail_cache_bytes: int = 64 * MIB
+    """The newest part of the log that is kept in memory."""
+
+    read_cache_bytes: int = 32 * MIB
+    """Chunks of files that catch-up reads keep in memory."""
+
+    learning_count_max: int = 10_000
+    """Requests that wait for a look at a ledger's metadata."""
+
+    ledger_count_max: int = 2_000_000
+    """Ledgers that this bookie holds state of; adds to further ones are refused."""
+
+    long_poll_ms_max: int = 60_000
+    """Longest wait that a long poll may ask for; longer ones are cut to it."""
+
+    session_ttl_ms: int = 10_000
+    """How long the registration outlives silence."""
+
+    registration_retry_ms: int = 1_000
+    """Pause before a lost registration is made again."""
+
+    space_check_ms: int = 5_000
+    """How often free space is looked at."""
+
+    read_only_below_bytes: int = 1 * GIB
+    """Less free space than this: no more plain adds."""
+
+    reserve_below_bytes: int = 256 * MIB
+    """Less free space than this: no recovery adds either."""
+
+    def __post_init__(self) -> None:
+        faults = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, int) and value < 0:
+                faults.append(f"{item.name} is negative: {value}")
+        if self.log_file_bytes < 64 * KIB or self.log_file_bytes > 32 * GIB:
+            faults.append("log_file_bytes is outside of 64 KiB to 32 GiB")
+        if self.group_bytes_max > 64 * MIB or self.group_bytes_max < 1:
+            faults.append("group_bytes_max is outside of 1 to 64 MiB")
+        if self.group_count_max < 1:
+            faults.append("group_count_max is below 1")
+        if self.reserve_below_bytes > self.read_only_below_bytes:
+            faults.append("reserve_below_bytes is above read_only_below_bytes")
+        if faults:
+            raise ConfigurationError("bookie: " + "; ".join(faults))

@@ -1,0 +1,257 @@
+"""One client's connection: frames in, answers out, bounded bytes in between.
+
+All whole frames of a chunk are served in one loop, and what is answered at once leaves with one
+write. A plain v2 add to a ledger that takes them is handled here, in place; everything else goes
+through the rules of ``service`` by way of its form (requests_v2, requests_v3). Both forms may come
+on one connection: the first byte of each frame says which.
+
+Limits of a connection: unanswered adds in bytes, unsent answers in bytes, reads that wait for a
+file, parked polls. Above the first three its socket is not read; above the last, polls are refused.
+"""
+
+import asyncio
+import struct
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import cast
+
+from crc32c import crc32c
+
+from ..protocol.errors import ProtocolError, RhumblineError
+from ..runtime.tasks import Tasks
+from ..wire.frames import FrameSplitter
+from ..wire.v2 import ADD_RESPONSE_WORD, RESPONSE
+from . import requests_v2, requests_v3
+from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
+from .long_poll import ParkedPoll
+from .requests import FileRead
+from .service import EntryService
+from .write_log import Outbox
+
+READERS_MAX = 16
+"""File reads of one connection that run side by side."""
+
+_PLAIN_ADD = b"\x02\x01\x00\x00"
+_ADD_IDS = struct.Struct(">qqqq")
+_ADD_OK = RESPONSE.pack(ADD_RESPONSE_WORD, 0, 0, 0)[:12]
+_V2_BYTE = 0x02
+_V3_BYTE = 0x0A
+
+
+class Connection(asyncio.Protocol):
+    """The server's side of a connection."""
+
+    def __init__(
+        self,
+        service: EntryService,
+        tasks: Tasks,
+        registry: "dict[Connection, None]",
+        closed_reasons: Counter[str],
+    ) -> None:
+        self.service = service
+        self.polls: dict[ParkedPoll, None] = {}
+        self._tasks = tasks
+        self._registry = registry
+        self._closed_reasons = closed_reasons
+        self._splitter = FrameSplitter()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._is_serving = False
+        self._is_flush_planned = False
+        self._inflight_bytes = 0
+        self._is_paused = False
+        self._is_write_blocked = False
+        self._reads: deque[FileRead] = deque()
+        self._reader_count = 0
+
+    # --- asyncio.Protocol -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._registry) >= self.service.config.connection_count_max:
+            self.hang_up("too-many-connections")
+            return
+        self._registry[self] = None
+        self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._transport = None
+        self._registry.pop(self, None)
+        self.service.polls.drop(self.polls)
+        self._reads.clear()
+        self._out.clear()
+
+    def pause_writing(self) -> None:
+        """The peer doesn't take its answers: read no more of its requests."""
+        self._is_write_blocked = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """The peer takes them again."""
+        self._is_write_blocked = False
+        self._throttle()
+
+    def data_received(self, data: bytes) -> None:
+        """Serves every whole frame."""
+        if self._transport is None:
+            return
+        self._is_serving = True
+        try:
+            self._serve(self._splitter.feed(data))
+        except ProtocolError as error:
+            self.hang_up("malformed", error)
+        finally:
+            self._is_serving = False
+        if self._out:
+            self._flush()
+        self._throttle()
+
+    # --- serving --------------------------------------------------------------------------------
+
+    def _serve(self, frames: Sequence[bytes]) -> None:
+        service = self.service
+        ledgers = service.ledgers
+        log = service.storage.log
+        config = service.config
+        bytes_max, count_max = config.group_bytes_max, config.group_count_max
+        takes_adds = service.takes_adds
+        unpack, pack_record = _ADD_IDS.unpack_from, RECORD_HEADER.pack
+        group = log.group
+        outbox = group.outboxes.get(self)
+        request_bytes = 0
+        for frame in frames:
+            if frame[:4] == _PLAIN_ADD and takes_adds and len(frame) >= 56:
+                ledger_id, entry_id, lac, _ = unpack(frame, 24)
+                ledger = ledgers.get(ledger_id)
+                if (
+                    ledger is not None
+                    and ledger.takes_adds
+                    and ledger.master_key == frame[4:24]
+                    and -1 <= lac < entry_id
+                ):
+                    if group.body_bytes >= bytes_max or group.count >= count_max:
+                        group = log.next_group()
+                        outbox = None
+                    if outbox is None:
+                        outbox = group.outbox_of(self)
+                    entry = frame[24:]
+                    size = len(entry)
+                    offset = group.body_bytes + RECORD_HEADER_BYTES
+                    group.buffers += (pack_record(size, crc32c(entry)), entry)
+                    group.adds.append((ledger, entry_id, lac, offset, size))
+                    group.body_bytes = offset + size
+                    group.count += 1
+                    outbox.answers.append(_ADD_OK + frame[24:40])
+                    outbox.request_bytes += size
+                    request_bytes += size
+                    continue
+            self._dispatch(frame)
+            group = log.group
+            outbox = group.outboxes.get(self)
+        if request_bytes:
+            self._inflight_bytes += request_bytes
+            log.kick()
+
+    def _dispatch(self, frame: bytes) -> None:
+        form = frame[0]
+        if form == _V2_BYTE:
+            requests_v2.serve(self, self.service, frame)
+        elif form == _V3_BYTE:
+            requests_v3.serve(self, self.service, frame)
+        else:
+            raise ProtocolError(f"a frame that begins with {form:#04x}")
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        """Queues an answer; what is queued in one turn of the loop leaves with one write."""
+        if self._transport is None:
+            return
+        self._out.append(frame)
+        if not self._is_serving and not self._is_flush_planned:
+            self._is_flush_planned = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_planned = False
+        if self._transport is not None and self._out:
+            frames, self._out = self._out, []
+            self._transport.write(b"".join(frames))
+
+    def expect(self, request_bytes: int) -> None:
+        """An add was taken that will be answered through an outbox, or by ``settle``."""
+        self._inflight_bytes += request_bytes
+
+    def settle(self, request_bytes: int) -> None:
+        """So many bytes of requests have been answered."""
+        self._inflight_bytes -= request_bytes
+        assert self._inflight_bytes >= 0
+        if self._is_paused:
+            self._throttle()
+
+    def answered(self, outbox: Outbox) -> None:
+        """See write_log.Answerer."""
+        if self._transport is not None:
+            self._transport.write(b"".join(outbox.answers))
+        self.settle(outbox.request_bytes)
+
+    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
+        """See write_log.Answerer. Adds whose outcome this bookie cannot tell: it hangs up."""
+        self.settle(outbox.request_bytes)
+        self.hang_up("write-refused", error)
+
+    def hang_up(self, reason: str, error: RhumblineError | None = None) -> None:
+        """Closes this connection, and nothing else, for a reason that is counted."""
+        if self._transport is None:
+            return
+        self._closed_reasons[reason] += 1
+        self._flush()
+        self._transport.close()
+        self._transport = None
+        self._registry.pop(self, None)
+        self.service.polls.drop(self.polls)
+        self._reads.clear()
+
+    def abort(self) -> None:
+        """Closes at once, dropping what was not sent (shutdown)."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _throttle(self) -> None:
+        """Reads the socket or not, by what is in flight."""
+        if self._transport is None:
+            return
+        config = self.service.config
+        inflight = self._inflight_bytes
+        is_full = (
+            inflight > config.connection_inflight_bytes_max
+            or (inflight > 0 and self.service.storage.log.pending_bytes > config.pending_bytes_max)
+            or self._is_write_blocked
+            or len(self._reads) > config.connection_reads_max
+        )
+        if is_full and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        elif self._is_paused and not is_full:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # --- reads from files -----------------------------------------------------------------------
+
+    def read_later(self, read: FileRead) -> None:
+        """Runs a read that needs a file; so many side by side, the others in their turn."""
+        self._reads.append(read)
+        if self._reader_count < READERS_MAX and not self._tasks.is_closed:
+            self._reader_count += 1
+            self._tasks.spawn(self._run_reads(), "read")
+
+    async def _run_reads(self) -> None:
+        try:
+            while self._reads:
+                await self._reads.popleft().run()
+                if self._is_paused:
+                    self._throttle()
+        finally:
+            self._reader_count -= 1

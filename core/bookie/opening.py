@@ -1,0 +1,250 @@
+"""Opening storage: from the files that a crash left to a consistent state in memory.
+
+1. Headers first: the newest file names the one before it and where that one ended, and so on. A
+   file that nobody names, and that no good header places, was never used.
+2. The logs in order, from the first one whose entries the index does not cover: state records and
+   entries. Each log begins with a snapshot of the state before it.
+3. Sorted files that the manifest names, oldest first, for entries that no log still has; only when
+   the index has to be rebuilt.
+
+What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here except the removal of
+files that nothing refers to.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..protocol.bookie_id import BookieId
+from ..protocol.errors import CorruptionError, ForeignDataError
+from ..wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from .files import LogFiles, file_path
+from .groups import (
+    FILE_HEADER_BYTES,
+    FILE_NUMBER_MAX,
+    GROUP_HEADER_BYTES,
+    LOG_KIND,
+    OFFSET_BITS,
+    SORTED_KIND,
+    FileHeader,
+    decode_file_header,
+    iterate_records,
+)
+from .index import IndexedEntry
+from .ledger_state import LedgerStates
+from .replay import Damage, Scan, scan_file
+from .write_log import LogTail
+
+OnEntries = Callable[[list[IndexedEntry]], None]
+
+
+@dataclass(slots=True)
+class Opened:
+    """What was found. ``logs`` and ``sorted_files`` are the file numbers in use, rising."""
+
+    states: LedgerStates
+    logs: list[int] = field(default_factory=list)
+    sorted_files: list[int] = field(default_factory=list)
+    tail: LogTail = field(default_factory=LogTail)
+    highest_number: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    torn_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Log:
+    number: int
+    header: FileHeader | None
+    end: int | None = None
+    crc: int | None = None
+
+
+async def open_files(
+    files: LogFiles,
+    bookie: BookieId,
+    boot_id: str,
+    covered_log: int,
+    on_entries: OnEntries,
+    on_sorted: OnEntries,
+) -> Opened:
+    """Replays what is there. ``covered_log``: entries of lower files are in the index already.
+
+    ``on_entries`` gets rows from logs, where the last one of an id holds; afterwards ``on_sorted``
+    those of sorted files, newest file last, each of which holds only if no log has that id.
+
+    Raises ForeignDataError for files of another bookie or format, DiskFailedError.
+    """
+    opened = Opened(LedgerStates())
+    logs = await _find_logs(files, bookie, opened)
+    for log in logs[_first_to_replay(logs, covered_log) :]:
+        await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
+    _check_floor(opened, logs)
+    await _find_sorted_files(files, opened, bookie, on_sorted if covered_log == 0 else None)
+    return opened
+
+
+# --- logs ---------------------------------------------------------------------------------------
+
+
+async def _find_logs(files: LogFiles, bookie: BookieId, opened: Opened) -> list[_Log]:
+    """The logs in order; each with the end that its successor's header gives it."""
+    numbers = await files.numbers(LOG_KIND)
+    _raise_highest(opened, numbers)
+    logs = [_Log(number, await _header(files, LOG_KIND, number, bookie)) for number in numbers]
+    while logs and logs[-1].header is None and not await _has_groups(files, logs[-1].number):
+        await files.remove(LOG_KIND, [logs.pop().number])  # its creation was not finished
+    for log, successor in itertools.pairwise(logs):
+        if successor.header is None:
+            continue
+        if successor.header.previous_number == log.number:
+            log.end, log.crc = successor.header.previous_end, successor.header.previous_crc
+        else:
+            reason = f"file {successor.header.previous_number} is missing"
+            opened.damages.append(Damage(successor.header.previous_number, 0, 0, reason))
+    opened.logs = [log.number for log in logs]
+    return logs
+
+
+async def _header(files: LogFiles, kind: int, number: int, bookie: BookieId) -> FileHeader | None:
+    """A file's header, or None when it is damaged. Raises ForeignDataError."""
+    path = file_path(kind, number)
+    if not 0 < number <= FILE_NUMBER_MAX:
+        raise ForeignDataError(f"{path}: no such file number")
+    file = await files.open(kind, number)
+    try:
+        header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), path)
+    except CorruptionError:
+        return None
+    if header.bookie != bookie:
+        raise ForeignDataError(f"{path} belongs to bookie {header.bookie}, not to {bookie}")
+    return header if (header.kind, header.number) == (kind, number) else None
+
+
+async def _has_groups(files: LogFiles, number: int) -> bool:
+    """Whether a file without a valid header was ever used: it is longer than a header."""
+    file = await files.open(LOG_KIND, number)
+    return await file.size() > FILE_HEADER_BYTES + GROUP_HEADER_BYTES
+
+
+def _first_to_replay(logs: list[_Log], covered_log: int) -> int:
+    """Index of the first log to read: the covered one, or an older one if that has no header."""
+    first = max((i for i, log in enumerate(logs) if log.number <= covered_log), default=0)
+    while first > 0 and logs[first].header is None:
+        first -= 1
+    return first
+
+
+async def _replay_log(
+    files: LogFiles,
+    log: _Log,
+    opened: Opened,
+    boot_id: str,
+    covered_log: int,
+    on_entries: OnEntries,
+) -> None:
+    states = opened.states
+    if log.header is None:
+        opened.damages.append(Damage(log.number, 0, 0, "the file's header is damaged"))
+        states.is_clean = False
+        return
+    is_indexed = log.number >= covered_log
+
+    def on_group(offset: int, body: bytes) -> None:
+        base = log.number << OFFSET_BITS | offset
+        rows = _read_group(states, body, base)
+        if is_indexed and rows:
+            on_entries(rows)
+
+    is_newest = log.number == opened.logs[-1]
+    file = await files.open(LOG_KIND, log.number)
+    scan = await scan_file(file, log.header, None if is_newest else log.end, on_group)
+    opened.damages.extend(scan.damages)
+    if log.end is not None and not scan.damages and scan.crc != log.crc:
+        reason = "its last group is not the one that the next file names"
+        opened.damages.append(Damage(log.number, scan.end, scan.end, reason))
+    if is_newest:
+        opened.tail = LogTail(log.number, scan.end, scan.crc)
+        _judge_torn_end(opened, scan, log.number, boot_id)
+
+
+def _judge_torn_end(opened: Opened, scan: Scan, number: int, boot_id: str) -> None:
+    """A bad last group: cut; but was it ever whole? (Module replay says why.)"""
+    opened.torn_bytes = scan.torn_bytes
+    known = opened.states.boot_id
+    if not scan.torn_bytes or not boot_id or not known:
+        return
+    if known != boot_id:
+        reason = "the operating system went down while this was written"
+    elif not scan.is_cut_short:
+        reason = "the last group was written and is bad now"
+    else:
+        return
+    opened.damages.append(Damage(number, scan.end, scan.end + scan.torn_bytes, reason))
+
+
+def _read_group(states: LedgerStates, body: bytes, base: int) -> list[IndexedEntry]:
+    """Applies a group's state records; returns its entries and counts their LACs."""
+    rows: list[IndexedEntry] = []
+    ledgers = states.ledgers
+    unpack = ENTRY_HEADER.unpack_from
+    for offset, data, is_state in iterate_records(body):
+        if is_state:
+            states.apply(data)
+            continue
+        if len(data) < ENTRY_HEADER_BYTES:
+            raise CorruptionError(f"an entry of {len(data)} bytes")
+        ledger_id, entry_id, lac, _ = unpack(data)
+        rows.append(IndexedEntry(ledger_id, entry_id, base + offset, len(data)))
+        ledger = ledgers.get(ledger_id)
+        if ledger is not None and lac > ledger.lac:
+            ledger.lac = lac
+    states.is_clean = states.is_clean and not rows
+    return rows
+
+
+def _check_floor(opened: Opened, logs: list[_Log]) -> None:
+    """Logs below the manifest's floor are leftovers; the floor itself must be there."""
+    floor = opened.states.manifest.log_floor
+    kept = [log.number for log in logs if log.number >= floor]
+    opened.logs = kept
+    if floor and (not kept or kept[0] != floor):
+        opened.damages.append(Damage(floor, 0, 0, "the oldest log is missing"))
+
+
+# --- sorted files -------------------------------------------------------------------------------
+
+
+async def _find_sorted_files(
+    files: LogFiles, opened: Opened, bookie: BookieId, on_sorted: OnEntries | None
+) -> None:
+    numbers = await files.numbers(SORTED_KIND)
+    _raise_highest(opened, numbers)
+    wanted = opened.states.manifest.sorted_files
+    for number in wanted:
+        if number not in numbers:
+            opened.damages.append(Damage(number, 0, 0, "a sorted file is missing"))
+            continue
+        header = await _header(files, SORTED_KIND, number, bookie)
+        if header is None:
+            opened.damages.append(Damage(number, 0, 0, "a sorted file's header is damaged"))
+            continue
+        opened.sorted_files.append(number)
+        if on_sorted is not None:
+            await _replay_sorted(files, number, header, opened, on_sorted)
+
+
+async def _replay_sorted(
+    files: LogFiles, number: int, header: FileHeader, opened: Opened, on_sorted: OnEntries
+) -> None:
+    nothing = LedgerStates()
+
+    def on_group(offset: int, body: bytes) -> None:
+        on_sorted(_read_group(nothing, body, number << OFFSET_BITS | offset))
+
+    file = await files.open(SORTED_KIND, number)
+    scan = await scan_file(file, header, await file.size(), on_group)
+    opened.damages.extend(scan.damages)
+
+
+def _raise_highest(opened: Opened, numbers: list[int]) -> None:
+    opened.highest_number = max([opened.highest_number, *numbers])

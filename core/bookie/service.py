@@ -1,0 +1,334 @@
+"""What a bookie does with requests, in whichever form they came: the rules of adds, fences, reads.
+
+Invariants:
+1. no answer to a fencing request, positive or negative, leaves before the fence is durable;
+2. after a fence no plain add is taken; recovery adds pass;
+3. "never had it" is said to a recoverer only for a ledger whose metadata names this bookie and that
+   is not in limbo; otherwise the answer is "unknown";
+4. an add is acknowledged only when it is durable.
+"""
+
+from collections.abc import Callable
+
+from ..protocol.bookie_id import BookieId
+from ..protocol.errors import (
+    DiskFailedError,
+    LedgerFencedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ReadOnlyError,
+    RefusedError,
+    RhumblineError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnknownStateError,
+)
+from ..protocol.ledger_metadata import NO_ENTRY
+from ..runtime.tasks import Tasks
+from .config import BookieConfig
+from .index import Location
+from .ledger_state import LAC_BODY_BYTES_MAX, LedgerState, lac_of_body
+from .long_poll import ParkedPoll, Poll, PollDesk
+from .proofs import LedgerReader, Proof, Proofs
+from .requests import Add, BatchRead, Read, WriteLac
+from .storage import Storage, StorageListener
+
+_NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
+
+
+class EntryService(StorageListener):
+    """The request rules over one storage."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        storage: Storage,
+        ledgers: LedgerReader,
+        bookie: BookieId,
+        tasks: Tasks,
+    ) -> None:
+        self.bookie = bookie
+        self.config = config
+        self.storage = storage
+        self.proofs = Proofs(ledgers, bookie, tasks, config.learning_count_max)
+        self.polls = PollDesk(config.long_poll_ms_max, config.connection_polls_max)
+        self.takes_adds = True
+        """Whether plain adds are taken at all; false on a full or failed disk, or by command."""
+        self.takes_recovery_adds = True
+        self.failure: RhumblineError | None = None
+        storage.listener = self
+
+    @property
+    def ledgers(self) -> dict[int, LedgerState]:
+        """The ledgers known here."""
+        return self.storage.states.ledgers
+
+    # --- adds -----------------------------------------------------------------------------------
+
+    def add(self, op: Add) -> None:
+        """Takes an add, or refuses it at once, or after a look at the ledger's metadata."""
+        ledger = self.ledgers.get(op.ledger_id)
+        if ledger is not None and (ledger.is_proven or op.is_recovery):
+            self._add(op, ledger)
+        elif op.is_recovery:
+            self._add_to_new_ledger(op, is_proven=False)
+        else:
+            fault = self._fault_of_add(op, ledger)
+            if fault is not None:
+                op.connection.send(op.answer(fault))
+                return
+            op.connection.expect(len(op.entry))
+            self._prove(op, lambda proof: self._add_after(op, proof))
+
+    def _add_after(self, op: Add, proof: Proof) -> None:
+        op.connection.settle(len(op.entry))
+        if proof is not Proof.NAMED:
+            error = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
+            op.connection.send(op.answer(error))
+            return
+        ledger = self.ledgers.get(op.ledger_id)
+        if ledger is None:
+            self._add_to_new_ledger(op, is_proven=True)
+            return
+        self.storage.prove(ledger)
+        self._add(op, ledger)
+
+    def _add_to_new_ledger(self, op: Add, *, is_proven: bool) -> None:
+        fault = self._fault_of_add(op, None)
+        if fault is not None:
+            op.connection.send(op.answer(fault))
+            return
+        ledger = self.storage.create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
+        self._add(op, ledger)
+
+    def _add(self, op: Add, ledger: LedgerState) -> None:
+        fault = self._fault_of_add(op, ledger)
+        if fault is not None:
+            op.connection.send(op.answer(fault))
+            return
+        op.connection.expect(len(op.entry))
+        self.storage.add(ledger, op.entry, op.connection, op.answer(None))
+
+    def _fault_of_add(self, op: Add, ledger: LedgerState | None) -> RhumblineError | None:
+        if self.failure is not None:
+            return DiskFailedError("the write log has failed; this bookie takes no adds")
+        if not (self.takes_recovery_adds if op.is_recovery else self.takes_adds):
+            return ReadOnlyError("this bookie is read-only")
+        if ledger is None:
+            if op.ledger_id in self.storage.states.tombstones:
+                return NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
+            if len(self.ledgers) >= self.config.ledger_count_max:
+                return TooManyRequestsError("this bookie holds as many ledgers as it may")
+            return None
+        if ledger.master_key != op.master_key:
+            return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
+        if op.is_recovery:
+            return None
+        if ledger.is_fenced:
+            return LedgerFencedError(f"ledger {op.ledger_id} is fenced")
+        if self.storage.states.limbo.covers(op.ledger_id):
+            return UnknownStateError(f"ledger {op.ledger_id} is in limbo here")
+        return None
+
+    def _prove(self, op: Add | Read, on_proof: Callable[[Proof], None]) -> None:
+        try:
+            self.proofs.ask(op.ledger_id, on_proof)
+        except TooManyRequestsError as error:
+            if isinstance(op, Add):
+                op.connection.settle(len(op.entry))
+            op.connection.send(op.answer(error))
+
+    # --- reads ----------------------------------------------------------------------------------
+
+    def read(self, op: Read) -> None:
+        """Answers a read, after the fence if it has one."""
+        if not op.is_fencing:
+            self._read_now(op)
+        elif not op.master_key:
+            op.connection.send(op.answer(UnauthorizedError("a fence needs the master key")))
+        else:
+            ledger = self.ledgers.get(op.ledger_id)
+            if ledger is not None and ledger.is_proven:
+                self._fence(op, ledger)
+            else:
+                self._prove(op, lambda proof: self._fence_after(op, proof))
+
+    def _fence_after(self, op: Read, proof: Proof) -> None:
+        """Fences a ledger that this bookie has no proof of, or learns to be its own."""
+        ledger = self.ledgers.get(op.ledger_id)
+        if ledger is None:
+            if proof is Proof.GONE or op.ledger_id in self.storage.states.tombstones:
+                op.connection.send(
+                    op.answer(UnknownStateError(f"ledger {op.ledger_id} was deleted"))
+                )
+                return
+            fault = self._fault_of_new_fence()
+            if fault is not None:
+                op.connection.send(op.answer(fault))
+                return
+            ledger = self.storage.create_ledger(
+                op.ledger_id, op.master_key, is_proven=proof is Proof.NAMED
+            )
+        elif proof is Proof.NAMED:
+            self.storage.prove(ledger)
+        self._fence(op, ledger)
+
+    def _fault_of_new_fence(self) -> RhumblineError | None:
+        if len(self.ledgers) >= self.config.ledger_count_max:
+            return TooManyRequestsError("this bookie holds as many ledgers as it may")
+        return None
+
+    def _fence(self, op: Read, ledger: LedgerState) -> None:
+        if ledger.master_key != op.master_key:
+            error = UnauthorizedError(f"ledger {op.ledger_id} has another master key")
+            op.connection.send(op.answer(error))
+            return
+        was_fenced = ledger.is_fenced
+
+        def durable(error: RhumblineError | None) -> None:
+            if error is not None:
+                op.connection.send(op.answer(error))
+                return
+            if not was_fenced:
+                self.polls.wake_all(ledger)
+            self._read_now(op)
+
+        self.storage.fence(ledger, durable)
+
+    def _read_now(self, op: Read) -> None:
+        if isinstance(op, BatchRead):
+            op.connection.read_later(_BatchReading(self, op))
+            return
+        try:
+            entry_id, location = self.locate(op.ledger_id, op.entry_id)
+        except RhumblineError as error:
+            op.connection.send(op.answer(self._negative(op, error)))
+            return
+        entry = self.storage.cached(location)
+        if entry is not None:
+            op.connection.send(op.answer(None, entry))
+            return
+        op.connection.read_later(_EntryReading(self, op, entry_id, location))
+
+    def _negative(self, op: Read, error: RhumblineError) -> RhumblineError:
+        """What may be said of an entry that is not here (invariant 3)."""
+        if op.is_fencing and isinstance(error, _NEGATIVE):
+            ledger = self.ledgers.get(op.ledger_id)
+            if ledger is None or not ledger.is_proven:
+                return UnknownStateError(f"ledger {op.ledger_id} is not known to be held here")
+        return error
+
+    def locate(self, ledger_id: int, entry_id: int) -> tuple[int, Location]:
+        """The id (for -1: of the last entry) and place of an entry. Raises as ``Storage.find``."""
+        if entry_id == NO_ENTRY:
+            entry_id = self.storage.last_entry(ledger_id)
+            if entry_id == NO_ENTRY:
+                raise self.storage.absence(ledger_id)
+        return entry_id, self.storage.find(ledger_id, entry_id)
+
+    async def fetch(self, ledger_id: int, entry_id: int) -> bytes:
+        """An entry (-1: the last one) from memory or file. Raises as Storage.find and read."""
+        entry_id, location = self.locate(ledger_id, entry_id)
+        entry = self.storage.cached(location)
+        if entry is None:
+            entry = await self.storage.read(ledger_id, entry_id, location)
+        return entry
+
+    # --- LAC ------------------------------------------------------------------------------------
+
+    def poll(self, poll: Poll, of_connection: dict[ParkedPoll, None]) -> None:
+        """Waits for a higher LAC. Raises NoSuchLedgerError, TooManyRequestsError."""
+        self.polls.serve(poll, self.ledgers.get(poll.ledger_id), of_connection)
+
+    def write_lac(self, op: WriteLac) -> None:
+        """Keeps an explicit LAC; creates the ledger's state if need be."""
+        fault = self._fault_of_lac(op)
+        if fault is not None:
+            op.connection.send(op.answer(fault))
+            return
+        ledger = self.ledgers.get(op.ledger_id)
+        if ledger is None:
+            ledger = self.storage.create_ledger(op.ledger_id, op.master_key, is_proven=False)
+        self.storage.write_lac(ledger, op.body, lambda error: op.connection.send(op.answer(error)))
+
+    def _fault_of_lac(self, op: WriteLac) -> RhumblineError | None:
+        ledger = self.ledgers.get(op.ledger_id)
+        if self.failure is not None or not self.takes_adds:
+            return ReadOnlyError("this bookie is read-only")
+        if not 16 <= len(op.body) <= LAC_BODY_BYTES_MAX or lac_of_body(op.body) < NO_ENTRY:
+            return RefusedError("not the body of an explicit LAC")
+        if ledger is None and op.ledger_id in self.storage.states.tombstones:
+            return NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
+        if ledger is None and len(self.ledgers) >= self.config.ledger_count_max:
+            return TooManyRequestsError("this bookie holds as many ledgers as it may")
+        if ledger is not None and ledger.master_key != op.master_key:
+            return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
+        return None
+
+    # --- what storage tells ---------------------------------------------------------------------
+
+    def ledgers_advanced(self, ledgers: list[LedgerState]) -> None:
+        """See StorageListener."""
+        for ledger in ledgers:
+            self.polls.advanced(ledger)
+
+    def log_failed(self, error: RhumblineError) -> None:
+        """See StorageListener."""
+        self.failure = error
+        self.takes_adds = self.takes_recovery_adds = False
+        self.on_change()
+
+    def space_ran_out(self, error: RhumblineError) -> None:
+        """See StorageListener."""
+        self.takes_adds = self.takes_recovery_adds = False
+        self.on_change()
+
+    def on_change(self) -> None:
+        """Replaced by the bookie: read-only or not may have changed."""
+
+
+class _EntryReading:
+    """A read whose entry is in a file."""
+
+    __slots__ = ("entry_id", "location", "op", "service")
+
+    def __init__(self, service: EntryService, op: Read, entry_id: int, location: Location) -> None:
+        self.service = service
+        self.op = op
+        self.entry_id = entry_id
+        self.location = location
+
+    async def run(self) -> None:
+        op = self.op
+        try:
+            entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
+            op.connection.send(op.answer(None, entry))
+        except RhumblineError as error:
+            op.connection.send(op.answer(self.service._negative(op, error)))
+
+
+class _BatchReading:
+    """Consecutive entries until one is missing or the answer is full."""
+
+    __slots__ = ("op", "service")
+
+    def __init__(self, service: EntryService, op: BatchRead) -> None:
+        self.service = service
+        self.op = op
+
+    async def run(self) -> None:
+        op = self.op
+        entries: list[bytes] = []
+        room = op.bytes_max
+        try:
+            while not entries or ((op.count_max <= 0 or len(entries) < op.count_max) and room > 0):
+                entry = await self.service.fetch(op.ledger_id, op.entry_id + len(entries))
+                room -= op.entry_bytes + len(entry)
+                if entries and room < 0:
+                    break
+                entries.append(entry)
+        except RhumblineError as error:
+            if not entries:
+                op.connection.send(op.answer(self.service._negative(op, error)))
+                return
+        op.connection.send(op.answer_batch(entries))

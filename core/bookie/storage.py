@@ -1,0 +1,308 @@
+"""A bookie's storage: the write log, the index over it, the state of ledgers, and reads.
+
+An entry can be read, and its LAC counts, from the moment when it is durable, so nothing is served
+that a crash could take back. Answers are three-valued: an entry, NoSuchEntryError or
+NoSuchLedgerError where that can be proved, and otherwise an error that means "unknown".
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from crc32c import crc32c
+
+from ..protocol.bookie_id import BookieId
+from ..protocol.errors import (
+    CorruptionError,
+    DiskFullError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    RhumblineError,
+    UnknownStateError,
+)
+from ..protocol.ledger_metadata import NO_ENTRY
+from ..runtime.disk import Disk
+from ..runtime.runtime import Runtime
+from ..wire.entry import ENTRY_HEADER
+from .config import BookieConfig
+from .files import FileGoneError, LogFiles
+from .groups import LOG_KIND, RECORD_HEADER, RECORD_HEADER_BYTES, SORTED_KIND
+from .index import EntryIndex, Location, MemoryIndex
+from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
+from .opening import open_files
+from .replay import Damage
+from .tail_cache import TailCache
+from .write_log import Answerer, Group, OnDurable, WriteLog
+
+
+class StorageListener:
+    """Whom storage tells; the bookie. All are called between awaits and must not block."""
+
+    def ledgers_advanced(self, ledgers: list[LedgerState]) -> None:
+        """Ledgers with parked polls whose LAC has risen."""
+
+    def log_failed(self, error: RhumblineError) -> None:
+        """No add will ever succeed again until a restart."""
+
+    def space_ran_out(self, error: RhumblineError) -> None:
+        """A group found no space."""
+
+
+class Storage:
+    """All that a bookie keeps on disk. Made by ``open``; one owner."""
+
+    def __init__(
+        self, runtime: Runtime, disk: Disk, config: BookieConfig, bookie: BookieId
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._bookie = bookie
+        self.files = LogFiles(disk, config.read_cache_bytes)
+        self.log = WriteLog(self.files, config, bookie, self)
+        self.states = LedgerStates()
+        self.index: EntryIndex = MemoryIndex()
+        self.tail = TailCache(config.tail_cache_bytes)
+        self.listener = StorageListener()
+        self.damages: list[Damage] = []
+        self.sealed_logs: list[int] = []
+        self._highest_number = 0
+        self.entry_count = 0
+        self.entry_bytes = 0
+
+    async def open(self) -> None:
+        """Replays what is there and begins a new log file.
+
+        Raises ForeignDataError, CorruptionError, DiskFullError, DiskFailedError.
+        """
+        await self.files.prepare()
+        index = MemoryIndex()
+        opened = await open_files(
+            self.files,
+            self._bookie,
+            self._config.boot_id,
+            0,
+            index.put,
+            lambda rows: index.put([row for row in rows if not index.find(row[0], row[1])]),
+        )
+        self.index = index
+        self.states = opened.states
+        self.damages = opened.damages
+        self._highest_number = opened.highest_number
+        self.sealed_logs = opened.logs
+        if opened.damages:
+            self.states.limbo.begin(None)
+        self.states.settle()
+        self.states.boot_id = self._config.boot_id
+        if not self.states.manifest.log_floor:
+            self.states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
+        await self.log.open(opened.tail)
+        await self._remove_leftovers()
+
+    async def _remove_leftovers(self) -> None:
+        """Files that a step which was cut off left behind, and that nothing refers to."""
+        manifest = self.states.manifest
+        logs = await self.files.numbers(LOG_KIND)
+        old = [number for number in logs if number < manifest.log_floor]
+        if old:
+            await self.files.remove(LOG_KIND, old)
+        listed = await self.files.numbers(SORTED_KIND)
+        unused = [number for number in listed if number not in manifest.sorted_files]
+        if unused:
+            await self.files.remove(SORTED_KIND, unused)
+
+    async def aclose(self) -> None:
+        """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""
+        if self.log.failure is None:
+            self.log.append_state(clean_end_record())
+        await self.log.aclose()
+        await self.files.aclose()
+
+    # --- adding ---------------------------------------------------------------------------------
+
+    def add(self, ledger: LedgerState, entry: bytes, connection: Answerer, answer: bytes) -> None:
+        """Appends an entry that the caller checked; the answer goes out when it is durable."""
+        group = self.log.open_group()
+        _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
+        size = len(entry)
+        offset = group.body_bytes + RECORD_HEADER_BYTES
+        group.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)
+        group.adds.append((ledger, entry_id, lac, offset, size))
+        group.body_bytes = offset + size
+        group.count += 1
+        outbox = group.outbox_of(connection)
+        outbox.answers.append(answer)
+        outbox.request_bytes += size
+        self.log.kick()
+
+    def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerState:
+        """State for a ledger seen for the first time, journaled before what follows."""
+        ledger = self.states.create(ledger_id, master_key)
+        ledger.is_proven = is_proven
+        self.states.settle_ledger(ledger)
+        self.log.append_state(ledger.encode())
+        return ledger
+
+    def prove(self, ledger: LedgerState) -> None:
+        """The ledger's metadata was seen to name this bookie."""
+        if not ledger.is_proven:
+            ledger.is_proven = True
+            self.states.settle_ledger(ledger)
+            self.log.append_state(ledger.encode())
+
+    def fence(self, ledger: LedgerState, on_durable: OnDurable) -> None:
+        """No plain add is taken from now on; ``on_durable`` when no crash can undo that."""
+        ledger.is_fenced = True
+        ledger.takes_adds = False
+        if ledger.is_fence_durable:
+            on_durable(None)
+            return
+
+        def durable(error: RhumblineError | None) -> None:
+            if error is None:
+                ledger.is_fence_durable = True
+            on_durable(error)
+
+        self.log.append_state(ledger.encode(), durable)
+
+    def write_lac(self, ledger: LedgerState, body: bytes, on_durable: OnDurable) -> None:
+        """Keeps an explicit LAC: the last body, and the highest LAC. It counts when durable."""
+        lac = lac_of_body(body)
+
+        def durable(error: RhumblineError | None) -> None:
+            if error is None and self._advance(ledger, lac) and ledger.polls:
+                self.listener.ledgers_advanced([ledger])
+            on_durable(error)
+
+        ledger.lac_body = body
+        self.log.append_state(ledger.encode(), durable)
+
+    def when_durable(self, on_durable: OnDurable) -> None:
+        """Calls back when all that was appended before is durable."""
+        self.log.append_state(self.states.manifest.encode(), on_durable)
+
+    def _advance(self, ledger: LedgerState, lac: int) -> bool:
+        if lac <= ledger.lac:
+            return False
+        ledger.lac = lac
+        ledger.lac_changed_ms = self._runtime.clock.wall_ms()
+        return True
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def last_entry(self, ledger_id: int) -> int:
+        """The highest entry id held of a ledger; NO_ENTRY when there is none."""
+        last = self.index.last(ledger_id)
+        return NO_ENTRY if last is None else last
+
+    def find(self, ledger_id: int, entry_id: int) -> Location:
+        """Where an entry is.
+
+        Raises NoSuchEntryError, NoSuchLedgerError (it was never here), UnknownStateError (it may
+        have been).
+        """
+        location = self.index.find(ledger_id, entry_id)
+        if location is not None and ledger_id not in self.states.tombstones:
+            return location
+        raise self.absence(ledger_id)
+
+    def absence(self, ledger_id: int) -> RhumblineError:
+        """What to say of an entry that is not here."""
+        if self.states.limbo.covers(ledger_id):
+            return UnknownStateError(f"ledger {ledger_id} is in limbo here")
+        if ledger_id not in self.states.ledgers:
+            return NoSuchLedgerError(f"no ledger {ledger_id} here")
+        return NoSuchEntryError(f"ledger {ledger_id} has no such entry here")
+
+    def cached(self, location: Location) -> bytes | None:
+        """The entry if it is in the tail cache."""
+        return self.tail.get(location.position, location.length)
+
+    async def read(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
+        """The entry from its file, verified.
+
+        Raises CorruptionError, DiskFailedError (both mean "unknown"), or as ``find`` when the
+        ledger was deleted meanwhile.
+        """
+        while True:
+            try:
+                entry = await self.files.read_record(location)
+                break
+            except FileGoneError:
+                moved = self.find(ledger_id, entry_id)
+                if moved == location:
+                    raise CorruptionError(
+                        f"the file of ledger {ledger_id} entry {entry_id} is missing"
+                    ) from None
+                location = moved
+        if ENTRY_HEADER.unpack_from(entry)[:2] != (ledger_id, entry_id):
+            raise CorruptionError(f"another entry stands where {ledger_id}:{entry_id} belongs")
+        return entry
+
+    # --- what the log asks and tells ------------------------------------------------------------
+
+    def next_file_number(self) -> int:
+        """See LogOwner."""
+        self._highest_number += 1
+        return self._highest_number
+
+    def next_generation(self) -> int:
+        """See LogOwner."""
+        return self._runtime.random.getrandbits(64)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """See LogOwner."""
+        return self.states.snapshot()
+
+    def group_durable(self, group: Group, position: int, body: bytes) -> None:
+        """See LogOwner."""
+        self.tail.put(position, body)
+        advanced = self._index_group(group.adds, position)
+        self.entry_count += len(group.adds)
+        self.entry_bytes += len(body)
+        for connection, outbox in group.outboxes.items():
+            connection.answered(outbox)
+        for callback in group.callbacks:
+            callback(None)
+        if advanced:
+            self.listener.ledgers_advanced(advanced)
+
+    def _index_group(
+        self, adds: Sequence[tuple[LedgerState, int, int, int, int]], position: int
+    ) -> list[LedgerState]:
+        """Makes a group's entries readable; returns ledgers with polls whose LAC rose."""
+        now_ms = self._runtime.clock.wall_ms()
+        entries_of = self._recent().entries_of
+        previous: LedgerState | None = None
+        advanced: dict[int, LedgerState] = {}
+        put: Callable[[int, int, int], None] | None = None
+        for ledger, entry_id, lac, offset, size in adds:
+            if ledger is not previous or put is None:
+                previous = ledger
+                put = entries_of(ledger.ledger_id).put
+            put(entry_id, position + offset, size)
+            if lac > ledger.lac:
+                ledger.lac = lac
+                ledger.lac_changed_ms = now_ms
+                if ledger.polls:
+                    advanced[ledger.ledger_id] = ledger
+        return list(advanced.values())
+
+    def _recent(self) -> MemoryIndex:
+        assert isinstance(self.index, MemoryIndex)
+        return self.index
+
+    def group_refused(self, group: Group, error: RhumblineError) -> None:
+        """See LogOwner."""
+        for connection, outbox in group.outboxes.items():
+            connection.refused(outbox, error)
+        if isinstance(error, DiskFullError):
+            self.listener.space_ran_out(error)
+        for callback in group.callbacks:
+            callback(error)
+
+    def file_sealed(self, number: int) -> None:
+        """See LogOwner."""
+        self.files.seal(number)
+        self.sealed_logs.append(number)
+
+    def log_failed(self, error: RhumblineError) -> None:
+        """See LogOwner."""
+        self.listener.log_failed(error)

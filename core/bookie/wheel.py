@@ -1,0 +1,81 @@
+"""Deadlines of many waiting things with one timer: a waiting thing is an entry in a bucket."""
+
+import asyncio
+from heapq import heappop, heappush
+from typing import Protocol
+
+
+class Waiting(Protocol):
+    """Something with a deadline."""
+
+    tick: int
+    """The bucket it waits in; 0 while it does not wait. Kept by the wheel."""
+
+    def expired(self) -> None:
+        """The deadline has passed."""
+        ...
+
+
+class Wheel:
+    """Buckets of ``tick_ms``; a deadline is kept to within one of them, never early."""
+
+    def __init__(self, tick_ms: int = 10) -> None:
+        self._tick_ms = tick_ms
+        self._buckets: dict[int, dict[Waiting, None]] = {}
+        self._ticks: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_tick = 0
+        self.count = 0
+
+    def add(self, item: Waiting, delay_ms: int) -> None:
+        """Has ``item.expired`` called after ``delay_ms``, unless it is removed before."""
+        assert item.tick == 0, "it waits already"
+        loop = asyncio.get_running_loop()
+        tick = int((loop.time() * 1000 + delay_ms) // self._tick_ms) + 1
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = {}
+            heappush(self._ticks, tick)
+            self._arm(loop)
+        bucket[item] = None
+        item.tick = tick
+        self.count += 1
+
+    def remove(self, item: Waiting) -> None:
+        """It waits no more. No error when it does not wait."""
+        bucket = self._buckets.get(item.tick)
+        if bucket is not None and item in bucket:
+            del bucket[item]
+            self.count -= 1
+        item.tick = 0
+
+    def close(self) -> None:
+        """Forgets everything that waits. Safe to repeat."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._buckets.clear()
+        self._ticks.clear()
+        self.count = 0
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._ticks:
+            return
+        first = self._ticks[0]
+        if self._timer is not None:
+            if self._timer_tick <= first:
+                return
+            self._timer.cancel()
+        self._timer_tick = first
+        self._timer = loop.call_at(first * self._tick_ms / 1000, self._fire, loop)
+
+    def _fire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        due = self._timer_tick
+        while self._ticks and self._ticks[0] <= due:
+            bucket = self._buckets.pop(heappop(self._ticks))
+            for item in bucket:
+                self.count -= 1
+                item.tick = 0
+                item.expired()
+        self._arm(loop)

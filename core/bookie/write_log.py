@@ -1,0 +1,350 @@
+"""The write log: every entry once, in order of arrival, in commit groups.
+
+What comes while one group is being written goes into the next, so the time of a sync sets the size
+of groups and nobody waits for a timer. Invariants:
+
+1. one group is in flight at a time, so an unfinished group is always the last one of its file;
+2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
+3. after a failed write or sync nothing is written, and so nothing acknowledged, ever again, until
+   the log is opened anew (the operating system drops dirty pages on error);
+4. a file begins with a snapshot of all state, durable before anything else is in it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from crc32c import crc32c
+
+from ..protocol.bookie_id import BookieId
+from ..protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
+from ..runtime.disk import File
+from ..runtime.tasks import Tasks, settled
+from .config import BookieConfig
+from .files import LogFiles
+from .groups import (
+    FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
+    LOG_KIND,
+    OFFSET_BITS,
+    FileHeader,
+    GroupHeader,
+    encode_file_header,
+    encode_group_header,
+    encode_record,
+)
+from .ledger_state import LedgerState
+
+_SNAPSHOT_GROUP_BYTES = 1 << 20
+
+OnDurable = Callable[[RhumblineError | None], None]
+
+
+class Outbox:
+    """Answers of one connection that wait for a group, and the bytes of their requests."""
+
+    __slots__ = ("answers", "request_bytes")
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+        self.request_bytes = 0
+
+
+class Answerer(Protocol):
+    """Who gets an outbox when its group is durable, or never will be: a connection."""
+
+    def answered(self, outbox: Outbox) -> None:
+        """The answers may go out."""
+        ...
+
+    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
+        """These answers must never go out."""
+        ...
+
+
+class Group:
+    """What the next sync will make durable. The hot path appends to its lists directly."""
+
+    __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
+
+    def __init__(self) -> None:
+        self.buffers: list[bytes] = []
+        self.body_bytes = 0
+        self.count = 0
+        self.adds: list[tuple[LedgerState, int, int, int, int]] = []
+        """(ledger state, entry id, LAC, offset of the entry in the body, its length)"""
+        self.outboxes: dict[Answerer, Outbox] = {}
+        self.callbacks: list[OnDurable] = []
+        self.states: list[bytes] = []
+
+    def outbox_of(self, connection: Answerer) -> Outbox:
+        """The connection's answers that wait for this group."""
+        outbox = self.outboxes.get(connection)
+        if outbox is None:
+            outbox = self.outboxes[connection] = Outbox()
+        return outbox
+
+    def append_state(self, record: bytes) -> None:
+        """Adds a state record."""
+        data = encode_record(record, is_state=True)
+        self.states.append(record)
+        self.buffers.append(data)
+        self.body_bytes += len(data)
+        self.count += 1
+
+
+class LogOwner(Protocol):
+    """Whom the log tells, and whom it asks."""
+
+    def next_file_number(self) -> int:
+        """A number above all that any file of this bookie ever had."""
+        ...
+
+    def next_generation(self) -> int:
+        """64 random bits."""
+        ...
+
+    def snapshot(self) -> Iterator[bytes]:
+        """State records for the head of a new file."""
+        ...
+
+    def group_durable(self, group: Group, position: int, body: bytes) -> None:
+        """The group's body stands durably at ``position``."""
+        ...
+
+    def group_refused(self, group: Group, error: RhumblineError) -> None:
+        """The group was not written (disk full, log failed); it may or may not come back."""
+        ...
+
+    def file_sealed(self, number: int) -> None:
+        """The log goes on in another file."""
+        ...
+
+    def log_failed(self, error: RhumblineError) -> None:
+        """The log will never write again."""
+        ...
+
+
+class LogTail:
+    """Where the log ended: what the next file's header says of the file before it."""
+
+    __slots__ = ("crc", "end", "number")
+
+    def __init__(self, number: int = 0, end: int = 0, crc: int = 0) -> None:
+        self.number = number
+        self.end = end
+        self.crc = crc
+
+
+class WriteLog:
+    """The log that is being written. ``group`` is open for appends between awaits."""
+
+    def __init__(
+        self, files: LogFiles, config: BookieConfig, bookie: BookieId, owner: LogOwner
+    ) -> None:
+        self._config = config
+        self._bookie = bookie
+        self._owner = owner
+        self._tasks = Tasks(on_failure=self._writer_failed)
+        self._files = files
+        self._file: File | None = None
+        self._writer: asyncio.Task[Any] | None = None
+        self._full: list[Group] = []
+        self._full_bytes = 0
+        self._roll_at = 0
+        self._carried: list[bytes] = []
+        """State records of refused groups: still true in memory, so they go before the next one."""
+        self._tail = LogTail()
+        self._offset = 0
+        self._group_number = 0
+        self._previous = (0, 0)
+        self._generation = 0
+        self.group = Group()
+        self.failure: RhumblineError | None = None
+        self.sync_count = 0
+        self.written_bytes = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the file that is being written."""
+        return self._tail.number
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for the disk."""
+        return self._full_bytes + self.group.body_bytes
+
+    @property
+    def file(self) -> File:
+        """The file that is being written, for reads."""
+        assert self._file is not None
+        return self._file
+
+    async def open(self, tail: LogTail) -> None:
+        """Begins a new file behind ``tail``. Raises DiskFullError, DiskFailedError."""
+        self._tail = tail
+        await self._begin_file()
+
+    def kick(self) -> None:
+        """Has what is pending written soon. Cheap to repeat."""
+        if self._writer is None and self.failure is None:
+            self._writer = self._tasks.spawn(self._write_all(), "write log")
+
+    def open_group(self) -> Group:
+        """The group for the next append: the open one, or another if that is full."""
+        group = self.group
+        config = self._config
+        if group.body_bytes >= config.group_bytes_max or group.count >= config.group_count_max:
+            return self.next_group()
+        return group
+
+    def next_group(self) -> Group:
+        """Closes the open group for appends and opens another."""
+        self._full.append(self.group)
+        self._full_bytes += self.group.body_bytes
+        self.group = Group()
+        return self.group
+
+    def append_state(self, record: bytes, on_durable: OnDurable | None = None) -> None:
+        """Journals a state record; ``on_durable`` is called with None, or with the failure."""
+        if self.failure is not None:
+            if on_durable is not None:
+                on_durable(self.failure)
+            return
+        group = self.open_group()
+        group.append_state(record)
+        if on_durable is not None:
+            group.callbacks.append(on_durable)
+        self.kick()
+
+    async def aclose(self) -> None:
+        """Writes what is pending and stops. Safe to repeat."""
+        while self._writer is not None and self.failure is None:
+            await settled(self._writer)
+        await self._tasks.aclose()
+        if self.failure is None:
+            self.failure = ClosedError("the write log is closed")
+
+    # --- the writer -----------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        while self._full or self.group.count:
+            if not self._full:
+                self.next_group()
+            group = self._full.pop(0)
+            self._full_bytes -= group.body_bytes
+            await self._write(group)
+        self._writer = None
+
+    async def _write(self, group: Group) -> None:
+        body = b"".join(group.buffers)
+        assert len(body) == group.body_bytes
+        try:
+            if self._offset >= self._roll_at:
+                await self._roll()
+            await self._write_carried()
+            position = await self._write_group(body, group.count, is_durable=True)
+        except DiskFullError as error:
+            await self._cut()
+            self._carried += group.states
+            self._owner.group_refused(group, error)
+            return
+        except BaseException:
+            self._full.insert(0, group)
+            raise
+        self._owner.group_durable(group, self.number << OFFSET_BITS | position, body)
+
+    async def _write_carried(self) -> None:
+        if self._carried:
+            group = Group()
+            for record in self._carried:
+                group.append_state(record)
+            await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
+            self._carried.clear()
+
+    async def _write_group(self, body: bytes, count: int, *, is_durable: bool) -> int:
+        """Writes one group behind the last one; returns the offset of its body."""
+        crc = crc32c(body)
+        header = encode_group_header(
+            GroupHeader(
+                count, self._generation, self._group_number, *self._previous, len(body), crc
+            )
+        )
+        assert len(header) == GROUP_HEADER_BYTES
+        start = self._offset
+        if is_durable:
+            await self.file.write_durable(start, [header, body])
+            self.sync_count += 1
+        else:
+            await self.file.write(start, [header, body])
+        self._previous = (len(body), crc)
+        self._group_number += 1
+        self._offset = start + GROUP_HEADER_BYTES + len(body)
+        self._tail.end, self._tail.crc = self._offset, crc
+        self.written_bytes += GROUP_HEADER_BYTES + len(body)
+        return start + GROUP_HEADER_BYTES
+
+    async def _cut(self) -> None:
+        """After a write that found no space: removes what it left behind the last group."""
+        await self.file.truncate(self._offset)
+        await self.file.sync()
+
+    async def _roll(self) -> None:
+        """Goes on in a new file; stays in this one a while longer when there is no space."""
+        sealed = self.number
+        try:
+            await self._begin_file()
+        except DiskFullError:
+            self._roll_at = self._offset + max(self._config.log_file_bytes // 16, 1)
+            return
+        self._owner.file_sealed(sealed)
+
+    async def _begin_file(self) -> None:
+        kept = (self._file, self._tail, self._offset, self._group_number, self._previous)
+        kept_generation = self._generation
+        number = self._owner.next_file_number()
+        tail = self._tail
+        try:
+            self._file = await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
+            self._generation = self._owner.next_generation()
+            self._tail = LogTail(number, FILE_HEADER_BYTES, 0)
+            self._offset, self._group_number, self._previous = FILE_HEADER_BYTES, 0, (0, 0)
+            header = FileHeader(
+                LOG_KIND, number, self._generation, tail.number, tail.end, tail.crc, self._bookie
+            )
+            await self._file.write(0, [encode_file_header(header)])
+            await self._write_snapshot()
+            await self._file.sync()
+            await self._files.sync_directory(LOG_KIND)
+        except DiskFullError:
+            # Gone for good before another byte goes into the old file: the new one's header says
+            # that the old one ends here.
+            await self._files.remove(LOG_KIND, [number])
+            self._file, self._tail, self._offset, self._group_number, self._previous = kept
+            self._generation = kept_generation
+            raise
+        self._roll_at = max(self._config.log_file_bytes, self._offset * 16)
+
+    async def _write_snapshot(self) -> None:
+        group = Group()
+        for record in self._owner.snapshot():
+            group.append_state(record)
+            if group.body_bytes >= _SNAPSHOT_GROUP_BYTES:
+                await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
+                group = Group()
+        await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
+
+    def _writer_failed(self, error: BaseException) -> None:
+        """Poisons the log: nothing of what is pending is ever acknowledged."""
+        if isinstance(error, RhumblineError):
+            failure = error
+        else:
+            failure = InvariantBrokenError(f"writing the log failed: {error!r}")
+            failure.__cause__ = error
+        self.failure = failure
+        self._writer = None
+        groups, self._full = [*self._full, self.group], []
+        self._full_bytes, self.group = 0, Group()
+        for group in groups:
+            self._owner.group_refused(group, failure)
+        self._owner.log_failed(failure)

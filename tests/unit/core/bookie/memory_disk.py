@@ -1,0 +1,127 @@
+"""A disk in memory that knows what was synced, for tests of the bookie."""
+
+import asyncio
+from collections.abc import Sequence
+
+from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError
+
+
+class MemoryFile:
+    """An open file; several may share one content."""
+
+    def __init__(self, disk: "MemoryDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._content = disk.files[path]
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    async def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        await asyncio.sleep(0)
+        self._write(offset, buffers)
+
+    def _write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        data = b"".join(buffers)
+        if self._disk.is_failing:
+            raise DiskFailedError(f"{self._path}: I/O error")
+        if self._disk.room is not None:
+            if len(data) > self._disk.room:
+                self._content[offset:] = data[: self._disk.room]
+                raise DiskFullError(f"{self._path}: no space left")
+            self._disk.room -= len(data)
+        if offset > len(self._content):
+            self._content.extend(bytes(offset - len(self._content)))
+        self._content[offset : offset + len(data)] = data
+
+    async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
+        await asyncio.sleep(0)
+        while self._disk.gate is not None:
+            await self._disk.gate.wait()
+        self._write(offset, buffers)
+        self._disk.sync_count += 1
+
+    async def sync(self) -> None:
+        await asyncio.sleep(0)
+        if self._disk.is_failing:
+            raise DiskFailedError(f"{self._path}: I/O error")
+        self._disk.sync_count += 1
+
+    async def read(self, offset: int, length: int) -> bytes:
+        await asyncio.sleep(0)
+        return bytes(self._content[offset : offset + length])
+
+    async def size(self) -> int:
+        return len(self._content)
+
+    async def truncate(self, length: int) -> None:
+        if length < len(self._content):
+            del self._content[length:]
+        else:
+            self._content.extend(bytes(length - len(self._content)))
+
+    async def close(self) -> None:
+        pass
+
+
+class MemoryDisk:
+    """Files by path. ``gate``: an event that holds durable writes back; ``room``: bytes left."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytearray] = {}
+        self.directories: set[str] = {""}
+        self.gate: asyncio.Event | None = None
+        self.is_failing = False
+        self.room: int | None = None
+        self.sync_count = 0
+
+    def copy(self) -> "MemoryDisk":
+        """The same files, as another process would find them after a kill."""
+        other = MemoryDisk()
+        other.files = {path: bytearray(content) for path, content in self.files.items()}
+        other.directories = set(self.directories)
+        return other
+
+    async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> MemoryFile:
+        if create:
+            if path in self.files:
+                raise DiskFailedError(f"{path} exists")
+            if self.room is not None and allocate_bytes > self.room:
+                raise DiskFullError(f"{path}: no space left")
+            self.files[path] = bytearray()
+        elif path not in self.files:
+            raise FileNotFoundError(path)
+        return MemoryFile(self, path)
+
+    async def list(self, path: str) -> list[str]:
+        if path not in self.directories:
+            raise FileNotFoundError(path)
+        prefix = path + "/" if path else ""
+        names = {
+            name[len(prefix) :].split("/")[0]
+            for name in [*self.files, *self.directories]
+            if name.startswith(prefix) and name != path
+        }
+        return sorted(names)
+
+    async def make_directory(self, path: str) -> None:
+        parts = path.split("/")
+        self.directories.update("/".join(parts[: i + 1]) for i in range(len(parts)))
+
+    async def rename(self, old: str, new: str) -> None:
+        self.files[new] = self.files.pop(old)
+
+    async def remove(self, path: str) -> None:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        del self.files[path]
+
+    async def sync_directory(self, path: str) -> None:
+        pass
+
+    async def free_bytes(self) -> int:
+        return 1 << 40 if self.room is None else self.room
+
+    async def total_bytes(self) -> int:
+        return 1 << 41
