@@ -1,0 +1,382 @@
+"""The simulated network: nodes in regions, connections between them, and what can go wrong.
+
+A path (from node, to node) is blocked while any of these hold: one of them is powered off or
+clogged in that direction, or the pair of nodes or of regions is cut in that direction. Blocked
+paths swallow silently: nobody is told, connects hang, established connections hold their bytes, and
+each end gives up after a time-out of its own (TCP's retransmission limit).
+
+Delays are by (region, region), with jitter; bandwidth is shared by all that crosses that pair.
+"""
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from random import Random
+from typing import Self
+
+from .loop import SimLoop
+from .process import PROCESS, SimProcess
+from .trace import Trace
+from .transport import SimTransport
+
+_CONNECT_RETRY_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""When an unanswered SYN is sent again, as Linux does; after the last: ETIMEDOUT."""
+
+_BEAT_BYTES, _BEAT_CONNECT, _BEAT_RESET = 10, 12, 13
+
+
+@dataclass(slots=True)
+class Link:
+    """The way from one region to another."""
+
+    delay_ms: float
+    jitter_ms: float
+    bytes_per_s: float
+    free_at: float = 0.0
+    slowness: float = 1.0
+    """Factor on delay, a fault."""
+
+
+class SimNode:
+    """A machine as the network sees it. ``name`` is also its address."""
+
+    def __init__(self, name: str, region: str) -> None:
+        self.name = name
+        self.region = region
+        self.is_up = True
+        self.is_clogged_in = False
+        self.is_clogged_out = False
+        self.listeners: dict[int, SimServer] = {}
+        self._next_port = 20_000
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} in {self.region}>"
+
+    def free_port(self) -> int:
+        """A port that nobody has had."""
+        self._next_port += 1
+        return self._next_port
+
+
+class SimSocket:
+    """What a server shows of its socket."""
+
+    def __init__(self, name: tuple[str, int]) -> None:
+        self._name = name
+
+    def getsockname(self) -> tuple[str, int]:
+        """(address, port)."""
+        return self._name
+
+
+class SimServer:
+    """A listener; has the methods of ``asyncio.Server`` that programs call."""
+
+    def __init__(
+        self,
+        node: SimNode,
+        port: int,
+        factory: Callable[[], asyncio.BaseProtocol],
+        context: Context,
+    ) -> None:
+        self.node = node
+        self.port = port
+        self.factory = factory
+        self.context = context
+        self.sockets = (SimSocket((node.name, port)),)
+
+    def close(self) -> None:
+        """Takes no more connections; those that are there stay. Safe to repeat."""
+        if self.node.listeners.get(self.port) is self:
+            del self.node.listeners[self.port]
+
+    def is_serving(self) -> bool:
+        """Whether it takes connections."""
+        return self.node.listeners.get(self.port) is self
+
+    async def wait_closed(self) -> None:
+        """Returns when closed, at once."""
+        await asyncio.sleep(0)
+
+    async def start_serving(self) -> None:
+        """It does."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+class SimNetwork:
+    """All nodes, links and connections of a run."""
+
+    def __init__(self, loop: SimLoop, random: Random, trace: Trace) -> None:
+        self.loop = loop
+        self.random = random
+        self.trace = trace
+        self.context = Context()  # no process: what must happen whoever is dead
+        self.nodes: dict[str, SimNode] = {}
+        self.default_link = Link(20.0, 1.0, 1e9)
+        self.links: dict[tuple[str, str], Link] = {}
+        self.cuts: Counter[tuple[str, str]] = Counter()
+        self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
+        self.messages = 0
+        self.bytes_carried = 0
+        self.cut_rate = 1 / 64
+        self.on_delivery: Callable[[SimTransport, bytes], None] | None = None
+        self._connection_count = 0
+        self._watched: set[int] = set()
+
+    # --- shape ----------------------------------------------------------------------------------
+
+    def add_node(self, name: str, region: str) -> SimNode:
+        """A machine that is up."""
+        assert name not in self.nodes
+        node = self.nodes[name] = SimNode(name, region)
+        return node
+
+    def link(self, source: str, target: str) -> Link:
+        """The way from one region to another."""
+        found = self.links.get((source, target))
+        if found is None:
+            shape = self.default_link
+            found = Link(shape.delay_ms, shape.jitter_ms, shape.bytes_per_s)
+            self.links[source, target] = found
+        return found
+
+    def delay_s(self, source: SimNode, target: SimNode) -> float:
+        """How long a small packet takes now."""
+        link = self.link(source.region, target.region)
+        jitter = self.random.random()
+        return (link.delay_ms + link.jitter_ms * jitter * jitter) * link.slowness / 1000
+
+    def arrival(self, source: SimNode, target: SimNode, size: int, now: float) -> float:
+        """When ``size`` bytes that leave now arrive; takes its share of the link."""
+        link = self.links.get((source.region, target.region)) or self.link(
+            source.region, target.region
+        )
+        leaves = link.free_at if link.free_at > now else now
+        link.free_at = leaves = leaves + size / link.bytes_per_s
+        jitter = self.random.random()
+        return leaves + (link.delay_ms + link.jitter_ms * jitter * jitter) * link.slowness / 1000
+
+    def cut_point(self, size: int) -> int:
+        """Where TCP cuts a delivery in two, to try parsers; 0: not."""
+        if size < 2 or self.random.random() >= self.cut_rate:
+            return 0
+        return self.random.randrange(1, size)
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def is_blocked(self, source: SimNode, target: SimNode) -> bool:
+        """Whether nothing gets from one to the other now."""
+        if not (source.is_up and target.is_up):
+            return True
+        if source is target:
+            return False
+        if source.is_clogged_out or target.is_clogged_in:
+            return True
+        cuts = self.cuts
+        if not cuts:
+            return False
+        return (
+            cuts[source.region, target.region] > 0
+            or cuts[source.name, target.name] > 0
+            or cuts[source.name, "*"] > 0
+            or cuts["*", target.name] > 0
+        )
+
+    def cut(self, source: str, target: str) -> None:
+        """Cuts one direction, between nodes or regions (``*``: from or to anybody). Counts."""
+        self.cuts[source, target] += 1
+        self.changed()
+
+    def heal(self, source: str, target: str) -> None:
+        """Ends one ``cut``."""
+        assert self.cuts[source, target] > 0, f"{source} to {target} is not cut"
+        self.cuts[source, target] -= 1
+        if not self.cuts[source, target]:
+            del self.cuts[source, target]
+        self.changed()
+
+    def heal_all(self) -> None:
+        """Ends all cuts and clogs."""
+        self.cuts.clear()
+        for node in self.nodes.values():
+            node.is_clogged_in = node.is_clogged_out = False
+        for link in self.links.values():
+            link.slowness = 1.0
+        self.changed()
+
+    def changed(self) -> None:
+        """Something about the paths changed: connections block or come back."""
+        for pair in list(self.connections.values()):
+            for end in pair:
+                if self.is_blocked(end.node, end.peer.node):
+                    end.block()
+                elif end.is_blocked:
+                    self._unblock_later(end)
+
+    def _unblock_later(self, end: SimTransport) -> None:
+        """TCP notices a healed path when it next retransmits; the longer the cut, the later."""
+        lasted = self.loop.now - end.blocked_since
+        wait = self.random.random() * min(lasted, 3.0)
+
+        def unblock() -> None:
+            if not self.is_blocked(end.node, end.peer.node):
+                end.unblock()
+                self.forget(end)
+
+        self.loop.call_later(wait, unblock, context=self.context)
+
+    def reset_connections(self, node: SimNode | None = None, share: float = 1.0) -> int:
+        """Breaks connections (of a node), as a rebooting router does; returns how many."""
+        count = 0
+        for first, second in list(self.connections.values()):
+            concerns = node is None or first.node is node or second.node is node
+            if concerns and self.random.random() < share:
+                count += 1
+                for end in (first, second):
+                    error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+                    self.loop.call_later(
+                        self.delay_s(end.peer.node, end.node), end.lose, error, context=end.context
+                    )
+        return count
+
+    def process_died(self, process: SimProcess, *, is_power_cut: bool) -> None:
+        """Closes what the process had open, as its kernel does (or nobody, at a power cut)."""
+        for node in self.nodes.values():
+            for port in [p for p, s in node.listeners.items() if s.context.get(PROCESS) is process]:
+                del node.listeners[port]
+        for pair in list(self.connections.values()):
+            for end in pair:
+                if end.process is process:
+                    end.vanish(is_silent=is_power_cut, is_reset=self.random.random() < 0.5)
+
+    # --- what transports ask --------------------------------------------------------------------
+
+    def delivered(self, end: SimTransport, data: bytes, checksum: int) -> None:
+        """Bytes reached a protocol."""
+        self.messages += 1
+        self.bytes_carried += len(data)
+        self.trace.beat(_BEAT_BYTES, end.number, checksum)
+        if self.on_delivery is not None:
+            self.on_delivery(end, data)
+
+    def send_reset(self, source: SimTransport, target: SimTransport) -> None:
+        """A packet that breaks ``target``; lost when the path is blocked."""
+        if source.is_blocked or target.is_gone:
+            return
+        arrives = max(self.loop.now + self.delay_s(source.node, target.node), source.last_arrival)
+
+        def arrive() -> None:
+            if not source.is_blocked and not target.is_gone:
+                self.trace.beat(_BEAT_RESET, target.number, 0)
+                target.lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
+        self.loop.call_at(arrives, arrive, context=target.context)
+
+    def watch_for_timeout(self, end: SimTransport) -> None:
+        """``end`` sent something that may never arrive: it gives up one day."""
+        if id(end) in self._watched or end.is_gone:
+            return
+        self._watched.add(id(end))
+        patience = 10.0 + 80.0 * self.random.random()
+
+        def give_up() -> None:
+            self._watched.discard(id(end))
+            if not end.is_blocked or end.is_gone:
+                return
+            if self.loop.now - end.blocked_since < patience:
+                self.watch_for_timeout(end)
+                return
+            end.lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+
+        self.loop.call_later(patience, give_up, context=end.context)
+
+    def forget(self, end: SimTransport) -> None:
+        """Drops the connection when both ends are gone and nothing is under way."""
+        peer = end.peer
+        if end.is_gone and peer.is_gone and not end.held and not peer.held:
+            self.connections.pop(end.number, None)
+
+    # --- connect and listen ---------------------------------------------------------------------
+
+    async def create_server(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int
+    ) -> SimServer:
+        """Listens on the running process's node. Raises OSError when the port is in use."""
+        node, context = self._here()
+        if host not in (None, "", "0.0.0.0", "::", "localhost", "127.0.0.1", node.name):
+            raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of {node.name}")
+        await asyncio.sleep(0)
+        port = port or node.free_port()
+        if port in node.listeners:
+            raise OSError(errno.EADDRINUSE, f"{node.name}:{port} is in use")
+        server = node.listeners[port] = SimServer(node, port, factory, context)
+        return server
+
+    async def create_connection(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connects. Raises ConnectionRefusedError, TimeoutError (after two minutes), OSError."""
+        source, context = self._here()
+        target = source if host in ("localhost", "127.0.0.1") else self.nodes.get(host)
+        if target is None:
+            raise OSError(errno.EHOSTUNREACH, f"{host} is unknown")
+        await self._reach(source, target)
+        server = target.listeners.get(port)
+        if server is None:
+            await asyncio.sleep(self.delay_s(target, source))
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"{host}:{port} refused")
+        end = self._establish(source, context, server)
+        try:
+            await asyncio.sleep(self.delay_s(target, source))
+        except asyncio.CancelledError:
+            end.abort()
+            raise
+        if end.is_gone:
+            raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} reset the connection")
+        protocol = factory()
+        assert isinstance(protocol, asyncio.Protocol)
+        end.open(protocol)
+        return end, protocol
+
+    async def _reach(self, source: SimNode, target: SimNode) -> None:
+        """The first packet gets to the target and its answer can come back."""
+        for retry_s in (*_CONNECT_RETRY_S, 0.0):
+            if not self.is_blocked(source, target) and not self.is_blocked(target, source):
+                await asyncio.sleep(self.delay_s(source, target))
+                if not self.is_blocked(source, target) and not self.is_blocked(target, source):
+                    return
+            await asyncio.sleep(retry_s)
+        raise TimeoutError(errno.ETIMEDOUT, f"{target.name} does not answer")
+
+    def _establish(self, source: SimNode, context: Context, server: SimServer) -> SimTransport:
+        """Both ends of a new connection; the server's protocol hears of it in its own time."""
+        self._connection_count += 1
+        number = self._connection_count
+        names = ((source.name, source.free_port()), (server.node.name, server.port))
+        near = SimTransport(self, source, context, names, number)
+        far = SimTransport(self, server.node, server.context, (names[1], names[0]), number)
+        near.peer, far.peer = far, near
+        self.connections[number] = (near, far)
+        self.trace.beat(_BEAT_CONNECT, number, 0)
+
+        def accept() -> None:
+            if not far.is_gone:
+                protocol = server.factory()
+                assert isinstance(protocol, asyncio.Protocol)
+                far.open(protocol)
+
+        self.loop.call_soon(accept, context=server.context)
+        return near
+
+    def _here(self) -> tuple[SimNode, Context]:
+        process = PROCESS.get()
+        assert process is not None, "the simulation itself has no address; run this in a process"
+        return self.nodes[process.node], process.context

@@ -1,0 +1,87 @@
+"""A simulated process: what runs belongs to one, and stops for good when it is killed.
+
+The running code's process is a context variable. Every handle, task and timer carries the context
+in which it was scheduled, so the loop knows whose it is without asking.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from enum import Enum
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class ProcessState(Enum):
+    """RUNNING <-> PAUSED -> DEAD."""
+
+    RUNNING = 1
+    PAUSED = 2  # SIGSTOP: its handles wait, its timers fire late
+    DEAD = 3  # SIGKILL: nothing of it runs again, no finally block either
+
+
+class SimProcess:
+    """One incarnation of a program on a simulated host.
+
+    Invariant: a dead process never runs again; its tasks are kept (``tasks``) until the run is
+    over: collecting them would run their ``finally`` blocks, which a killed process does not.
+    """
+
+    __slots__ = ("_prune_at", "context", "held", "name", "node", "on_death", "state", "tasks")
+
+    def __init__(self, name: str, node: str) -> None:
+        self.name = name
+        self.node = node  # the machine it runs on
+        self.state = ProcessState.RUNNING
+        self.held: list[asyncio.Handle] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.on_death: list[Callable[[], None]] = []
+        self._prune_at = 64
+        self.context: Context = copy_context()
+        self.context.run(PROCESS.set, self)
+
+    def __repr__(self) -> str:
+        return f"<process {self.name} {self.state.name.lower()}>"
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was killed or ended."""
+        return self.state is ProcessState.DEAD
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its code runs now."""
+        return self.state is ProcessState.RUNNING
+
+    def adopt(self, task: "asyncio.Task[Any]") -> None:
+        """Keeps ``task`` from being collected while it has not ended."""
+        self.tasks.append(task)
+        if len(self.tasks) > self._prune_at:
+            self.tasks = [known for known in self.tasks if not known.done()]
+            self._prune_at = max(64, 2 * len(self.tasks))
+
+    def pause(self) -> None:
+        """SIGSTOP. Safe to repeat. ``SimLoop.resume`` ends it."""
+        if self.state is ProcessState.RUNNING:
+            self.state = ProcessState.PAUSED
+
+    def die(self) -> None:
+        """SIGKILL: nothing of it runs from now on. Safe to repeat."""
+        if self.state is ProcessState.DEAD:
+            return
+        self.state = ProcessState.DEAD
+        self.held.clear()
+        for callback in self.on_death:
+            callback()
+        self.on_death.clear()
+
+
+PROCESS: ContextVar[SimProcess | None] = ContextVar("simulated process", default=None)
+"""The process of the running code; None is the simulation itself, which never dies."""
+
+
+def in_world(function: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Calls ``function`` as the simulation itself: what it schedules outlives every process."""
+    return Context().run(function, *args)

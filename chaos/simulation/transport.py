@@ -1,0 +1,360 @@
+"""One end of a simulated TCP connection.
+
+A direction (from one end to the other) is a stream: bytes arrive once, in order, late. What is
+under way when the path breaks is held, as TCP's retransmission would, and arrives after the path
+heals, unless an end gave up meanwhile. A packet that only says "reset" is sent once only: when it
+is lost, the other end stays half-open until it sends something.
+
+Sizes: ``WINDOW_BYTES`` stand for both kernels' buffers; beyond that bytes count as the transport's
+own write buffer, with asyncio's rules for pausing the protocol.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from contextvars import Context
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from .process import PROCESS, SimProcess
+
+if TYPE_CHECKING:
+    from .network import SimNetwork, SimNode
+
+WINDOW_BYTES = 1024 * 1024
+_BEAT_END = 11
+
+END_OF_STREAM = b""
+"""Among the pieces of a direction: the sender's FIN."""
+
+
+class SimTransport(asyncio.Transport):
+    """The end that lives at ``node`` in ``context`` (of its process); ``peer`` is the other one."""
+
+    __slots__ = (
+        "_acks_held",
+        "_batch",
+        "_batch_at",
+        "_high",
+        "_in_flight",
+        "_inbox",
+        "_is_eof_sent",
+        "_is_reading",
+        "_is_write_paused",
+        "last_arrival",
+        "_low",
+        "_names",
+        "_network",
+        "_protocol",
+        "_unacked",
+        "blocked_since",
+        "context",
+        "held",
+        "is_blocked",
+        "is_closed",
+        "is_gone",
+        "node",
+        "number",
+        "peer",
+        "process",
+    )
+
+    peer: "SimTransport"
+
+    def __init__(
+        self,
+        network: "SimNetwork",
+        node: "SimNode",
+        context: Context,
+        names: tuple[tuple[str, int], tuple[str, int]],
+        number: int,
+    ) -> None:
+        super().__init__()
+        self.node = node
+        self.context = context
+        self.process: SimProcess | None = context.get(PROCESS)
+        self.number = number
+        self.is_closed = False  # no more writes
+        self.is_gone = False  # connection_lost was called or will never be
+        self.is_blocked = False  # this direction delivers nothing now
+        self.blocked_since = 0.0
+        self.held: list[bytes] = []
+        self._network = network
+        self._protocol: asyncio.Protocol | None = None
+        self._names = names
+        self._batch: list[bytes] = []
+        self._batch_at = -1.0
+        self._in_flight: deque[list[bytes]] = deque()
+        self.last_arrival = 0.0
+        self._unacked = 0
+        self._acks_held = 0
+        self._high, self._low = 64 * 1024, 16 * 1024
+        self._is_write_paused = False
+        self._is_eof_sent = False
+        self._is_reading = True
+        self._inbox: deque[bytes] = deque()
+
+    def __repr__(self) -> str:
+        return f"<connection {self.number}: {self.node.name} to {self.peer.node.name}>"
+
+    # --- asyncio's interface --------------------------------------------------------------------
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """``sockname`` and ``peername``; there is no socket."""
+        if name == "sockname":
+            return self._names[0]
+        return self._names[1] if name == "peername" else default
+
+    def is_closing(self) -> bool:
+        """Whether no more can be written."""
+        return self.is_closed
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Who hears from now on."""
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who hears."""
+        assert self._protocol is not None
+        return self._protocol
+
+    def is_reading(self) -> bool:
+        """Whether ``data_received`` may be called."""
+        return self._is_reading and not self.is_closed
+
+    def pause_reading(self) -> None:
+        """No ``data_received`` from now on; the sender's window fills."""
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        """Ends ``pause_reading``."""
+        if not self._is_reading and not self.is_closed:
+            self._is_reading = True
+            if self._inbox:
+                self._network.loop.call_soon(self._drain_inbox, context=self.context)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As asyncio's."""
+        if high is None:
+            high = 64 * 1024 if low is None else 4 * low
+        self._high, self._low = high, high // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """(low, high)."""
+        return self._low, self._high
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the kernel has not taken."""
+        return max(0, self._unacked - WINDOW_BYTES)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Sends. After the connection is lost or closed: nothing, as asyncio's."""
+        if self.is_closed or self._is_eof_sent or not data:
+            return
+        self._unacked += len(data)
+        self._send(data if type(data) is bytes else bytes(data))
+        if self._unacked > WINDOW_BYTES + self._high and not self._is_write_paused:
+            self._is_write_paused = True
+            self.get_protocol().pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Sends the pieces, one after the other."""
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        """Yes."""
+        return True
+
+    def write_eof(self) -> None:
+        """Ends this direction behind what was written."""
+        if not self._is_eof_sent and not self.is_closed:
+            self._is_eof_sent = True
+            self._send(END_OF_STREAM)
+
+    def close(self) -> None:
+        """Sends what was written, ends; the protocol hears ``connection_lost(None)``."""
+        if self.is_closed:
+            return
+        self.write_eof()
+        self.is_closed = True
+        self._inbox.clear()
+        if self.get_write_buffer_size() == 0:
+            self._lose_soon(None)
+
+    def abort(self) -> None:
+        """Ends at once; what was not sent is dropped, the other end is reset."""
+        self._reset(None)
+
+    # --- the direction from here to the peer ----------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        network = self._network
+        if self.is_blocked:
+            self.held.append(data)
+            network.watch_for_timeout(self)
+            return
+        now = network.loop.now
+        if self._batch_at == now and self._batch:
+            self._batch.append(data)
+            return
+        self._batch_at = now
+        self._batch = [data]
+        self._in_flight.append(self._batch)
+        arrival = network.arrival(self.node, self.peer.node, len(data), now)
+        self.last_arrival = arrival = max(arrival, self.last_arrival)
+        peer = self.peer
+        context = network.context if peer.is_gone else peer.context
+        network.loop.call_at(arrival, peer.arrive, self._batch, context=context)
+
+    def block(self) -> None:
+        """This direction delivers nothing from now on. Safe to repeat."""
+        if not self.is_blocked:
+            self.is_blocked = True
+            self.blocked_since = self._network.loop.now
+            for batch in self._in_flight:  # lost under way; sent again after the path heals
+                self.held.extend(batch)
+                batch.clear()
+            self._in_flight.clear()
+            if self._unacked:
+                self._network.watch_for_timeout(self)
+
+    def unblock(self) -> None:
+        """Delivers what was held, and from now on everything. Safe to repeat."""
+        if not self.is_blocked:
+            return
+        self.is_blocked = False
+        held, self.held = self.held, []
+        for data in held:
+            self._send(data)
+        acks, self._acks_held = self._acks_held, 0
+        if acks:  # they were for the other direction
+            self.peer.acknowledged(acks)
+
+    @property
+    def unacked_bytes(self) -> int:
+        """Bytes that the peer's protocol has not got."""
+        return self._unacked
+
+    def acknowledged(self, size: int) -> None:
+        """The peer took ``size`` bytes."""
+        self._unacked -= size
+        loop = self._network.loop
+        if self._is_write_paused and self._unacked <= WINDOW_BYTES + self._low:
+            self._is_write_paused = False
+            loop.call_soon(self._resume_writing, context=self.context)
+        if self.is_closed and not self.is_gone and self.get_write_buffer_size() == 0:
+            self._lose_soon(None)
+
+    def _resume_writing(self) -> None:
+        if not self.is_gone and self._protocol is not None:
+            self._protocol.resume_writing()
+
+    # --- what arrives here ----------------------------------------------------------------------
+
+    def open(self, protocol: asyncio.Protocol) -> None:
+        """The connection exists: tells the protocol. Call it in this end's context."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        if self._inbox:
+            self._network.loop.call_soon(self._drain_inbox, context=self.context)
+
+    def arrive(self, batch: list[bytes]) -> None:
+        """Pieces of the peer's direction are here (in this end's process, which runs)."""
+        if not batch:
+            return  # lost under way
+        sender = self.peer
+        expected = sender._in_flight.popleft()
+        assert expected is batch, "bytes would arrive out of order"
+        sender._batch_at = -1.0  # this batch takes no more
+        if self.is_closed:
+            if any(batch):
+                self._network.send_reset(self, sender)
+            return
+        if self._inbox or not self._is_reading or self._protocol is None:
+            self._inbox.extend(batch)
+            return
+        data = batch[0] if len(batch) == 1 else b"".join(batch)
+        is_end = not batch[-1]
+        if data:
+            cut = self._network.cut_point(len(data))
+            if cut:
+                self._inbox.append(data[cut:])
+                if is_end:
+                    self._inbox.append(END_OF_STREAM)
+                is_end = False
+                data = data[:cut]
+                self._network.loop.call_later(0.0005, self._drain_inbox, context=self.context)
+            self._take(data)
+        if is_end and not self.is_closed:
+            self._ended()
+
+    def _drain_inbox(self) -> None:
+        inbox = self._inbox
+        while inbox and self._is_reading and not self.is_closed and self._protocol is not None:
+            data = inbox.popleft()
+            if data:
+                self._take(data)
+            else:
+                self._ended()
+
+    def _take(self, data: bytes) -> None:
+        network = self._network
+        network.delivered(self, data, crc32(data))
+        assert self._protocol is not None
+        self._protocol.data_received(data)
+        if self.is_blocked:  # acknowledgements travel this way
+            self._acks_held += len(data)
+        else:
+            self.peer.acknowledged(len(data))
+
+    def _ended(self) -> None:
+        assert self._protocol is not None
+        self._network.trace.beat(_BEAT_END, self.number, 0)
+        if not self._protocol.eof_received():
+            self.close()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def lose(self, error: Exception | None) -> None:
+        """The path or the peer broke the connection (in this end's process, which runs)."""
+        if not self.is_gone:
+            self.is_closed = True
+            self.held.clear()
+            self._lose_soon(error)
+
+    def _reset(self, error: Exception | None) -> None:
+        if self.is_gone:
+            return
+        self.is_closed = True
+        self.held.clear()
+        self._network.send_reset(self, self.peer)
+        self._lose_soon(error)
+
+    def vanish(self, *, is_silent: bool, is_reset: bool) -> None:
+        """The process died: its kernel closes the connection (or nobody does: ``is_silent``)."""
+        if self.is_gone:
+            return
+        if is_silent:
+            self.held.clear()
+        elif is_reset:
+            self.held.clear()
+            self._network.send_reset(self, self.peer)
+        elif not self._is_eof_sent:
+            self._send(END_OF_STREAM)
+        self.is_closed = self.is_gone = True
+        self._inbox.clear()
+        self.peer._in_flight.clear()  # their arrival was in this process, which never runs again
+        self._protocol = None
+        self._network.forget(self)
+
+    def _lose_soon(self, error: Exception | None) -> None:
+        self.is_gone = True
+        self._inbox.clear()
+        self._network.loop.call_soon(self._lost, error, context=self.context)
+
+    def _lost(self, error: Exception | None) -> None:
+        protocol, self._protocol = self._protocol, None
+        self._network.forget(self)
+        if protocol is not None:
+            protocol.connection_lost(error)
