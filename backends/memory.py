@@ -17,9 +17,7 @@ from ..core.protocol.errors import (
     SessionLostError,
 )
 from ..core.runtime.metadata_store import (
-    Create,
     Operation,
-    Put,
     Session,
     Value,
     Version,
@@ -27,7 +25,16 @@ from ..core.runtime.metadata_store import (
     check_path,
     parent_of,
 )
-from .plan import Node, Plan, check_data, check_operations, check_target, child_prefix
+from .plan import (
+    Node,
+    Plan,
+    check_data,
+    check_operations,
+    check_target,
+    child_prefix,
+    versions_of,
+)
+from .watching import Watches
 
 
 class MemoryTree:
@@ -39,7 +46,7 @@ class MemoryTree:
         self._nodes: dict[str, Node] = {"/": Node(b"", self._version())}
         self._names: dict[str, list[str]] = {"/": []}
         self._owned: dict[str, dict[str, None]] = {}
-        self._watches: dict[str, dict[MemoryWatch, None]] = {}
+        self.watching: list[Watches] = []
         self._session_count = 0
 
     def node(self, path: str) -> Node | None:
@@ -69,9 +76,9 @@ class MemoryTree:
                 continue
             kept = before.version if before is not None and not change.is_written else version
             self._put(path, Node(change.data, kept, change.owner, change.sequence))
-        for path, change in plan.changes.items():
-            if change.is_written:
-                self._wake(path)
+        written = [path for path, change in plan.changes.items() if change.is_written]
+        for watches in self.watching:
+            watches.changed(written)
         return version
 
     def new_session(self) -> str:
@@ -88,17 +95,6 @@ class MemoryTree:
             plan.delete(path, None)
         if plan.changes:
             self.commit(plan)
-
-    def add_watch(self, watch: "MemoryWatch") -> None:
-        """Wakes ``watch`` from now on."""
-        self._watches.setdefault(watch.path, {})[watch] = None
-
-    def drop_watch(self, watch: "MemoryWatch") -> None:
-        """Wakes ``watch`` no more. Safe to repeat."""
-        at_path = self._watches.get(watch.path, {})
-        at_path.pop(watch, None)
-        if not at_path:
-            self._watches.pop(watch.path, None)
 
     def _version(self) -> Version:
         return Version(f"{self.epoch}.{self.revision}")
@@ -124,47 +120,6 @@ class MemoryTree:
         owner = self._nodes[path].owner
         if owner is not None and owner in self._owned:
             del self._owned[owner][path]
-
-    def _wake(self, path: str) -> None:
-        for watch in self._watches.get(path, ()):
-            watch.fire()
-        above = path
-        while above != "/":
-            above = parent_of(above)
-            for watch in self._watches.get(above, ()):
-                if watch.is_prefix:
-                    watch.fire()
-
-
-class MemoryWatch:
-    """A watch: calls that are due together are one call."""
-
-    def __init__(
-        self, store: "MemoryStore", path: str, callback: Callable[[], None], *, is_prefix: bool
-    ) -> None:
-        self.path = path
-        self.is_prefix = is_prefix
-        self._store = store
-        self._callback = callback
-        self._loop = asyncio.get_running_loop()
-        self._is_due = False
-        self._is_closed = False
-
-    def fire(self) -> None:
-        """Calls back from the loop, soon."""
-        if not self._is_due and not self._is_closed:
-            self._is_due = True
-            self._loop.call_soon(self._call)
-
-    def _call(self) -> None:
-        self._is_due = False
-        if not self._is_closed:
-            self._callback()
-
-    def close(self) -> None:
-        """No further call. Safe to repeat."""
-        self._is_closed = True
-        self._store.drop_watch(self)
 
 
 class MemorySession:
@@ -224,7 +179,8 @@ class MemoryStore:
         self.is_connected = True
         self._is_closed = False
         self._sessions: list[MemorySession] = []
-        self._watches: dict[MemoryWatch, None] = {}
+        self._watches = Watches()
+        self.tree.watching.append(self._watches)
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """The node's value. Raises NoNodeError, MetadataUnavailableError."""
@@ -291,11 +247,7 @@ class MemoryStore:
         check_path(path)
         if self._is_closed:
             raise ClosedError(f"{self.uri} is closed")
-        watch = MemoryWatch(self, path, callback, is_prefix=prefix)
-        self._watches[watch] = None
-        if self.is_connected:
-            self.tree.add_watch(watch)
-        return watch
+        return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> MemorySession:
         """Opens a session that outlives silence of up to ``ttl_ms``."""
@@ -308,34 +260,32 @@ class MemoryStore:
     async def close(self) -> None:
         """Closes watches and sessions. Safe to repeat."""
         self._is_closed = True
-        for watch in list(self._watches):
-            watch.close()
+        self._watches.close()
+        if self._watches in self.tree.watching:
+            self.tree.watching.remove(self._watches)
         for session in self._sessions:
             await session.close()
         self._sessions.clear()
-
-    def drop_watch(self, watch: MemoryWatch) -> None:
-        """Forgets a watch that was closed. Safe to repeat."""
-        self._watches.pop(watch, None)
-        self.tree.drop_watch(watch)
 
     def disconnect(self) -> None:
         """For tests and simulation: as if this process had lost its way to the store.
 
         Calls raise MetadataUnavailableError, watches are silent, the TTLs of sessions run.
         """
+        if not self.is_connected:
+            return
         self.is_connected = False
-        for watch in self._watches:
-            self.tree.drop_watch(watch)
+        self.tree.watching.remove(self._watches)
         for session in self._sessions:
             session.silence()
 
     def reconnect(self) -> None:
         """For tests and simulation: ends ``disconnect``; every watch fires once."""
+        if self.is_connected:
+            return
         self.is_connected = True
-        for watch in self._watches:
-            self.tree.add_watch(watch)
-            watch.fire()
+        self.tree.watching.append(self._watches)
+        self._watches.all_changed()
         for session in self._sessions:
             session.contact()
 
@@ -359,8 +309,3 @@ class MemoryStore:
         if not isinstance(session, MemorySession) or session not in self._sessions:
             raise InvalidArgumentError("a session of another store")
         return session
-
-
-def versions_of(operations: Sequence[Operation], version: Version) -> list[Version | None]:
-    """The answer of a transaction whose writes all got one version."""
-    return [version if isinstance(operation, Create | Put) else None for operation in operations]

@@ -204,3 +204,8 @@ def check_data(data: bytes) -> None:
     """Refuses a value above the limit."""
     if len(data) > VALUE_BYTES_MAX:
         raise LimitExceededError(f"a value of {len(data)} bytes; the limit is {VALUE_BYTES_MAX}")
+
+
+def versions_of(operations: Sequence[Operation], version: Version) -> list[Version | None]:
+    """The answer of a transaction whose writes all got one version."""
+    return [version if isinstance(operation, Create | Put) else None for operation in operations]

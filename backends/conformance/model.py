@@ -1,0 +1,214 @@
+"""The model-based check: any sequence of operations has the same outcome as on the memory store.
+
+``programs()`` is a hypothesis strategy; ``run_program`` runs one program on the store under test
+and on a fresh ``MemoryStore`` side by side and compares every answer, every error and at the end
+the trees.
+Versions are compared by the pattern of equality between them, since their texts mean nothing else.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from hypothesis import strategies as st
+
+from ...core.protocol.errors import RhumblineError
+from ...core.runtime.metadata_store import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    Session,
+    Version,
+)
+from ..memory import MemoryStore
+
+T = TypeVar("T")
+
+NAMES = ("a", "b", "a/a", "a/b", "a/a/a", "b/c", "ab")
+HANDLES = 2
+SESSION_TTL_MS = 10_000
+
+
+class Step(NamedTuple):
+    """One call. ``pick`` chooses among the versions seen so far for its path (None: no version)."""
+
+    kind: str
+    name: str
+    data: bytes
+    pick: int | None
+    handle: int
+    inner: tuple["Step", ...] = ()
+
+
+SINGLE = ("get", "create", "children", "put", "delete", "create", "ephemeral", "sequential", "end")
+INNER = ("create", "put", "delete", "check")
+DATA = (b"", b"x", b"y")
+PICKS = (None, 0, None, 1, 2)
+INNER_MAX = 5
+
+
+def programs(steps_max: int = 40) -> st.SearchStrategy[list[Step]]:
+    """Sequences of steps, transactions among them. One number a step: fast, and shrinks well."""
+    return st.lists(st.integers(0, 2**24), min_size=8, max_size=steps_max).map(program_of)
+
+
+def program_of(numbers: list[int]) -> list[Step]:
+    """Reads numbers as steps; a transaction takes some of the numbers behind it as its inside."""
+    program = []
+    waiting = list(reversed(numbers))
+    while waiting:
+        kind, number = _choose((*SINGLE, "txn", "txn"), waiting.pop())
+        inner = []
+        if kind == "txn":
+            for _ in range(min(number % (INNER_MAX + 1), len(waiting))):
+                inner_kind, rest = _choose(INNER, waiting.pop())
+                inner.append(_step(inner_kind, rest))
+        program.append(_step(kind, number)._replace(inner=tuple(inner)))
+    return program
+
+
+def _step(kind: str, number: int) -> Step:
+    name, number = _choose(NAMES, number)
+    data, number = _choose(DATA, number)
+    pick, number = _choose(PICKS, number)
+    return Step(kind, name, data, pick, number % HANDLES)
+
+
+def _choose(items: Sequence[T], number: int) -> tuple[T, int]:
+    return items[number % len(items)], number // len(items)
+
+
+class Twin:
+    """One of the two stores: handles, their sessions, and what versions were seen at which path."""
+
+    def __init__(self, root: str, handles: list[MetadataStore]) -> None:
+        self.root = root
+        self._handles = handles
+        self._sessions: list[Session | None] = [None] * len(handles)
+        self._seen: dict[str, list[Version]] = {}
+
+    async def run(self, step: Step) -> object:
+        """The outcome of a step in a form that both twins share."""
+        try:
+            return await self._run(step)
+        except RhumblineError as error:
+            return type(error).__name__
+
+    async def tree(self, name: str = "") -> object:
+        """All nodes with their data, sequential names replaced by their order."""
+        store, path = self._handles[0], f"{self.root}{name}"
+        value = await store.get(path)
+        children = await store.children(path)
+        shown = [f"s-{i}" for i, _ in enumerate(c for c in children if c.startswith("s-"))]
+        shown += [child for child in children if not child.startswith("s-")]
+        subtrees = [await self.tree(f"{name}/{child}") for child in children]
+        return (
+            value.data,
+            self._number(path, value.version),
+            sorted(shown),
+            len(subtrees),
+            [
+                subtree
+                for child, subtree in zip(children, subtrees, strict=True)
+                if child[:2] != "s-"
+            ],
+        )
+
+    async def _run(self, step: Step) -> object:
+        store, path = self._handles[step.handle], f"{self.root}/{step.name}"
+        match step.kind:
+            case "get":
+                value = await store.get(path)
+                return value.data, self._number(path, value.version)
+            case "children":
+                return [name for name in await store.children(path) if name[:2] != "s-"]
+            case "create":
+                return self._number(path, (await store.create(path, step.data))[1])
+            case "ephemeral":
+                session = await self._session(step.handle)
+                return self._number(path, (await store.create(path, ephemeral=session))[1])
+            case "sequential":
+                made, _ = await store.create(f"{path}/s-", step.data, sequential=True)
+                assert made.startswith(f"{path}/s-")
+                return "made"
+            case "put":
+                version = await store.put(path, step.data, expect=self._pick(path, step))
+                return self._number(path, version)
+            case "delete":
+                await store.delete(path, expect=self._pick(path, step))
+                return "deleted"
+            case "end":
+                await self._end_session(step.handle)
+                return "ended"
+            case _:
+                return await self._run_transaction(store, step)
+
+    async def _run_transaction(self, store: MetadataStore, step: Step) -> object:
+        operations = [self._operation(inner) for inner in step.inner]
+        versions = await store.txn(operations)
+        return [
+            version and self._number(operation.path, version)
+            for operation, version in zip(operations, versions, strict=True)
+        ]
+
+    def _operation(self, step: Step) -> Operation:
+        path = f"{self.root}/{step.name}"
+        match step.kind:
+            case "check":
+                return Check(path, self._pick(path, step))
+            case "create":
+                return Create(path, step.data)
+            case "put":
+                return Put(path, step.data, self._pick(path, step))
+            case _:
+                return Delete(path, self._pick(path, step))
+
+    def _pick(self, path: str, step: Step) -> Version | None:
+        seen = self._seen.get(path)
+        return None if step.pick is None or not seen else seen[-1 - step.pick % len(seen)]
+
+    def _number(self, path: str, version: Version) -> int:
+        """The same number for the same version of a path."""
+        seen = self._seen.setdefault(path, [])
+        if version not in seen:
+            seen.append(version)
+        return seen.index(version)
+
+    async def _session(self, handle: int) -> Session:
+        session = self._sessions[handle]
+        if session is None:
+            session = self._sessions[handle] = await self._handles[handle].session(SESSION_TTL_MS)
+        return session
+
+    async def _end_session(self, handle: int) -> None:
+        session, self._sessions[handle] = self._sessions[handle], None
+        if session is not None:
+            await session.close()
+
+    async def aclose(self) -> None:
+        """Ends the sessions."""
+        for handle in range(len(self._handles)):
+            await self._end_session(handle)
+
+
+async def run_program(program: list[Step], handles: list[MetadataStore]) -> None:
+    """Runs one program through ``HANDLES`` handles of a store, below a root of its own.
+
+    Raises AssertionError with the step that differs.
+    """
+    root = f"/model-{os.urandom(6).hex()}"
+    memory = MemoryStore()
+    real = Twin(root, handles)
+    model = Twin(root, [memory, MemoryStore(memory.tree)])
+    await handles[0].create(root)
+    await memory.create(root)
+    for position, step in enumerate(program):
+        got, expected = await real.run(step), await model.run(step)
+        assert got == expected, f"step {position} {step}: {got!r}, the model says {expected!r}"
+    got, expected = await real.tree(), await model.tree()
+    assert got == expected, f"trees differ: {got!r}, the model has {expected!r}"
+    await real.aclose()
+    await model.aclose()

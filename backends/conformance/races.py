@@ -1,0 +1,181 @@
+"""Checks with many callers at once, through several handles."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...core.protocol.errors import (
+    BadVersionError,
+    IndeterminateError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from ...core.runtime.metadata_store import Check, Create, MetadataStore, Put
+from ...core.runtime.tasks import run_all
+from .expect import exists
+
+if TYPE_CHECKING:
+    from .kit import World
+
+HANDLES = 3
+
+
+async def no_increment_is_lost(world: "World") -> None:
+    """Counters raised by compare-and-set end at the number of successes."""
+    path, _ = await world.store.create(world.path("counter"), b"0")
+
+    async def raise_it(store: MetadataStore, times: int) -> int:
+        done = 0
+        while done < times:
+            value = await store.get(path)
+            try:
+                await store.put(path, b"%d" % (int(value.data) + 1), expect=value.version)
+            except BadVersionError:
+                continue
+            done += 1
+        return done
+
+    handles = await _handles(world)
+    done = await run_all([raise_it(store, 10) for store in handles * 2], "increments")
+    assert int((await world.store.get(path)).data) == sum(done)
+
+
+async def one_of_many_creates_wins(world: "World") -> None:
+    """And everybody reads the winner's data."""
+    handles = await _handles(world)
+    for attempt in range(5):
+        path = world.path(f"claim-{attempt}/leaf")
+
+        async def claim(store: MetadataStore, token: bytes, path: str = path) -> bytes | None:
+            try:
+                await store.create(path, token)
+            except NodeExistsError:
+                return None
+            return token
+
+        claims = [claim(store, b"%d" % n) for n, store in enumerate(handles * 3)]
+        winners = [token for token in await run_all(claims, "claims") if token is not None]
+        assert len(winners) == 1, winners
+        assert (await world.store.get(path)).data == winners[0]
+
+
+async def sequential_names_are_given_once(world: "World") -> None:
+    """Under concurrency, through several handles, with deletions between."""
+    handles = await _handles(world)
+
+    async def take(store: MetadataStore, count: int) -> list[str]:
+        taken = []
+        for _ in range(count):
+            path, _ = await store.create(world.path("ids/ID-"), sequential=True)
+            taken.append(path)
+            await store.delete(path)
+        return taken
+
+    taken = await run_all([take(store, 10) for store in handles * 2], "ids")
+    for own in taken:
+        assert own == sorted(own)
+    names = [path for own in taken for path in own]
+    assert len(names) == len(set(names))
+
+
+async def nobody_sees_half_a_transaction(world: "World") -> None:
+    """Two nodes that are always written together are never seen apart."""
+    a, b = world.path("a"), world.path("b")
+    await world.store.txn([Create(a, b"0"), Create(b, b"0")])
+    writer, reader, _ = await _handles(world)
+    agreed = 0
+
+    async def write() -> None:
+        for number in range(1, 30):
+            await writer.txn([Put(a, b"%d" % number), Put(b, b"%d" % number)])
+
+    writing = asyncio.create_task(write())
+    while not writing.done() or not agreed:
+        await asyncio.sleep(0)
+        left, right = await reader.get(a), await reader.get(b)
+        assert int(left.data) <= int(right.data), "a later read saw less"
+        try:
+            await reader.txn([Check(a, left.version), Check(b, right.version)])
+        except BadVersionError:
+            continue
+        assert left.data == right.data
+        agreed += 1
+    await writing
+
+
+async def a_read_sees_every_write_that_ended_before(world: "World") -> None:
+    """Linearizable reads: also through another handle than the writer's."""
+    path, _ = await world.store.create(world.path("a"), b"0")
+    handles = await _handles(world)
+    for number in range(1, 21):
+        await handles[number % HANDLES].put(path, b"%d" % number)
+        for store in handles:
+            assert int((await store.get(path)).data) == number
+
+
+async def a_parent_never_goes_under_its_child(world: "World") -> None:
+    """``create`` of a child and ``delete`` of its parent: one of them is first."""
+    handles = await _handles(world)
+    parent = world.path("p")
+
+    async def make(store: MetadataStore, name: str) -> None:
+        for _ in range(8):
+            await store.create(f"{parent}/{name}")
+            assert await exists(store, f"{parent}/{name}")
+            await store.delete(f"{parent}/{name}")
+
+    async def remove(store: MetadataStore) -> None:
+        for _ in range(25):
+            try:
+                await store.delete(parent)
+            except (NoNodeError, NotEmptyError):
+                await asyncio.sleep(0)
+
+    await run_all([make(handles[0], "x"), make(handles[1], "y"), remove(handles[2])], "parents")
+
+
+async def a_stale_version_never_matches_a_new_node(world: "World") -> None:
+    """Compare-and-set against a node that others delete and make again all the time."""
+    path = world.path("a")
+    writer, racer, _ = await _handles(world)
+
+    async def churn() -> None:
+        for number in range(30):
+            _, version = await writer.create(path, b"life %d" % number)
+            await asyncio.sleep(0)
+            await writer.delete(path)
+            assert version is not None
+
+    churning = asyncio.create_task(churn())
+    while not churning.done():
+        try:
+            value = await racer.get(path)
+            await asyncio.sleep(0)
+            version = await racer.put(path, value.data + b", touched", expect=value.version)
+            seen = await racer.get(path)
+        except (NoNodeError, BadVersionError):
+            await asyncio.sleep(0)
+            continue
+        if seen.version == version:
+            assert seen.data == value.data + b", touched"
+    await churning
+
+
+async def a_cancelled_call_harms_nobody_else(world: "World") -> None:
+    """Cancelling leaves its own outcome open; the store goes on."""
+    for number in range(10):
+        doomed = asyncio.create_task(world.store.create(world.path(f"c{number}")))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        doomed.cancel()
+        try:
+            await doomed
+        except (asyncio.CancelledError, IndeterminateError, MetadataUnavailableError):
+            continue
+    await world.store.create(world.path("after"), b"fine")
+    assert (await world.store.get(world.path("after"))).data == b"fine"
+
+
+async def _handles(world: "World") -> list[MetadataStore]:
+    return [await world.another() for _ in range(HANDLES)]

@@ -1,0 +1,221 @@
+"""Checks of single operations, one after the other."""
+
+from typing import TYPE_CHECKING
+
+from ...core.protocol.errors import (
+    BadVersionError,
+    ClosedError,
+    InvalidArgumentError,
+    LimitExceededError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from ...core.runtime.metadata_store import VALUE_BYTES_MAX, Create, Value
+from .expect import exists, raises
+
+if TYPE_CHECKING:
+    from .kit import World
+
+ODD_NAMES = ["!", "-", "0", "A", "B", "a", "a b", "a%2Fb", "a-b", "a.b", "ab", "a~", "é", "日本"]
+BAD_PATHS = ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a\x00", "/a\nb", "/\ud800"]
+BAD_PATHS += ["/.rhumbline", "/.rhumbline/x", "/\uf8ff", "/\uffff", "/" + "x" * 2000]
+
+
+async def the_root_is_always_there(world: "World") -> None:
+    """The root can be read and listed, and never written."""
+    assert world.root[1:] in await world.store.children("/")
+    await world.store.get("/")
+    await raises(InvalidArgumentError, world.store.create("/"))
+    await raises(InvalidArgumentError, world.store.put("/", b""))
+    await raises(InvalidArgumentError, world.store.delete("/"))
+
+
+async def what_was_created_reads_back(world: "World") -> None:
+    """``get`` gives the data and the version that ``create`` returned, to every handle."""
+    path, version = await world.store.create(world.path("a"), b"\x00data\xff")
+    assert path == world.path("a")
+    assert await world.store.get(path) == Value(b"\x00data\xff", version)
+    assert await (await world.another()).get(path) == Value(b"\x00data\xff", version)
+
+
+async def an_empty_value_is_a_value(world: "World") -> None:
+    """b"" can be created and put."""
+    path, _ = await world.store.create(world.path("a"))
+    assert (await world.store.get(path)).data == b""
+    await world.store.put(path, b"x")
+    await world.store.put(path, b"")
+    assert (await world.store.get(path)).data == b""
+
+
+async def what_is_not_there_is_no_node(world: "World") -> None:
+    """Every operation but ``create`` on a missing node raises NoNodeError."""
+    path = world.path("missing")
+    await raises(NoNodeError, world.store.get(path))
+    await raises(NoNodeError, world.store.children(path))
+    await raises(NoNodeError, world.store.put(path, b""))
+    await raises(NoNodeError, world.store.delete(path))
+    _, version = await world.store.create(world.path("other"))
+    await raises(NoNodeError, world.store.put(path, b"", expect=version))
+    await raises(NoNodeError, world.store.delete(path, expect=version))
+    assert not await exists(world.store, path)
+
+
+async def a_second_create_fails_and_changes_nothing(world: "World") -> None:
+    """NodeExistsError, whatever the data."""
+    path, version = await world.store.create(world.path("a"), b"first")
+    await raises(NodeExistsError, world.store.create(path, b"second"))
+    await raises(NodeExistsError, world.store.create(path, b"first"))
+    assert await world.store.get(path) == Value(b"first", version)
+
+
+async def create_makes_missing_parents(world: "World") -> None:
+    """As empty persistent nodes; those that are there stay as they are."""
+    await world.store.create(world.path("a"), b"kept")
+    await world.store.create(world.path("a/b/c/d"), b"leaf")
+    assert (await world.store.get(world.path("a"))).data == b"kept"
+    assert (await world.store.get(world.path("a/b/c"))).data == b""
+    assert await world.store.children(world.path("a/b")) == ["c"]
+    await raises(NodeExistsError, world.store.create(world.path("a/b")))
+
+
+async def put_replaces_and_gives_a_new_version(world: "World") -> None:
+    """Also when the data is the same; ``expect`` is compared."""
+    path, first = await world.store.create(world.path("a"), b"same")
+    second = await world.store.put(path, b"same", expect=first)
+    third = await world.store.put(path, b"other")
+    assert len({first, second, third}) == 3
+    for stale in (first, second):
+        await raises(BadVersionError, world.store.put(path, b"stale", expect=stale))
+        await raises(BadVersionError, world.store.delete(path, expect=stale))
+    assert await world.store.get(path) == Value(b"other", third)
+    await world.store.delete(path, expect=third)
+    await raises(NoNodeError, world.store.get(path))
+
+
+async def a_version_of_a_deleted_node_is_never_valid_again(world: "World") -> None:
+    """Not after the node was made again with the same data and the same number of writes."""
+    path = world.path("a")
+    seen = set()
+    for _ in range(4):
+        _, created = await world.store.create(path, b"same")
+        seen |= {created, await world.store.put(path, b"same")}
+        await world.store.delete(path)
+    assert len(seen) == 8
+    _, created = await world.store.create(path, b"same")
+    for old in seen:
+        await raises(BadVersionError, world.store.put(path, b"x", expect=old))
+    current = await world.store.put(path, b"same", expect=created)
+    for old in seen:
+        await raises(BadVersionError, world.store.put(path, b"x", expect=old))
+        await raises(BadVersionError, world.store.delete(path, expect=old))
+    assert await world.store.get(path) == Value(b"same", current)
+
+
+async def a_version_of_another_node_is_a_bad_version_or_equal(world: "World") -> None:
+    """A text that was never a version of any node does not match."""
+    path, version = await world.store.create(world.path("a"))
+    for wrong in ("", "0", "-1", f"{version}0", "no version", "x.y.z"):
+        await raises(BadVersionError, world.store.put(path, b"", expect=type(version)(wrong)))
+
+
+async def children_do_not_touch_their_parent(world: "World") -> None:
+    """Making and removing children leaves the parent's version and data alone."""
+    path, version = await world.store.create(world.path("a"), b"x")
+    await world.store.create(f"{path}/b")
+    await world.store.create(f"{path}/s-", sequential=True)
+    await world.store.delete(f"{path}/b")
+    assert await world.store.get(path) == Value(b"x", version)
+
+
+async def a_node_with_children_stays(world: "World") -> None:
+    """``delete`` raises NotEmptyError until the last child is gone."""
+    path, version = await world.store.create(world.path("a"))
+    await world.store.create(f"{path}/b")
+    await raises(NotEmptyError, world.store.delete(path))
+    await raises(NotEmptyError, world.store.delete(path, expect=version))
+    await world.store.delete(f"{path}/b")
+    await world.store.delete(path, expect=version)
+
+
+async def children_come_in_byte_order_and_pages(world: "World") -> None:
+    """Whatever the names are; ``after`` need not exist."""
+    parent = world.path("p")
+    for name in reversed(ODD_NAMES):
+        await world.store.create(f"{parent}/{name}", name.encode())
+    await world.store.create(f"{parent}/a/grandchild")
+    await world.store.create(world.path("p-sibling/x"))
+    ordered = sorted(ODD_NAMES, key=str.encode)
+    children = world.store.children
+    assert await children(parent) == ordered
+    assert await children(parent, limit=3) == ordered[:3]
+    assert await children(parent, after=ordered[2], limit=4) == ordered[3:7]
+    assert await children(parent, after="a!") == [name for name in ordered if name > "a!"]
+    assert await children(parent, after=ordered[-1]) == []
+    assert await children(parent, limit=0) == []
+    assert await children(f"{parent}/ab") == []
+    for name in ODD_NAMES:
+        assert (await world.store.get(f"{parent}/{name}")).data == name.encode()
+
+
+async def many_children_page_without_loss(world: "World") -> None:
+    """Some hundred children, read in pages and at once."""
+    names = [f"n{number:04d}" for number in range(300)]
+    for start in range(0, len(names), 50):
+        await world.store.txn(
+            [Create(world.path(f"many/{name}")) for name in names[start : start + 50]]
+        )
+    assert await world.store.children(world.path("many")) == names
+    read: list[str] = []
+    while page := await world.store.children(
+        world.path("many"), after=read[-1] if read else None, limit=70
+    ):
+        read += page
+    assert read == names
+
+
+async def values_and_paths_have_limits(world: "World") -> None:
+    """The largest value works, one byte more does not, and malformed paths never do."""
+    path, _ = await world.store.create(world.path("big"), bytes(VALUE_BYTES_MAX))
+    await raises(LimitExceededError, world.store.put(path, bytes(VALUE_BYTES_MAX + 1)))
+    await raises(
+        LimitExceededError, world.store.create(world.path("b"), bytes(VALUE_BYTES_MAX + 1))
+    )
+    assert len((await world.store.get(path)).data) == VALUE_BYTES_MAX
+    for bad in BAD_PATHS:
+        await raises(InvalidArgumentError, world.store.get(bad))
+        await raises(InvalidArgumentError, world.store.create(bad))
+        await raises(InvalidArgumentError, world.store.children(bad))
+    deep = world.path("/".join(["d"] * 100))
+    await world.store.create(deep, b"deep")
+    assert (await world.store.get(deep)).data == b"deep"
+
+
+async def sequential_names_rise_and_are_unique(world: "World") -> None:
+    """At least ten digits, rising under one parent, also after deletions."""
+    seen: list[int] = []
+    for count in range(12):
+        path, version = await world.store.create(
+            world.path("q/ID-"), f"{count}".encode(), sequential=True
+        )
+        digits = path.removeprefix(world.path("q/ID-"))
+        assert len(digits) >= 10 and digits.isdigit(), path
+        assert not seen or int(digits) > seen[-1], f"{digits} after {seen}"
+        seen.append(int(digits))
+        assert await world.store.get(path) == Value(f"{count}".encode(), version)
+        if count % 2:
+            await world.store.delete(path, expect=version)
+    assert len(await world.store.children(world.path("q"))) == 6
+
+
+async def a_closed_store_refuses(world: "World") -> None:
+    """ClosedError for every call; closing again is harmless."""
+    store = await world.another()
+    await store.get("/")
+    await store.close()
+    await store.close()
+    await raises(ClosedError, store.get("/"))
+    await raises(ClosedError, store.create(world.path("a")))
+    await raises(ClosedError, store.children("/"))
+    await raises(ClosedError, store.session(10_000))
+    assert not await exists(world.store, world.path("a"))

@@ -1,0 +1,279 @@
+"""The blocking half: one connection, used by one thread; every method is one short transaction.
+
+WAL mode with ``synchronous=FULL``: a commit that returned is on disk. Writers of several processes
+take turns by ``BEGIN IMMEDIATE``; who waits longer than its deadline gets MetadataUnavailableError.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from ...core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    ForeignDataError,
+    IndeterminateError,
+    MetadataUnavailableError,
+    NoNodeError,
+    SessionLostError,
+    StoreFencedError,
+)
+from ...core.runtime.metadata_store import Value, Version, parent_of
+from ..leases import Lease, Owner
+from ..plan import Node, Plan
+from .schema import prepare
+
+T = TypeVar("T")
+
+CHANGES_KEPT = 10_000
+"""Newest entries of the change log; a watcher further behind fires all its watches."""
+
+
+class Database:
+    """An open file. ``deadline`` arguments are ``time.monotonic()`` seconds."""
+
+    def __init__(self, path: Path, *, adopt: bool, deadline: float) -> None:
+        if path.is_dir() or not path.parent.is_dir():
+            raise ConfigurationError(f"{path} must be a file in a directory that exists")
+        self._path = path
+        self._commits = 0
+        self._looked_at = (-1, -1)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            with self._mapped():
+                self._set_up(deadline)
+                self.epoch = prepare(self._connection, path, adopt=adopt)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+    def read(self, body: "Callable[[Reader], T]", deadline: float) -> T:
+        """Runs ``body`` on one snapshot."""
+        with self._mapped():
+            self._wait_at_most(deadline)
+            self._connection.execute("BEGIN")
+            try:
+                return body(Reader(self._connection, self.epoch))
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def write(self, body: "Callable[[Writer], T]", deadline: float) -> T:
+        """Runs ``body`` in a transaction and commits it durably, or leaves nothing of it."""
+        with self._mapped():
+            self._wait_at_most(deadline)
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = body(Writer(self._connection, self.epoch))
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._commit()
+            self._commits += 1
+            return result
+
+    def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
+        """As ``Reader.changes_after``; one cheap question when nobody committed since last time."""
+        with self._mapped():
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if number >= 0 and (version, self._commits) == self._looked_at:
+            return number, []
+        self._looked_at = (version, self._commits)
+        return self.read(lambda reader: reader.changes_after(number), deadline)
+
+    def _set_up(self, deadline: float) -> None:
+        self._wait_at_most(deadline)
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as error:
+                # Changing the mode of a new file does not wait for others who do the same.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                self._wait_at_most(deadline)
+                time.sleep(0.01)
+        self._connection.execute("PRAGMA synchronous = FULL")
+
+    def _commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+                if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL):
+                    raise
+            raise IndeterminateError(f"{self._path}: commit failed: {error}") from error
+
+    def _wait_at_most(self, deadline: float) -> None:
+        left_ms = int((deadline - time.monotonic()) * 1000)
+        if left_ms <= 0:
+            raise MetadataUnavailableError(f"{self._path}: too busy to begin in time")
+        self._connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """Turns SQLite's errors into ours."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if primary == sqlite3.SQLITE_NOTADB:
+                raise ForeignDataError(f"{self._path} is not a SQLite database") from error
+            if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):  # ERROR: no such table
+                raise CorruptionError(f"{self._path} is damaged: {error}") from error
+            raise MetadataUnavailableError(f"{self._path}: {error}") from error
+
+
+class Reader:
+    """Reads within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, epoch: str) -> None:
+        self._connection = connection
+        self._epoch = epoch
+
+    def node(self, path: str) -> Node | None:
+        """The node at ``path``, or None."""
+        row = self._connection.execute(
+            "SELECT data, revision, owner, sequence FROM node WHERE parent = ? AND name = ?",
+            _key(path),
+        ).fetchone()
+        if row is None:
+            return None
+        data, revision, owner, sequence = row
+        return Node(data, self.version(revision), owner, sequence)
+
+    def child_names(self, path: str, limit: int) -> list[str]:
+        """The first ``limit`` names of children, in order."""
+        return self._names(path, "", limit)
+
+    def value(self, path: str) -> Value:
+        """What ``get`` answers. Raises NoNodeError."""
+        node = self.node(path)
+        if node is None:
+            raise NoNodeError(path)
+        return Value(node.data, node.version)
+
+    def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
+        """What ``children`` answers. Raises NoNodeError."""
+        if self.node(path) is None:
+            raise NoNodeError(path)
+        return self._names(path, after or "", -1 if limit is None else limit)
+
+    def leases(self) -> dict[Owner, Lease]:
+        """All leases."""
+        rows = self._connection.execute("SELECT owner, ttl_ms, counter FROM lease").fetchall()
+        return {Owner(owner): Lease(ttl_ms, counter) for owner, ttl_ms, counter in rows}
+
+    def changes_after(self, number: int) -> tuple[int, list[str] | None]:
+        """The last change's number, and the paths changed after ``number`` (None: too many)."""
+        first, last = self._connection.execute(
+            "SELECT min(number), max(number) FROM change"
+        ).fetchone()
+        if last is None:
+            return 0, []
+        if first > number + 1:
+            return last, None
+        rows = self._connection.execute("SELECT path FROM change WHERE number > ?", (number,))
+        return last, [path for (path,) in rows]
+
+    def version(self, revision: int) -> Version:
+        """The version of what was written at a revision."""
+        return Version(f"{self._epoch}.{revision}")
+
+    def fact(self, name: str) -> str | int | None:
+        """A fact about the store."""
+        row = self._connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+    def _names(self, path: str, after: str, limit: int) -> list[str]:
+        rows = self._connection.execute(
+            "SELECT name FROM node WHERE parent = ? AND name > ? ORDER BY name LIMIT ?",
+            (path, after, limit),
+        )
+        return [name for (name,) in rows]
+
+
+class Writer(Reader):
+    """Reads and writes within a transaction. A fenced store refuses to be written."""
+
+    def commit(self, plan: Plan) -> Version:
+        """Writes what a plan decided. Raises StoreFencedError."""
+        successor = self.fact("successor")
+        if successor is not None:
+            raise StoreFencedError(f"writes go to {successor}")
+        run = self._connection.execute
+        ((revision,),) = run(
+            "UPDATE fact SET value = value + 1 WHERE name = 'revision' RETURNING value"
+        ).fetchall()
+        for path, change in plan.changes.items():
+            key = _key(path)
+            if change.data is None:
+                run("DELETE FROM node WHERE parent = ? AND name = ?", key)
+            elif change.is_new:
+                row = (*key, change.data, revision, change.owner, change.sequence)
+                run("INSERT INTO node VALUES (?, ?, ?, ?, ?, ?)", row)
+            elif change.is_written:
+                run(
+                    "UPDATE node SET data = ?, revision = ?, owner = ?, sequence = ?"
+                    " WHERE parent = ? AND name = ?",
+                    (change.data, revision, change.owner, change.sequence, *key),
+                )
+            else:
+                run(
+                    "UPDATE node SET sequence = ? WHERE parent = ? AND name = ?",
+                    (change.sequence, *key),
+                )
+            if change.is_written:
+                self._log(path)
+        return self.version(revision)
+
+    def add_lease(self, owner: Owner, ttl_ms: int) -> None:
+        """Makes a lease, if it is not there."""
+        self._connection.execute("INSERT OR IGNORE INTO lease VALUES (?, ?, 0)", (owner, ttl_ms))
+
+    def beat_lease(self, owner: Owner) -> bool:
+        """Raises the counter; False: the lease is gone."""
+        cursor = self._connection.execute(
+            "UPDATE lease SET counter = counter + 1 WHERE owner = ?", (owner,)
+        )
+        return cursor.rowcount == 1
+
+    def check_lease(self, owner: Owner) -> None:
+        """Raises SessionLostError when the lease is gone."""
+        row = self._connection.execute("SELECT 1 FROM lease WHERE owner = ?", (owner,)).fetchone()
+        if row is None:
+            raise SessionLostError(owner)
+
+    def end_lease(self, owner: Owner, counter: int | None) -> None:
+        """Removes a lease and its nodes, if its counter is this one (None: any)."""
+        row = self._connection.execute(
+            "SELECT counter FROM lease WHERE owner = ?", (owner,)
+        ).fetchone()
+        if row is None or counter not in (None, row[0]):
+            return
+        self._connection.execute("DELETE FROM lease WHERE owner = ?", (owner,))
+        rows = self._connection.execute("SELECT parent, name FROM node WHERE owner = ?", (owner,))
+        for parent, name in rows.fetchall():
+            self._connection.execute(
+                "DELETE FROM node WHERE parent = ? AND name = ?", (parent, name)
+            )
+            self._log(f"{'' if parent == '/' else parent}/{name}")
+
+    def _log(self, path: str) -> None:
+        cursor = self._connection.execute("INSERT INTO change (path) VALUES (?)", (path,))
+        assert cursor.lastrowid is not None
+        self._connection.execute(
+            "DELETE FROM change WHERE number <= ?", (cursor.lastrowid - CHANGES_KEPT,)
+        )
+
+
+def _key(path: str) -> tuple[str, str]:
+    """(parent, name); the root is ("", "")."""
+    return ("", "") if path == "/" else (parent_of(path), path.rpartition("/")[2])

@@ -1,0 +1,245 @@
+"""``sqlite:///path``: the contract over one SQLite file.
+
+Options: ``adopt=yes`` takes over a file that was moved here from another host.
+The loop never waits for the disk: all of SQLite happens in one thread of this handle.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ...core.protocol.errors import (
+    ClosedError,
+    IndeterminateError,
+    MetadataError,
+    MetadataUnavailableError,
+)
+from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
+from ...core.runtime.tasks import Tasks
+from ..leases import Lease, Leases, LeaseSession, Owner
+from ..plan import Plan, check_data, check_operations, check_target, versions_of
+from ..uri import StoreUri
+from ..watching import Watches
+from .database import Database, Reader, Writer
+
+T = TypeVar("T")
+
+POLL_MS = 20
+"""How often a watched file is asked whether another process changed it."""
+
+
+async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
+    """Opens the file, or makes it. Raises as ``open_store``."""
+    options = uri.only_options(("adopt",))
+    path = Path(uri.path)
+    if uri.authority or not path.is_absolute():
+        raise uri.wrong("should be sqlite:///absolute/path/of/a/file")
+    if options.get("adopt", "yes") != "yes":
+        raise uri.wrong("has adopt other than yes")
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
+    loop = asyncio.get_running_loop()
+    opening = partial(
+        Database,
+        path,
+        adopt="adopt" in options,
+        deadline=time.monotonic() + timeout_ms / 1000,
+    )
+    try:
+        database = await loop.run_in_executor(thread, opening)
+    except BaseException:
+        thread.shutdown(wait=False)
+        raise
+    return SqliteStore(f"sqlite://{path}", database, thread, timeout_ms)
+
+
+class SqliteStore:
+    """One process's handle to the file."""
+
+    def __init__(
+        self, uri: str, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
+    ) -> None:
+        self.uri = uri
+        self.epoch = database.epoch
+        self.timeout_ms = timeout_ms
+        self._database = database
+        self._thread = thread
+        self._is_closed = False
+        self._tasks = Tasks()
+        self._poller: asyncio.Task[None] | None = None
+        self._own_change = asyncio.Event()
+        self._watches = Watches(self._watches_changed)
+        self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
+        self._leases.start()
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        check_path(path)
+        return await self._read(lambda reader: reader.value(path))
+
+    async def children(
+        self, path: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        check_path(path)
+        return await self._read(lambda reader: reader.names_after(path, after, limit))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: Session | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Version]:
+        """Makes a node and returns its path and version."""
+        check_target(path)
+        check_data(data)
+        owner = None if ephemeral is None else self._leases.held(ephemeral).owner
+
+        def body(writer: Writer) -> tuple[str, Version]:
+            if owner is not None:
+                writer.check_lease(owner)
+            plan = Plan(writer)
+            created = plan.create(path, data, owner, sequential=sequential)
+            return created, writer.commit(plan)
+
+        return await self._write(body)
+
+    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        check_target(path)
+        check_data(data)
+
+        def body(writer: Writer) -> Version:
+            plan = Plan(writer)
+            plan.put(path, data, expect)
+            return writer.commit(plan)
+
+        return await self._write(body)
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        check_target(path)
+
+        def body(writer: Writer) -> None:
+            plan = Plan(writer)
+            plan.delete(path, expect)
+            writer.commit(plan)
+
+        await self._write(body)
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        check_operations(operations)
+
+        def body(writer: Writer) -> list[Version | None]:
+            plan = Plan(writer)
+            for operation in operations:
+                plan.apply(operation)
+            return versions_of(operations, writer.commit(plan))
+
+        return await self._write(body)
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """Calls back (from the loop) after the node (or one below it) changed."""
+        check_path(path)
+        self._check_open()
+        return self._watches.add(path, callback, is_prefix=prefix)
+
+    async def session(self, ttl_ms: int) -> LeaseSession:
+        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        return await self._leases.open(ttl_ms)
+
+    async def close(self) -> None:
+        """Ends sessions and watches and closes the file. Safe to repeat."""
+        if self._is_closed:
+            return
+        await self._leases.aclose()
+        self._is_closed = True
+        self._watches.close()
+        await self._tasks.aclose()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
+        self._thread.shutdown(wait=False)
+
+    # --- what the leases use
+
+    async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
+        """Makes the row of a session."""
+        await self._write(lambda writer: writer.add_lease(owner, ttl_ms))
+
+    async def beat_lease(self, owner: Owner) -> bool:
+        """Raises the counter. False: the row is gone."""
+        return await self._write(lambda writer: writer.beat_lease(owner))
+
+    async def leases(self) -> dict[Owner, Lease]:
+        """All rows."""
+        return await self._read(lambda reader: reader.leases())
+
+    async def end_lease(self, owner: Owner, counter: int | None) -> None:
+        """Removes row and nodes if the counter is still this one (None: whatever it is)."""
+        await self._write(lambda writer: writer.end_lease(owner, counter))
+
+    # --- the thread
+
+    async def _read(self, body: Callable[[Reader], T]) -> T:
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        return await self._in_thread(partial(self._database.read, body, deadline))
+
+    async def _write(self, body: Callable[[Writer], T]) -> T:
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        result = await self._in_thread(partial(self._database.write, body, deadline), is_write=True)
+        self._own_change.set()
+        return result
+
+    async def _in_thread(self, work: Callable[[], T], *, is_write: bool = False) -> T:
+        """Runs ``work``; a disk that hangs cannot hold the caller beyond its deadline for long."""
+        self._check_open()
+        job = self._thread.submit(work)
+        try:
+            async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
+                return await asyncio.shield(asyncio.wrap_future(job))
+        except TimeoutError:
+            if job.cancel() or not is_write:
+                raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
+            raise IndeterminateError(f"{self.uri} did not say in time how a write ended") from None
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self.uri} is closed")
+
+    # --- watches
+
+    def _watches_changed(self) -> None:
+        if self._watches and self._poller is None and not self._is_closed:
+            self._poller = self._tasks.spawn(self._poll(), "sqlite watches")
+        elif not self._watches and self._poller is not None:
+            self._poller.cancel()
+            self._poller = None
+
+    async def _poll(self) -> None:
+        """Wakes watches from the change log, while there are any."""
+        seen = -1
+        while True:
+            self._own_change.clear()
+            try:
+                deadline = time.monotonic() + self.timeout_ms / 1000
+                number, paths = await self._in_thread(
+                    partial(self._database.changes_after, seen, deadline)
+                )
+            except MetadataError:
+                seen = -1
+            else:
+                if paths is None or seen < 0:
+                    self._watches.all_changed()
+                else:
+                    self._watches.changed(paths)
+                seen = number
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_MS / 1000):
+                    await self._own_change.wait()

@@ -1,0 +1,91 @@
+"""Watches of one store handle: who is to be woken when a path has changed."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ..core.runtime.metadata_store import parent_of
+
+
+class PathWatch:
+    """A watch. Calls that are due together are one call."""
+
+    def __init__(
+        self, watches: "Watches", path: str, callback: Callable[[], None], *, is_prefix: bool
+    ) -> None:
+        self.path = path
+        self.is_prefix = is_prefix
+        self._watches = watches
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._is_due = False
+        self._is_closed = False
+
+    def fire(self) -> None:
+        """Calls back from the loop, soon."""
+        if not self._is_due and not self._is_closed:
+            self._is_due = True
+            self._loop.call_soon(self._call)
+
+    def close(self) -> None:
+        """No further call. Safe to repeat."""
+        self._is_closed = True
+        self._watches.discard(self)
+
+    def _call(self) -> None:
+        self._is_due = False
+        if not self._is_closed:
+            self._callback()
+
+
+class Watches:
+    """The watches by path. ``on_change`` is told when the first came or the last one went."""
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self._by_path: dict[str, dict[PathWatch, None]] = {}
+        self._on_change = on_change
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def add(self, path: str, callback: Callable[[], None], *, is_prefix: bool) -> PathWatch:
+        """A new watch."""
+        watch = PathWatch(self, path, callback, is_prefix=is_prefix)
+        self._by_path.setdefault(path, {})[watch] = None
+        if len(self._by_path) == 1:
+            self._on_change()
+        return watch
+
+    def discard(self, watch: PathWatch) -> None:
+        """Forgets a watch. Safe to repeat."""
+        at_path = self._by_path.get(watch.path, {})
+        if watch not in at_path:
+            return
+        del at_path[watch]
+        if not at_path:
+            del self._by_path[watch.path]
+        if not self._by_path:
+            self._on_change()
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """Wakes the watches of these paths, and the prefix watches above them."""
+        for path in paths:
+            for watch in self._by_path.get(path, ()):
+                watch.fire()
+            above = path
+            while above != "/":
+                above = parent_of(above)
+                for watch in self._by_path.get(above, ()):
+                    if watch.is_prefix:
+                        watch.fire()
+
+    def all_changed(self) -> None:
+        """Wakes every watch: something may have been missed."""
+        for at_path in self._by_path.values():
+            for watch in at_path:
+                watch.fire()
+
+    def close(self) -> None:
+        """Closes all."""
+        for at_path in list(self._by_path.values()):
+            for watch in list(at_path):
+                watch.close()

@@ -1,0 +1,34 @@
+"""The conformance kit on every metadata store that can be had here."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rhumbline.backends.conformance.expect import Skipped
+from rhumbline.backends.conformance.kit import Check, Target, all_checks, check_name, run_check
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.backends.open import open_store
+
+
+def run(check: Check, target: Target) -> None:
+    try:
+        asyncio.run(run_check(check, target))
+    except Skipped as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_memory(check: Check) -> None:
+    tree = MemoryTree()
+
+    async def open_handle() -> MemoryStore:
+        return MemoryStore(tree)
+
+    run(check, Target(open_handle))
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_sqlite(check: Check, tmp_path: Path) -> None:
+    uri = f"sqlite://{tmp_path}/metadata.db"
+    run(check, Target(lambda: open_store(uri), uri))
