@@ -11,6 +11,8 @@ from rhumbline.coldstore.part import PartWriter, read_part
 from rhumbline.core.protocol.compression import Codec
 from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
 from rhumbline.core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
     Kind,
     Producer,
     decode_entry,
@@ -28,7 +30,7 @@ def record_sets(draw: st.DrawFn) -> bytes:
         )
     else:
         txids = [draw(st.integers(1, 99))] * len(payloads)
-    producer = draw(st.sampled_from([None, Producer(b"p" * 16, 7)]))
+    producer = draw(st.sampled_from([Producer(NO_PRODUCER, NO_SEQUENCE), Producer(b"p" * 16, 7)]))
     return encode_record_set(
         payloads,
         first_txid=txids[0],
@@ -36,7 +38,7 @@ def record_sets(draw: st.DrawFn) -> bytes:
         txids=txids,
         created_ms=draw(st.integers(0, 10**12)),
         codec=draw(st.sampled_from(list(Codec))),
-        **({} if producer is None else {"producer": producer}),
+        producer=producer,
     )
 
 
