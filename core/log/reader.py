@@ -46,6 +46,7 @@ class StreamReader:
         self._joins_at: tuple[int, int] | None = None  # (lssn, position) that must come next
         self._failure: RhumblineError | None = None  # met behind what waits in _batches
         self._next_dlsn = Dlsn(source.lssn, source.entry_id, first_slot)
+        self._taken = Dlsn(source.lssn, source.entry_id, 0)  # what is below was fetched
         self._is_ended = False
         self._is_closed = False
         self._tasks = Tasks(on_failure=lambda _: None)  # awaited by the next fetch
@@ -85,17 +86,18 @@ class StreamReader:
         while (batch := await self.next_batch()) is not None:
             yield batch
 
-    async def next_batch(self) -> RecordBatch | None:
+    async def next_batch(self, *, until: Dlsn | None = None) -> RecordBatch | None:
         """The next batch, never empty; None at the end of an ended stream. Waits at the tail.
 
-        Cancelling loses nothing.
+        With ``until`` also None, rather than waiting, once everything below it was given (a reader
+        at LATEST has such a position). Cancelling loses nothing.
         """
         while not self._batches:
             if self._is_closed:
                 raise ClosedError(f"the reader of {self.stream} is closed")
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
-            if self._is_ended:
+            if self._is_ended or (until is not None and self._taken >= until):
                 return None
             try:
                 self._take(await self._fetched())
@@ -135,6 +137,7 @@ class StreamReader:
                 for one in decode_entry(entry.payload):
                     self._take_set(chunk, entry.entry_id, one)
                 self._first_slot = 0
+                self._taken = Dlsn(chunk.lssn, entry.entry_id + 1, 0)
                 if self._is_ended:
                     return
         except (CorruptionError, GapError) as error:
