@@ -16,17 +16,6 @@ RECORD_OVERHEAD_BYTES = 16
 """Counted for each record beside its payload: its share of the columns and of our lists."""
 
 
-class AppendResult(NamedTuple):
-    """An acknowledged record: where it is, and the regions that were known to hold it then.
-
-    ``regions`` is empty when the acknowledgement was reconstructed after the writer's ledger
-    failed: a quorum holds the record then as well, but which regions is not known here.
-    """
-
-    dlsn: Dlsn
-    regions: tuple[str, ...]
-
-
 class AppendManyResult(NamedTuple):
     """Acknowledged records of one call; they may lie in several entries."""
 
@@ -93,6 +82,16 @@ class Batch:
         self.txids.append(txid)
         self.last_txid = txid
 
+    def take_txids(self, txids: Sequence[int]) -> None:
+        """Notes the txids of the next records, which rise from the last one's or stay."""
+        if self.txids is None:
+            if txids[-1] == self.last_txid:
+                return
+            self.txids = [self.last_txid] * len(self.payloads)
+            self.spare, self.room = self.room, -1
+        self.txids.extend(txids)
+        self.last_txid = txids[-1]
+
     def use_room(self, size: int) -> bool:
         """Whether ``size`` bytes fit; then they are taken."""
         if self.txids is None:
@@ -129,12 +128,39 @@ class Batch:
             self.waiters.append(waiter)
             yield from waiter
 
-    def result(self, index: int) -> AppendResult:
+    def result(self, index: int) -> "AppendResult":
         """Of one record, once settled. Raises its failure."""
         assert self.is_done
         if self.failure is not None:
             raise self.failure.with_traceback(None)
-        return AppendResult(Dlsn(self.lssn, self.entry_id, index), self.regions)
+        return AppendResult(self, index)
+
+
+class AppendResult:
+    """An acknowledged record: where it is, and the regions that were known to hold it then."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def dlsn(self) -> Dlsn:
+        """Its position, for ever."""
+        return Dlsn(self._batch.lssn, self._batch.entry_id, self._index)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The regions that hold it on disk.
+
+        Empty when the acknowledgement was reconstructed after the writer's ledger failed: a quorum
+        holds the record then as well, but which regions is not known here.
+        """
+        return self._batch.regions
+
+    def __repr__(self) -> str:
+        return f"AppendResult({self.dlsn}, {self.regions})"
 
 
 class Append:

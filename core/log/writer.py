@@ -15,7 +15,7 @@ and everything rarer are in ``pipeline`` and ``transition``.
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import accumulate, repeat
 from types import TracebackType
 
@@ -130,8 +130,15 @@ class StreamWriter:
             raise InvalidArgumentError("append_many needs at least one record")
         if set(map(type, payloads)) != {bytes}:
             payloads = [_as_bytes(payload) for payload in payloads]
-        if max(map(len, payloads)) > self._record_bytes_max:
+        total = sum(map(len, payloads))
+        if total > self._record_bytes_max and max(map(len, payloads)) > self._record_bytes_max:
             raise self._too_large(max(map(len, payloads)))
+        total += count * RECORD_OVERHEAD_BYTES
+        if total > self._config.outstanding_bytes_max:
+            raise RecordTooLargeError(
+                f"{count} records of {total} bytes in one call are above "
+                f"outstanding_bytes_max={self._config.outstanding_bytes_max}"
+            )
         if txids is not None:
             if len(txids) != count:
                 raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
@@ -140,58 +147,28 @@ class StreamWriter:
                 self._check_txid(txid, before)
                 before = txid
         self._check_open()
-        ends = list(accumulate(map(len, payloads), initial=0))
-        if ends[-1] + count * RECORD_OVERHEAD_BYTES > self._config.outstanding_bytes_max:
-            raise RecordTooLargeError(
-                f"{count} records of {ends[-1]} bytes in one call are above "
-                f"outstanding_bytes_max={self._config.outstanding_bytes_max}"
-            )
-        spans: list[tuple[Batch, int, int]] = []
-        at = 0
-        while at < count:
-            at = self._take_span(payloads, txids, ends, at, spans)
+        flush_bytes = self._pipeline.policy.flush.bytes_max
+        if total <= flush_bytes or count == 1:
+            return AppendMany([self._extend(payloads, txids, total)])
+        spans = []
+        for first, stop, size in _cut(payloads, flush_bytes):
+            given = None if txids is None else txids[first:stop]
+            spans.append(self._extend(payloads[first:stop], given, size))
         return AppendMany(spans)
 
-    def _take_span(
-        self,
-        payloads: Sequence[bytes],
-        txids: Sequence[int] | None,
-        ends: list[int],
-        at: int,
-        spans: list[tuple[Batch, int, int]],
-    ) -> int:
-        """Puts as many records as fit into one buffer, and returns the index of the next."""
-        first_size = ends[at + 1] - ends[at] + RECORD_OVERHEAD_BYTES
-        batch = self._buffer_for(first_size, None if txids is None else txids[at])
-        spare = batch.free_bytes() + first_size
-        count = len(payloads)
-        size = ends[-1] - ends[at] + (count - at) * RECORD_OVERHEAD_BYTES
-        stop = count
-        if size > spare:
-            budget = ends[at] - at * RECORD_OVERHEAD_BYTES + spare
-            stop = (
-                bisect_right(
-                    range(count + 1),
-                    budget,
-                    at + 1,
-                    key=lambda n: ends[n] + n * RECORD_OVERHEAD_BYTES,
-                )
-                - 1
-            )
-            stop = max(stop, at + 1)
-            size = ends[stop] - ends[at] + (stop - at) * RECORD_OVERHEAD_BYTES
-        took = batch.use_room(size - first_size)
-        assert took
-        spans.append((batch, len(batch.payloads), stop - at))
-        if txids is None and batch.txids is None:
-            batch.payloads.extend(payloads[at:stop])
-        else:
-            given = repeat(batch.last_txid) if txids is None else txids[at:stop]
-            for payload, txid in zip(payloads[at:stop], given, strict=False):
-                batch.take_txid(txid)
-                batch.payloads.append(payload)
+    def _extend(
+        self, payloads: Sequence[bytes], txids: Sequence[int] | None, size: int
+    ) -> tuple[Batch, int, int]:
+        """Puts records that fit one buffer into one; (it, index of the first, count)."""
+        batch = self._buffer_for(size, None if txids is None else txids[0])
+        span = (batch, len(batch.payloads), len(payloads))
+        if txids is not None:
+            batch.take_txids(txids)
+        elif batch.txids is not None:
+            batch.txids.extend(repeat(batch.last_txid, len(payloads)))
+        batch.payloads.extend(payloads)
         self.last_txid = batch.last_txid
-        return stop
+        return span
 
     # --- buffer ---------------------------------------------------------------------------------
 
@@ -392,6 +369,26 @@ class StreamWriter:
             f"stream {self.stream}: a record of {size} bytes is above the limit of "
             f"{self._record_bytes_max}"
         )
+
+
+def _cut(payloads: Sequence[bytes], size_max: int) -> Iterator[tuple[int, int, int]]:
+    """Cuts into runs of at most ``size_max`` bytes, overhead included: (first, stop, size) each.
+
+    A record that is larger alone makes a run of its own.
+    """
+    ends = list(accumulate(map(len, payloads), initial=0))
+
+    def size_up_to(index: int) -> int:
+        return ends[index] + index * RECORD_OVERHEAD_BYTES
+
+    count = len(payloads)
+    first = 0
+    while first < count:
+        before = size_up_to(first)
+        stop = bisect_right(range(count + 1), before + size_max, first, key=size_up_to) - 1
+        stop = max(first + 1, stop)
+        yield first, stop, size_up_to(stop) - before
+        first = stop
 
 
 def _as_bytes(payload: object) -> bytes:

@@ -72,6 +72,7 @@ class FakeLedgers:
         """Whether recovery finds entries that were sent and not acknowledged."""
         self.create_error: RhumblineError | None = None
         self.entries_sent = 0
+        self.batch_entries_max = 8
         self.reads = 0
         self.writers: list[FakeLedgerWriter] = []
 
@@ -170,7 +171,7 @@ class FakeLedgerReader:
         self._ledger = ledger
         self._lac = ledger.known_lac
         self._sees_close = ledger.is_closed
-        self.batch_entries_max = 1000
+        self.batch_entries_max = cluster.batch_entries_max
 
     @property
     def ledger_id(self) -> int:

@@ -4,7 +4,6 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.log.config import ReaderConfig, WriterConfig
@@ -14,8 +13,10 @@ from rhumbline.core.log.positioning import EARLIEST, Start
 from rhumbline.core.log.record import Record
 from rhumbline.core.log.writer import StreamWriter
 from rhumbline.core.protocol.errors import NoSuchStreamError
+from rhumbline.core.protocol.segments import Segment
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.fake_ledgers import FakeLedgers
+from rhumbline.tests.support.jumping_loop import run_jumping
 from rhumbline.tests.support.unsure_store import UnsureStore
 
 
@@ -39,7 +40,6 @@ class LogWorld:
         self.ledgers = FakeLedgers()
         self.namespace = self.opened()
         self.policy = StreamPolicy()
-        self.loop_errors: list[dict[str, Any]] = []
 
     def opened(
         self,
@@ -72,28 +72,22 @@ class LogWorld:
         async with await self.namespace.open_reader(stream, start) as reader:
             return [await asyncio.wait_for(anext(reader), 5) for _ in range(count)]
 
-    def segments(self, stream: str) -> Awaitable[Any]:
-        """What metadata says of the stream."""
-        return self.namespace.describe(stream)
+    async def segments(self, stream: str) -> tuple[Segment, ...]:
+        """What metadata says of the stream's segments."""
+        return (await self.namespace.describe(stream)).segments
 
 
 def in_world(test: Callable[[LogWorld], Awaitable[None]]) -> Callable[[], None]:
-    """Runs an async test in a fresh world; an exception that nobody saw fails it."""
+    """Runs an async test in a fresh world and virtual time; unseen exceptions fail it."""
 
     @functools.wraps(test)
     def run() -> None:
         async def body() -> None:
             world = LogWorld()
-            asyncio.get_running_loop().set_exception_handler(
-                lambda _, context: world.loop_errors.append(context)
-            )
             await create_namespace(world.store, world.runtime, "test", world.policy)
-            await asyncio.wait_for(test(world), 20)
-            assert not world.loop_errors, world.loop_errors
-            left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-            assert not left, left
+            await asyncio.wait_for(test(world), 24 * 3600)
 
-        asyncio.run(body())
+        run_jumping(body())
 
     del run.__wrapped__  # or pytest looks for a fixture "world"
     return run

@@ -1,0 +1,59 @@
+"""An event loop whose time jumps to the next timer: tests wait for minutes in no time.
+
+When nothing is ready and no timer is set, the test hangs for ever; that is an error at once.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("nothing will ever happen: everybody waits, and no timer is set")
+        self.now_s += max(timeout, 0)
+        return super().select(0)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Virtual time, real everything else. No sockets, no threads."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def default_exception_handler(self, context: Mapping[str, Any]) -> None:
+        raise AssertionError(context)
+
+
+def run_jumping(work: Coroutine[Any, Any, T]) -> T:
+    """Runs ``work`` in virtual time. Every task must have ended with it."""
+    loop = JumpingLoop()
+    faults: list[Mapping[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    try:
+        result = loop.run_until_complete(work)
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        assert not left, f"tasks were left: {left}"
+        assert not faults, faults
+        return result
+    finally:
+        loop.close()
