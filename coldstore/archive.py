@@ -1,0 +1,245 @@
+"""Archives one completed segment: upload, read back, verify, publish the manifest, say so.
+
+A crash at any step leaves either no archive (parts that no manifest names: litter, swept later) or
+a whole one (whose residence the next attempt records). Two archivers of one segment cannot mix:
+their parts have different names, and only one manifest is put. Only after all of this may the hot
+copy go.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from ..core.log.ledgers import LedgerClient
+from ..core.log.records import StreamRecord
+from ..core.log.stream_store import StreamStore
+from ..core.protocol.errors import (
+    CorruptionError,
+    GapError,
+    InvalidArgumentError,
+    NoSuchObjectError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from ..core.protocol.record_set import RecordSet, decode_entry
+from ..core.protocol.segments import Residence, Segment
+from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.runtime import Runtime
+from .digest import ContentDigest, raw_crc_of
+from .manifest import (
+    CHAIN_START,
+    MANIFEST_BYTES_MAX,
+    Manifest,
+    Part,
+    manifest_key,
+    segment_folder,
+)
+from .part import PartWriter, read_part
+
+PART_PAYLOAD_BYTES = 64 << 20
+"""A part is closed at the first entry border at which its payloads reach this."""
+
+_READ_ENTRIES = 500
+_ATTEMPTS_MAX = 5
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What the segment's records amount to, found while they are read."""
+
+    records: int = 0
+    payload_bytes: int = 0
+    first_txid: int = 0
+    last_txid: int = 0
+
+    def add(self, one: RecordSet) -> None:
+        """Counts a data record set."""
+        if self.records == 0:
+            self.first_txid = one.first_txid
+        self.last_txid = one.last_txid
+        self.records += one.count
+        self.payload_bytes += len(one.payload_view())
+
+
+class SegmentArchiver:
+    """Archives segments of one namespace into one cold store."""
+
+    def __init__(
+        self, runtime: Runtime, cold: ColdStore, ledgers: LedgerClient, streams: StreamStore
+    ) -> None:
+        self._runtime = runtime
+        self._cold = cold
+        self._ledgers = ledgers
+        self._streams = streams
+
+    async def archive(self, stream: str, lssn: int) -> Manifest:
+        """Archives segment ``lssn``, whose predecessor is archived or begins the chain.
+
+        Safe to repeat and to run twice at once. Raises InvalidArgumentError for a segment that is
+        not there, not completed or not next in the chain, CorruptionError or GapError for one that
+        cannot be read whole, and what the stores raise.
+        """
+        record, _ = await self._streams.record(stream)
+        stored = await self._streams.segment(stream, lssn)
+        if stored is None or not stored.segment.is_completed:
+            raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
+        manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+        if manifest is None:
+            manifest = await self._write(stream, record, stored.segment)
+        if manifest.stream_identity != record.identity:
+            raise CorruptionError(f"{stream}: the archive of segment {lssn} is another stream's")
+        if stored.segment.residence is Residence.HOT:
+            done = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
+            await self._streams.replace_segment(stream, stored, done)
+        return manifest
+
+    async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
+        previous = await self._previous_digest(stream, record, segment)
+        attempt = self._runtime.random_bytes(8).hex()
+        folder = segment_folder(self._streams.namespace, stream, segment.lssn)
+        digest, totals = ContentDigest(), _Totals()
+        parts: list[Part] = []
+        async for writer in self._part_writers(segment, digest, totals):
+            name = f"part-{attempt}-{len(parts):05d}.parquet"
+            parts.append(await self._put_part(f"{folder}/{name}", name, writer))
+        if totals.records != segment.record_count:
+            raise GapError(
+                f"{stream}: segment {segment.lssn} has {totals.records} records, its metadata says "
+                f"{segment.record_count}"
+            )
+        manifest = Manifest(
+            namespace=self._streams.namespace,
+            stream=stream,
+            stream_identity=record.identity,
+            lssn=segment.lssn,
+            last_entry_id=segment.last_entry_id,
+            record_count=totals.records,
+            payload_bytes=totals.payload_bytes,
+            first_txid=totals.first_txid,
+            last_txid=totals.last_txid,
+            start_sequence_id=segment.start_sequence_id,
+            created_ms=segment.created_ms,
+            completed_ms=segment.completed_ms,
+            ends_stream=segment.ends_stream,
+            content_digest=digest.hex(),
+            previous_digest=previous,
+            parts=tuple(parts),
+        )
+        await verify_segment(self._cold, manifest)
+        return await self._publish(manifest)
+
+    async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
+        if segment.lssn == record.first_lssn:
+            return CHAIN_START
+        before = await read_manifest(self._cold, self._streams.namespace, stream, segment.lssn - 1)
+        if before is None:
+            raise InvalidArgumentError(
+                f"{stream}: segment {segment.lssn - 1} must be archived before {segment.lssn}"
+            )
+        return before.content_digest
+
+    async def _part_writers(
+        self, segment: Segment, digest: ContentDigest, totals: _Totals
+    ) -> AsyncIterator[PartWriter]:
+        """Reads the segment's ledger whole, and yields a full writer for each part."""
+        writer = PartWriter(segment.lssn)
+        async for entry_id, record_sets in self._entries(segment):
+            for one in record_sets:
+                if not one.is_control:
+                    digest.add(entry_id, one.slot, one.raw_crc)
+                    totals.add(one)
+            writer.add(entry_id, record_sets)
+            if writer.payload_bytes >= PART_PAYLOAD_BYTES:
+                yield writer
+                writer = PartWriter(segment.lssn)
+        if writer.record_count:
+            yield writer
+
+    async def _entries(self, segment: Segment) -> AsyncIterator[tuple[int, list[RecordSet]]]:
+        if segment.is_empty:
+            return
+        reader = await self._ledgers.open(segment.ledger_id)
+        try:
+            next_id = 0
+            while next_id <= segment.last_entry_id:
+                last = min(next_id + _READ_ENTRIES - 1, segment.last_entry_id)
+                for entry in await reader.read(next_id, last):
+                    if entry.entry_id != next_id:
+                        raise GapError(f"segment {segment.lssn}: entry {next_id} is missing")
+                    yield entry.entry_id, decode_entry(entry.payload)
+                    next_id += 1
+        finally:
+            await reader.aclose()
+
+    async def _put_part(self, key: str, name: str, writer: PartWriter) -> Part:
+        data = writer.finish()
+        await self._put(key, data)
+        assert writer.first_entry_id is not None
+        return Part(
+            name,
+            writer.first_entry_id,
+            writer.last_entry_id,
+            writer.record_count,
+            writer.payload_bytes,
+            len(data),
+            hashlib.sha256(data).hexdigest(),
+        )
+
+    async def _publish(self, manifest: Manifest) -> Manifest:
+        """Puts the manifest; when another archiver was first, its manifest counts."""
+        key = manifest_key(manifest.namespace, manifest.stream, manifest.lssn)
+        if await self._put(key, manifest.encode()):
+            return manifest
+        winner = await read_manifest(self._cold, manifest.namespace, manifest.stream, manifest.lssn)
+        if winner is None or winner.content_digest != manifest.content_digest:
+            raise CorruptionError(
+                f"{manifest.stream}: segment {manifest.lssn} was archived with other content"
+            )
+        folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+        named = {part.name for part in winner.parts}
+        for part in manifest.parts:
+            if part.name not in named:
+                await self._cold.delete(f"{folder}/{part.name}")
+        return winner
+
+    async def _put(self, key: str, data: bytes) -> bool:
+        """``put_if_absent`` whose unknown outcomes are settled by looking."""
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                return await self._cold.put_if_absent(key, data)
+            except UnknownOutcomeError:
+                try:
+                    return await self._cold.get(key) == data
+                except NoSuchObjectError:
+                    continue
+        raise UnavailableError(f"cold store: no clear answer for {key}")
+
+
+async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int) -> Manifest | None:
+    """The manifest of a segment; None when it is not archived. Raises CorruptionError."""
+    key = manifest_key(namespace, stream, lssn)
+    try:
+        data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
+    except NoSuchObjectError:
+        return None
+    manifest = Manifest.decode(data)
+    if (manifest.namespace, manifest.stream, manifest.lssn) != (namespace, stream, lssn):
+        raise CorruptionError(f"{key}: the manifest of another segment")
+    return manifest
+
+
+async def verify_segment(cold: ColdStore, manifest: Manifest) -> None:
+    """Reads every byte of an archived segment back. Raises CorruptionError with what differs."""
+    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+    digest = ContentDigest()
+    for part in manifest.parts:
+        try:
+            data = await cold.get(f"{folder}/{part.name}")
+        except NoSuchObjectError as error:
+            raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise CorruptionError(f"{folder}/{part.name}: the bytes differ from the manifest's")
+        for one in read_part(data, manifest.lssn):
+            digest.add(one.entry_id, one.slot, raw_crc_of(one.txids, one.payloads))
+    if digest.hex() != manifest.content_digest:
+        raise CorruptionError(f"{folder}: the records differ from the manifest's digest")
