@@ -56,6 +56,9 @@ class EntryService(StorageListener):
         """Whether plain adds are taken at all; false on a full or failed disk, or by command."""
         self.takes_recovery_adds = True
         self.failure: RhumblineError | None = None
+        self.ran_out_of_space = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the log failed or found no space; the owner decides what is taken then."""
         storage.listener = self
 
     @property
@@ -281,10 +284,8 @@ class EntryService(StorageListener):
     def space_ran_out(self, error: RhumblineError) -> None:
         """See StorageListener."""
         self.takes_adds = self.takes_recovery_adds = False
+        self.ran_out_of_space = True
         self.on_change()
-
-    def on_change(self) -> None:
-        """Replaced by the bookie: read-only or not may have changed."""
 
 
 class _EntryReading:

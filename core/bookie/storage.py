@@ -67,10 +67,11 @@ class Storage:
         self.entry_count = 0
         self.entry_bytes = 0
 
-    async def open(self) -> None:
+    async def open(self, *, must_exist: bool = False) -> None:
         """Replays what is there and begins a new log file.
 
-        Raises ForeignDataError, CorruptionError, DiskFullError, DiskFailedError.
+        Raises ForeignDataError, CorruptionError (the log that must exist is gone), DiskFullError,
+        DiskFailedError.
         """
         await self.files.prepare()
         index = MemoryIndex()
@@ -82,6 +83,11 @@ class Storage:
             index.put,
             lambda rows: index.put([row for row in rows if not index.find(row[0], row[1])]),
         )
+        if must_exist and not opened.tail.number:
+            raise CorruptionError(
+                "the write log of this bookie is gone: what it acknowledged is lost here; "
+                "format an empty directory as a new bookie"
+            )
         self.index = index
         self.states = opened.states
         self.damages = opened.damages
@@ -94,6 +100,8 @@ class Storage:
         if not self.states.manifest.log_floor:
             self.states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
         await self.log.open(opened.tail)
+        if opened.tail.number and not opened.damages:
+            await self.files.cut(LOG_KIND, opened.tail.number, opened.tail.end)
         await self._remove_leftovers()
 
     async def _remove_leftovers(self) -> None:
@@ -112,6 +120,11 @@ class Storage:
         """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""
         if self.log.failure is None:
             self.log.append_state(clean_end_record())
+        await self.log.aclose()
+        await self.files.aclose()
+
+    async def abandon(self) -> None:
+        """Closes the files of a storage that could not be opened. Safe to repeat."""
         await self.log.aclose()
         await self.files.aclose()
 

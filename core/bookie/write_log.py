@@ -223,6 +223,8 @@ class WriteLog:
             await settled(self._writer)
         await self._tasks.aclose()
         if self.failure is None:
+            if self._file is not None:
+                await self._cut()  # gives back what was reserved and not used
             self.failure = ClosedError("the write log is closed")
 
     # --- the writer -----------------------------------------------------------------------------
@@ -305,7 +307,7 @@ class WriteLog:
         number = self._owner.next_file_number()
         tail = self._tail
         try:
-            self._file = await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
+            self._file = await self._create(number)
             self._generation = self._owner.next_generation()
             self._tail = LogTail(number, FILE_HEADER_BYTES, 0)
             self._offset, self._group_number, self._previous = FILE_HEADER_BYTES, 0, (0, 0)
@@ -324,6 +326,14 @@ class WriteLog:
             self._generation = kept_generation
             raise
         self._roll_at = max(self._config.log_file_bytes, self._offset * 16)
+
+    async def _create(self, number: int) -> File:
+        """A new file with its space reserved; on a nearly full disk without."""
+        try:
+            return await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
+        except DiskFullError:
+            await self._files.remove(LOG_KIND, [number])
+            return await self._files.create(LOG_KIND, number, 0)
 
     async def _write_snapshot(self) -> None:
         group = Group()

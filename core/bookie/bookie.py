@@ -1,0 +1,203 @@
+"""A bookie: one storage, served on one port, listed in the metadata store.
+
+``Bookie.open`` replays the storage; ``serve`` listens and registers; ``aclose`` does the reverse. A
+full disk makes it read-only, with a reserve for recovery adds; a failed one until the bookie is
+started again. Losing the metadata store stops neither reads nor adds to known ledgers.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any, Self
+
+from ..metadata.bookies import BookieDirectory
+from ..metadata.ledgers import LedgerStore
+from ..protocol.bookie_id import BookieId
+from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
+from ..runtime.disk import Disk
+from ..runtime.runtime import Runtime
+from ..runtime.tasks import Tasks
+from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, RACK, REGION, Registration
+from .config import BookieConfig
+from .connection import Connection
+from .identity import Identity, check_identity, mark_opened, read_identity
+from .membership import Membership
+from .service import EntryService
+from .space import SpaceWatch
+from .storage import Storage
+
+
+class Bookie:
+    """A storage server. Made by ``open``."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        disk: Disk,
+        config: BookieConfig,
+        ledgers: LedgerStore,
+        directory: BookieDirectory,
+        *,
+        identity: Identity,
+    ) -> None:
+        self._disk = disk
+        self._config = config
+        self._directory = directory
+        self._identity = identity
+        self._tasks = Tasks()
+        self.storage = Storage(runtime, disk, config, identity.bookie_id)
+        self.service = EntryService(config, self.storage, ledgers, identity.bookie_id, self._tasks)
+        self.service.on_change = self._mode_changed
+        self._space = SpaceWatch(disk, config, self._mode_changed)
+        self._is_read_only_by_command = False
+        self._connections: dict[Connection, None] = {}
+        self._closed_reasons: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._membership: Membership | None = None
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        disk: Disk,
+        config: BookieConfig,
+        ledgers: LedgerStore,
+        directory: BookieDirectory,
+    ) -> Self:
+        """Opens formatted storage.
+
+        Raises ForeignDataError (not a bookie's, or of another format), WrongClusterError,
+        CorruptionError (its log is gone), DiskFullError, DiskFailedError, MetadataError.
+        """
+        identity = await read_identity(disk)
+        await check_identity(identity, directory)
+        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity)
+        await bookie._open_storage()
+        return bookie
+
+    async def _open_storage(self) -> None:
+        try:
+            await self.storage.open(must_exist=self._identity.was_opened)
+            if not self._identity.was_opened:
+                self._identity = await mark_opened(self._disk, self._identity)
+            await self._space.look()
+        except BaseException:
+            await self.storage.abandon()
+            raise
+        self._mode_changed()
+
+    @property
+    def bookie_id(self) -> BookieId:
+        """The id that ensembles name."""
+        return self._identity.bookie_id
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        if self._server is None:
+            raise ClosedError("the bookie does not listen")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether plain adds are refused."""
+        return not self.service.takes_adds
+
+    async def serve(self, host: str, port: int) -> None:
+        """Listens (port 0: any) and registers.
+
+        Raises ConfigurationError when the port is taken, NodeExistsError when another process is
+        registered by this id, MetadataError.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._accept, host, port)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; "
+                "choose another address, or stop what uses it"
+            ) from error
+        self._tasks.spawn(self._space.run(), "free space")
+        registration = self._registration(host)
+        self._membership = Membership(self._directory, self._config, registration, self._tasks)
+        await self._membership.join(read_only=self.is_read_only)
+
+    def _accept(self) -> Connection:
+        return Connection(self.service, self._tasks, self._connections, self._closed_reasons)
+
+    def _registration(self, host: str) -> Registration:
+        properties = {
+            REGION: self._identity.region,
+            RACK: self._identity.rack,
+            FREE_BYTES: str(self._space.free_bytes),
+        }
+        for viewer, address in self._config.advertised_addresses:
+            properties[ADDRESS_PREFIX + viewer] = address
+        return Registration(
+            self.bookie_id, self._config.advertised_host or host, self.port, properties
+        )
+
+    def set_read_only(self, read_only: bool) -> None:
+        """By an operator's command: no plain adds (recovery adds pass)."""
+        self._is_read_only_by_command = read_only
+        self._mode_changed()
+
+    def _mode_changed(self) -> None:
+        """Brings what is taken, and how the bookie is listed, in line with its state."""
+        service, space = self.service, self._space
+        is_failed = service.failure is not None
+        if service.ran_out_of_space:
+            service.ran_out_of_space = False
+            space.ran_out()
+        service.takes_recovery_adds = space.has_reserve and not is_failed
+        service.takes_adds = space.has_room and not is_failed and not self._is_read_only_by_command
+        if self._membership is not None:
+            self._membership.set_read_only(self.is_read_only)
+
+    async def aclose(self) -> None:
+        """Leaves the list, answers what is pending, closes everything. Safe to repeat."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._membership is not None:
+            await self._membership.leave()
+        if self._server is not None:
+            self._server.close()
+        self.service.takes_adds = self.service.takes_recovery_adds = False
+        await self.storage.aclose()
+        self.service.polls.close()
+        for connection in list(self._connections):
+            connection.hang_up("shutdown")
+        await self._tasks.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and gauges, by name."""
+        storage, service = self.storage, self.service
+        failure: RhumblineError | None = service.failure
+        return {
+            "bookie": self.bookie_id,
+            "entries": storage.entry_count,
+            "bytes": storage.entry_bytes,
+            "syncs": storage.log.sync_count,
+            "log_bytes": storage.log.written_bytes,
+            "ledgers": len(service.ledgers),
+            "connections": len(self._connections),
+            "parked_polls": service.polls.parked_count,
+            "pending_bytes": storage.log.pending_bytes,
+            "tail_cache_bytes": storage.tail.held_bytes,
+            "free_bytes": self._space.free_bytes,
+            "read_only": self.is_read_only,
+            "registered": self._membership is not None and self._membership.is_registered,
+            "sessions_lost": 0 if self._membership is None else self._membership.lost_count,
+            "limbo": storage.states.limbo.is_active,
+            "damages": len(storage.damages),
+            "closed": dict(sorted(self._closed_reasons.items())),
+            "failure": None if failure is None else str(failure),
+        }

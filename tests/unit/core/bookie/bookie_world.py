@@ -1,0 +1,166 @@
+"""A bookie with its metadata in memory and a client that speaks frames over a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.identity import format_storage
+from rhumbline.core.metadata.bookies import BookieDirectory
+from rhumbline.core.metadata.layout import initialise_cluster
+from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.wire import bookkeeper_pb2 as pb
+from rhumbline.core.wire import v2, v3
+from rhumbline.core.wire.entry import EntryDigest, encode_entry, encode_lac, master_key
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+
+PASSWORD = b"secret"
+KEY = master_key(PASSWORD)
+DIGEST = EntryDigest(DigestType.CRC32C, PASSWORD)
+
+
+class FixedClock:
+    """A wall clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+def entry(
+    ledger_id: int, entry_id: int, payload: bytes = b"hello", lac: int | None = None
+) -> bytes:
+    """An entry as a writer makes it."""
+    known = entry_id - 1 if lac is None else lac
+    return encode_entry(DIGEST, ledger_id, entry_id, known, 5 * (entry_id + 1), payload)
+
+
+def lac_body(ledger_id: int, lac: int) -> bytes:
+    """The body of an explicit LAC."""
+    return encode_lac(DIGEST, ledger_id, lac)
+
+
+class World:
+    """A cluster's metadata, and bookies on disks in memory."""
+
+    def __init__(self) -> None:
+        self.tree = MemoryTree()
+        self.store = MemoryStore(self.tree)
+        self.clock = FixedClock()
+        self.runtime = Runtime(self.clock, Random(7))
+        self.ledgers = LedgerStore(self.store)
+        self.directory = BookieDirectory(self.store)
+        self.instance_id = ""
+
+    async def start(self) -> None:
+        self.instance_id = await initialise_cluster(self.store, self.runtime.random)
+
+    async def format(self, disk: MemoryDisk, name: str = "b1") -> BookieId:
+        return await format_storage(
+            disk, self.runtime, name, "east", "r1", self.instance_id, self.directory
+        )
+
+    async def open(self, disk: MemoryDisk, config: BookieConfig | None = None) -> Bookie:
+        config = config or BookieConfig(log_file_bytes=1 << 20)
+        bookie = await Bookie.open(self.runtime, disk, config, self.ledgers, self.directory)
+        await bookie.serve("127.0.0.1", 0)
+        return bookie
+
+    async def make_ledger(self, ledger_id: int, bookie: BookieId) -> None:
+        """Metadata of an open ledger that names the bookie."""
+        await self.ledgers.create(
+            LedgerMetadata(
+                ledger_id, 1, 1, 1, (Fragment(0, (bookie,)),), password=PASSWORD, creation_token=1
+            )
+        )
+
+    async def aclose(self) -> None:
+        self.directory.close()
+        await self.store.close()
+
+
+class Wire:
+    """One connection to a bookie."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._txn = 0
+
+    @classmethod
+    async def connect(cls, bookie: Bookie) -> "Wire":
+        return cls(*await asyncio.open_connection("127.0.0.1", bookie.port))
+
+    def send(self, frame: bytes) -> None:
+        self.writer.write(frame)
+
+    async def frame(self) -> bytes:
+        async with asyncio.timeout(5):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(5):
+            return await self.reader.read(1) == b""
+
+    async def ask(self, frame: bytes) -> v2.Response:
+        self.send(frame)
+        return v2.decode_response(await self.frame())
+
+    async def add(self, data: bytes, flags: int = 0, key: bytes = KEY) -> int:
+        answer = await self.ask(v2.encode_add(key, data, flags))
+        assert isinstance(answer, v2.AddResponse)
+        return answer.code
+
+    async def read(self, ledger_id: int, entry_id: int) -> tuple[int, bytes]:
+        answer = await self.ask(v2.encode_read(ledger_id, entry_id))
+        assert isinstance(answer, v2.ReadResponse)
+        return answer.code, answer.body
+
+    async def fence(self, ledger_id: int, entry_id: int = -1, key: bytes = KEY) -> int:
+        answer = await self.ask(v2.encode_read(ledger_id, entry_id, v2.FLAG_FENCE, key))
+        assert isinstance(answer, v2.ReadResponse)
+        return answer.code
+
+    def next_txn(self) -> int:
+        self._txn += 1
+        return self._txn
+
+    async def ask3(self, request: pb.Request) -> pb.Response:
+        self.send(v3.frame(request))
+        return await self.answer3()
+
+    async def answer3(self) -> pb.Response:
+        return v3.decode_response(await self.frame())
+
+    async def aclose(self) -> None:
+        self.writer.close()
+
+
+@asynccontextmanager
+async def one_bookie(
+    config: BookieConfig | None = None, disk: MemoryDisk | None = None
+) -> AsyncIterator[tuple[World, Bookie, Wire]]:
+    """A world, one formatted and serving bookie with ledgers 1 to 9 in its metadata, a client."""
+    world = World()
+    await world.start()
+    disk = disk or MemoryDisk()
+    bookie_id = await world.format(disk)
+    bookie = await world.open(disk, config)
+    for ledger_id in range(1, 10):
+        await world.make_ledger(ledger_id, bookie_id)
+    wire = await Wire.connect(bookie)
+    try:
+        yield world, bookie, wire
+    finally:
+        await wire.aclose()
+        await bookie.aclose()
+        await world.aclose()
