@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.bookie_id import is_incarnate
 from ..protocol.errors import (
@@ -58,7 +58,7 @@ class _Waiting:
     __slots__ = ("expires", "on_answer", "size")
 
     def __init__(
-        self, on_answer: Callable[[RhumblineError | None, object], None], size: int, expires: int
+        self, on_answer: Callable[[RhumblineError | None, Any], None], size: int, expires: int
     ) -> None:
         self.on_answer = on_answer
         self.size = size
@@ -173,7 +173,7 @@ class BookieConnection(asyncio.Protocol):
         return self._last_number
 
     def _wait(
-        self, on_answer: "Callable[[RhumblineError | None, object], None]", frame: bytes, ticks: int
+        self, on_answer: Callable[[RhumblineError | None, Any], None], frame: bytes, ticks: int
     ) -> _Waiting | None:
         size = len(frame)
         requests = len(self._reads) + len(self._numbered)
@@ -202,7 +202,7 @@ class BookieConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected: an incarnate bookie must first say that it is the one we want."""
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's does not say so itself
         if self._state == _LOST:  # the link gave up meanwhile
             transport.abort()
             return
