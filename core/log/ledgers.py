@@ -28,6 +28,14 @@ class LedgerEntry(Protocol):
 class LedgerWriter(Protocol):
     """The one writer of a ledger."""
 
+    on_failure: Callable[[RhumblineError], None] | None
+    """Called when it fails, after what was pending was called back."""
+
+    @property
+    def failure(self) -> RhumblineError | None:
+        """Why it takes nothing more: failed, fenced or closed."""
+        ...
+
     @property
     def ledger_id(self) -> int:
         """Its number."""
@@ -41,8 +49,13 @@ class LedgerWriter(Protocol):
     def add(self, payload: bytes, on_done: OnDone) -> int:
         """Sends an entry and returns its id at once; ``on_done`` comes in the order of ids.
 
-        Raises the failure once the ledger failed or was closed, LimitExceededError.
+        Raises the failure once the ledger failed or was closed, RecordTooLargeError, and
+        LimitExceededError when too much is pending.
         """
+        ...
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        """Calls back once, when ``add`` takes entries again or never will."""
         ...
 
     async def close(self) -> LedgerMetadata:

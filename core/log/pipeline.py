@@ -18,7 +18,9 @@ from typing import Protocol
 
 from ..protocol.errors import (
     AppendOutcomeUnknownError,
+    LimitExceededError,
     OwnershipLostError,
+    RecordTooLargeError,
     RhumblineError,
     StreamLostError,
 )
@@ -80,6 +82,7 @@ class Pipeline:
         """Why this session sends nothing more, ever."""
         self.is_held = False
         """Whether a transition waits until nothing is in flight."""
+        self._awaits_room = False  # the ledger said that it has none, and will say when it has
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
@@ -88,18 +91,22 @@ class Pipeline:
         self._visibility: asyncio.Handle | None = None
         self._last_control_at = -1.0
         self._waiters: list[asyncio.Future[None]] = []
+        segment.ledger.on_failure = self._on_ledger_failed
 
     # --- sending --------------------------------------------------------------------------------
 
     @property
     def can_send(self) -> bool:
         """Whether a batch submitted now would leave at once."""
+        return not self.queue and self._may_send()
+
+    def _may_send(self) -> bool:
         return (
-            not self.queue
-            and len(self.in_flight) < self._in_flight_max
+            len(self.in_flight) < self._in_flight_max
             and not self.is_held
             and self.ledger_failure is None
             and self.failure is None
+            and not self._awaits_room
         )
 
     def submit(self, batch: Batch) -> None:
@@ -113,14 +120,8 @@ class Pipeline:
 
     def pump(self) -> None:
         """Sends from the queue what may be sent now."""
-        queue, in_flight = self.queue, self.in_flight
-        while (
-            queue
-            and len(in_flight) < self._in_flight_max
-            and not self.is_held
-            and self.ledger_failure is None
-            and self.failure is None
-        ):
+        queue = self.queue
+        while queue and self._may_send():
             self._send(queue.popleft())
 
     def _send(self, batch: Batch) -> None:
@@ -133,8 +134,7 @@ class Pipeline:
         except RhumblineError as error:
             taken = self.in_flight.pop()
             assert taken is batch
-            self.queue.appendleft(batch)
-            self._on_ledger_failed(error)
+            self._on_refused(batch, error)
             return
         segment.position += batch.count
         segment.bytes += len(entry)
@@ -146,6 +146,24 @@ class Pipeline:
             segment.ends_stream = True
         if segment.bytes >= self.policy.roll_bytes or self._loop.time() >= segment.rolls_at:
             self._owner.on_segment_over()
+
+    def _on_refused(self, batch: Batch, error: RhumblineError) -> None:
+        if isinstance(error, RecordTooLargeError):
+            self._settle(batch, error)
+            self.wake()
+            return
+        self.queue.appendleft(batch)
+        if isinstance(error, LimitExceededError):
+            self._awaits_room = True
+            self.segment.ledger.on_room(self._on_room)
+        else:
+            self._on_ledger_failed(error)
+
+    def _on_room(self) -> None:
+        self._awaits_room = False
+        self.pump()
+        if self.can_send:
+            self._owner.on_can_send()
 
     def _entry_of(self, batch: Batch) -> bytes:
         position = self.segment.position
@@ -238,8 +256,11 @@ class Pipeline:
         assert not self.in_flight
         assert not self.unresolved
         assert segment.lssn == self.segment.lssn + 1
+        self.segment.ledger.on_failure = None
         self.segment = segment
+        segment.ledger.on_failure = self._on_ledger_failed
         self.policy = policy
+        self._awaits_room = False
         self.ledger_failure = None
         self.is_held = False
         self._is_hidden = False  # the old ledger is closed or will be at once, so all is visible

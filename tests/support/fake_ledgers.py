@@ -6,18 +6,21 @@ travelled with a later entry (or was published, or the close), as with real book
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rhumbline.core.log.ledgers import OnDone
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
     BookieUnavailableError,
     ClosedError,
     LedgerClosedError,
     LedgerFencedError,
+    LimitExceededError,
     NoSuchLedgerError,
+    RecordTooLargeError,
     RecoveryIncompleteError,
     RhumblineError,
 )
@@ -71,6 +74,8 @@ class FakeLedgers:
         self.keeps_unacked = True
         """Whether recovery finds entries that were sent and not acknowledged."""
         self.create_error: RhumblineError | None = None
+        self.pending_entries_max = 16_384
+        self.entry_bytes_max = 3_670_016
         self.entries_sent = 0
         self.batch_entries_max = 8
         self.reads = 0
@@ -97,7 +102,9 @@ class FakeLedgerWriter:
         self._pending: deque[tuple[int, OnDone]] = deque()
         self._is_scheduled = False
         self.failure: RhumblineError | None = None
+        self.on_failure: Callable[[RhumblineError], None] | None = None
         self.lac_publications = 0
+        self._room_wanted: list[Callable[[], None]] = []
         cluster.writers.append(self)
 
     @property
@@ -112,6 +119,10 @@ class FakeLedgerWriter:
         if self.failure is not None:
             raise self.failure
         ledger = self._ledger
+        if len(payload) > self._cluster.entry_bytes_max:
+            raise RecordTooLargeError("an entry above the ledger's limit")
+        if len(self._pending) >= self._cluster.pending_entries_max:
+            raise LimitExceededError("too many entries are pending")
         entry_id = (self._pending[-1][0] if self._pending else ledger.acked) + 1
         self._cluster.entries_sent += 1
         self._pending.append((entry_id, on_done))
@@ -141,13 +152,28 @@ class FakeLedgerWriter:
             self._ledger.acked = entry_id
             on_done(entry_id, None, ("north", "south"))
             left -= 1
+        if len(self._pending) < self._cluster.pending_entries_max:
+            self._tell_room()
+
+    def on_room(self, callback: Callable[[], None]) -> None:
+        self._room_wanted.append(callback)
+
+    def _tell_room(self) -> None:
+        wanted, self._room_wanted = self._room_wanted, []
+        for callback in wanted:
+            callback()
 
     def fail(self, error: RhumblineError) -> None:
         if self.failure is None:
             self.failure = error
             pending, self._pending = self._pending, deque()
+            unknown = AppendOutcomeUnknownError(str(error))
+            unknown.__cause__ = error
             for entry_id, on_done in pending:
-                on_done(entry_id, error, ())
+                on_done(entry_id, unknown, ())
+            self._tell_room()
+            if self.on_failure is not None and not isinstance(error, ClosedError):
+                self.on_failure(error)
 
     async def close(self) -> LedgerMetadata:
         await asyncio.sleep(0)
