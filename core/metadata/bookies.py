@@ -29,7 +29,7 @@ from ..wire import registration as registrations
 from ..wire.cookie import Cookie
 from ..wire.registration import RACK, Registration
 from . import certain
-from .layout import READ_ONLY_NAME, ROOT, Paths
+from .layout import READ_ONLY_NAME, ROOT, Paths, instance_id
 
 REGISTER_WAIT_MS = 30_000
 """How long a bookie waits for its own earlier registration to go: longer than any session's TTL."""
@@ -59,6 +59,14 @@ class BookieDirectory:
             self._watch.close()
             self._watch = None
         self._on_change()
+
+    async def instance_id(self) -> str:
+        """Which cluster this is. Raises WrongClusterError, MetadataUnavailableError."""
+        return await instance_id(self._store, self._paths.root)
+
+    async def session(self, ttl_ms: int) -> Session:
+        """A session of the store, for a registration. Raises MetadataUnavailableError."""
+        return await self._store.session(ttl_ms)
 
     # --- a bookie about itself ------------------------------------------------------------------
 
