@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol.bookie_id import is_incarnate
 from ..protocol.errors import (
