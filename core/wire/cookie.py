@@ -8,10 +8,12 @@ TAB characters.
 from dataclasses import dataclass
 
 from google.protobuf import text_format
+from google.protobuf.message import DecodeError
 
 from ..protocol.bookie_id import BookieId, check_bookie_id
 from ..protocol.errors import CorruptionError, InvalidArgumentError
 from .formats_pb2 import CookieFormat
+from .messages import parse_text
 
 _VERSION_LINE = b"5\n"
 _BYTES_MAX = 64 * 1024
@@ -48,7 +50,7 @@ def decode(data: bytes) -> Cookie:
     if len(data) > _BYTES_MAX or not data.startswith(_VERSION_LINE):
         raise CorruptionError(f"no cookie of version 5: {data[:40]!r}")
     try:
-        message = text_format.Parse(data[len(_VERSION_LINE) :], CookieFormat())
+        message = parse_text(CookieFormat, data[len(_VERSION_LINE) :].decode())
         return Cookie(
             check_bookie_id(message.bookieHost.decode()),
             message.journalDir.decode(),
@@ -56,7 +58,7 @@ def decode(data: bytes) -> Cookie:
             message.instanceId.decode() if message.HasField("instanceId") else None,
             _decode_list(message.indexDirs) if message.HasField("indexDirs") else None,
         )
-    except (text_format.ParseError, UnicodeDecodeError, InvalidArgumentError) as error:
+    except (DecodeError, UnicodeDecodeError, InvalidArgumentError) as error:
         raise CorruptionError(f"a cookie that does not parse: {data[:80]!r}") from error
 
 

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable
 from typing import cast
 
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ..protocol.bookie_id import BookieId, check_bookie_id
@@ -26,6 +25,7 @@ from ..protocol.ledger_metadata import (
     LedgerState,
 )
 from .formats_pb2 import LedgerMetadataFormat
+from .messages import parse, parse_text
 
 _HEADER = b"BookieMetadataFormatVersion\t%d\n"
 _HEADER_PATTERN = re.compile(rb"BookieMetadataFormatVersion\t([0-9]{1,3})\n")
@@ -77,14 +77,13 @@ def decode(ledger_id: int, data: bytes) -> LedgerMetadata:
         if version == 1:
             return _from_lines(ledger_id, body)
         if version == 2:
-            return _from_message(ledger_id, text_format.Parse(body, LedgerMetadataFormat()))
+            return _from_message(ledger_id, parse_text(LedgerMetadataFormat, body.decode()))
         if version == 3:
-            return _from_message(ledger_id, LedgerMetadataFormat.FromString(_delimited(body)))
+            return _from_message(ledger_id, parse(LedgerMetadataFormat, _delimited(body)))
         raise _MalformedError(f"format version {version}, of which nothing is known")
     except (
         _MalformedError,
         DecodeError,
-        text_format.ParseError,
         UnicodeDecodeError,
         IllegalQuorumError,
         InvalidArgumentError,

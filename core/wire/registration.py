@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import CorruptionError
 from .formats_pb2 import BookieServiceInfoFormat
+from .messages import parse
 
 PROTOCOL = "bookie-rpc"
 ENDPOINT_ID = "bookie"
@@ -100,7 +101,7 @@ def decode(bookie_id: BookieId, data: bytes) -> Registration:
     if len(data) > _VALUE_BYTES_MAX:
         raise CorruptionError(f"bookie {bookie_id} registered {len(data)} bytes")
     try:
-        return _decode(bookie_id, BookieServiceInfoFormat.FromString(data))
+        return _decode(bookie_id, parse(BookieServiceInfoFormat, data))
     except (DecodeError, UnicodeDecodeError) as error:
         raise CorruptionError(f"the registration of bookie {bookie_id} does not parse") from error
 

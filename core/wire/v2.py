@@ -20,6 +20,7 @@ from ..protocol.ledger_metadata import NO_ENTRY
 from .bookkeeper_pb2 import AuthMessage
 from .entry import ENTRY_HEADER as _ENTRY_HEADER
 from .entry import ENTRY_HEADER_BYTES, MASTER_KEY_BYTES, EntryDigest
+from .messages import parse
 
 VERSION = 2
 FIRST_BYTE = b"\x02"
@@ -312,7 +313,7 @@ def _key_in(frame: bytes, packet_bytes: int, flags: int) -> bytes:
 
 def _decode_auth(frame: bytes) -> tuple[str, bytes]:
     try:
-        message = AuthMessage.FromString(frame[HEADER.size :])
+        message = parse(AuthMessage, frame[HEADER.size :])
         if len(message.plugin) > PLUGIN_BYTES_MAX:
             raise ProtocolError(f"a plugin name of {len(message.plugin)} bytes")
         return message.plugin.decode(), message.payload

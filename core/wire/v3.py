@@ -17,6 +17,7 @@ from ..protocol.errors import ProtocolError
 from . import bookkeeper_pb2 as pb
 from .entry import MASTER_KEY_BYTES
 from .frames import LENGTH
+from .messages import parse
 
 FIRST_BYTE = b"\x0a"
 HIGH_PRIORITY = 100
@@ -82,7 +83,7 @@ def frame(message: Message) -> bytes:
 def decode_request(data: bytes) -> pb.Request:
     """The request in a frame without its length. Raises ProtocolError."""
     try:
-        return pb.Request.FromString(data)
+        return parse(pb.Request, data)
     except DecodeError as error:
         raise ProtocolError(f"a v3 request of {len(data)} bytes does not parse") from error
 
@@ -90,7 +91,7 @@ def decode_request(data: bytes) -> pb.Request:
 def decode_response(data: bytes) -> pb.Response:
     """The answer in a frame without its length. Raises ProtocolError."""
     try:
-        return pb.Response.FromString(data)
+        return parse(pb.Response, data)
     except DecodeError as error:
         raise ProtocolError(f"a v3 answer of {len(data)} bytes does not parse") from error
 
