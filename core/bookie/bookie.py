@@ -45,9 +45,12 @@ class Bookie:
         self._identity = identity
         self._tasks = Tasks()
         self.storage = Storage(runtime, disk, config, identity.bookie_id)
-        self.service = EntryService(config, self.storage, ledgers, identity.bookie_id, self._tasks)
+        self._space = SpaceWatch(disk, config)
+        self._space.on_change = self._mode_changed
+        self.service = EntryService(
+            config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
+        )
         self.service.on_change = self._mode_changed
-        self._space = SpaceWatch(disk, config, self._mode_changed)
         self._is_read_only_by_command = False
         self._connections: dict[Connection, None] = {}
         self._closed_reasons: Counter[str] = Counter()

@@ -11,8 +11,8 @@ from ..protocol.errors import (
     UnauthorizedError,
 )
 from ..protocol.ledger_metadata import NO_ENTRY
+from ..wire import availability, v3
 from ..wire import bookkeeper_pb2 as pb
-from ..wire import v3
 from ..wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..wire.errors import status_for
 from .authentication import authenticate
@@ -260,6 +260,42 @@ def _force(connection: "Connection", service: "EntryService", request: pb.Reques
     service.storage.when_durable(durable)
 
 
+class _EntryListing:
+    """Which entries of a ledger are here, page by page."""
+
+    __slots__ = ("_connection", "_request", "_service")
+
+    def __init__(
+        self, connection: "Connection", service: "EntryService", request: pb.Request
+    ) -> None:
+        self._connection = connection
+        self._service = service
+        self._request = request
+
+    async def run(self) -> None:
+        ledger_id = self._request.get_list_of_entries_request.ledger_id
+        try:
+            entry_ids = await self._service.entry_ids(ledger_id)
+            answer = v3.list_entries_response(
+                self._request, OK, availability.encode(availability.runs_of(entry_ids))
+            )
+        except RhumblineError as error:
+            answer = v3.list_entries_response(self._request, status_for(error))
+        self._connection.send(v3.frame(answer))
+
+
+def _list_entries(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    connection.read_later(_EntryListing(connection, service, request))
+
+
+def _info(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    space = service.space
+    answer = v3.bookie_info_response(
+        request, OK, total_bytes=space.total_bytes, free_bytes=space.free_bytes
+    )
+    connection.send(v3.frame(answer))
+
+
 def _auth(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
     body = request.auth_request
     try:
@@ -285,6 +321,8 @@ _HANDLERS: dict[v3.Operation, Callable[["Connection", "EntryService", pb.Request
     v3.Operation.WRITE_LAC: _write_lac,
     v3.Operation.READ_LAC: _read_lac,
     v3.Operation.FORCE: _force,
+    v3.Operation.LIST_ENTRIES: _list_entries,
+    v3.Operation.BOOKIE_INFO: _info,
     v3.Operation.AUTH: _auth,
     v3.Operation.START_TLS: _start_tls,
 }

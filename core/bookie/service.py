@@ -8,6 +8,7 @@ Invariants:
 4. an add is acknowledged only when it is durable.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from ..protocol.bookie_id import BookieId
@@ -31,8 +32,10 @@ from .ledger_state import LAC_BODY_BYTES_MAX, LedgerState, lac_of_body
 from .long_poll import ParkedPoll, Poll, PollDesk
 from .proofs import LedgerReader, Proof, Proofs
 from .requests import Add, BatchRead, Read, WriteLac
+from .space import SpaceWatch
 from .storage import Storage, StorageListener
 
+_LIST_PAGE = 20_000
 _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
 
 
@@ -46,7 +49,9 @@ class EntryService(StorageListener):
         ledgers: LedgerReader,
         bookie: BookieId,
         tasks: Tasks,
+        space: SpaceWatch,
     ) -> None:
+        self.space = space
         self.bookie = bookie
         self.config = config
         self.storage = storage
@@ -236,6 +241,23 @@ class EntryService(StorageListener):
         if entry is None:
             entry = await self.storage.read(ledger_id, entry_id, location)
         return entry
+
+    async def entry_ids(self, ledger_id: int) -> list[int]:
+        """The ids of all entries of a ledger that are here, rising; other work goes on meanwhile.
+
+        Raises NoSuchLedgerError; UnknownStateError when the list may be too short (limbo).
+        """
+        absence = self.storage.absence(ledger_id)
+        if not isinstance(absence, NoSuchEntryError):
+            raise absence
+        found: list[int] = []
+        while True:
+            first = found[-1] + 1 if found else 0
+            page = self.storage.index.page(ledger_id, first, _LIST_PAGE)
+            found.extend(row.entry_id for row in page)
+            if len(page) < _LIST_PAGE:
+                return found
+            await asyncio.sleep(0)
 
     # --- LAC ------------------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ class SpaceWatch:
     a 20th of it is left, recovery adds when an 80th is left.
     """
 
-    def __init__(self, disk: Disk, config: BookieConfig, on_change: Callable[[], None]) -> None:
+    def __init__(self, disk: Disk, config: BookieConfig) -> None:
         self._disk = disk
         self._config = config
-        self._on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None
         self.free_bytes = 0
+        self.total_bytes = 0
         self.has_room = True
         """Plain adds are taken."""
         self.has_reserve = True
@@ -31,7 +32,7 @@ class SpaceWatch:
     async def look(self) -> None:
         """Asks the disk, and decides. Raises DiskFailedError."""
         self.free_bytes = await self._disk.free_bytes()
-        total = await self._disk.total_bytes()
+        total = self.total_bytes = await self._disk.total_bytes()
         limit = min(self._config.read_only_below_bytes, total // _TOTAL_PER_LIMIT)
         reserve = min(self._config.reserve_below_bytes, total // _TOTAL_PER_RESERVE)
         # To come back it takes a tenth more than to go, so that the mode does not flutter.
@@ -39,7 +40,7 @@ class SpaceWatch:
         spare = self.free_bytes > (reserve if self.has_reserve else reserve * 11 // 10)
         if (room, spare) != (self.has_room, self.has_reserve):
             self.has_room, self.has_reserve = room, spare
-            self._on_change()
+            self.on_change()
 
     def ran_out(self) -> None:
         """A write found no space: nothing is taken until the next look says that there is."""
