@@ -23,6 +23,7 @@ _LIMITS = {
     "replacement_wait_ms_max": (0, 86_400_000),
     "fragments_max": (1, 10_000),
     "metadata_bytes_max": (1024, 90 * 1024),
+    "failure_memory_ms": (0, 3_600_000),
     "metadata_timeout_ms": (1, 3_600_000),
     "read_batch_bytes_max": (1, 64 * _MIB),
     "read_batch_entries_max": (1, 100_000),
@@ -70,6 +71,8 @@ class LedgerConfig:
     """Ensemble changes after which the ledger fails, so that the stream rolls."""
     metadata_bytes_max: int = METADATA_BYTES_MAX
     """As ``fragments_max``, in bytes of metadata."""
+    failure_memory_ms: int = 30_000
+    """How long a bookie that failed is passed over when others will do."""
     metadata_timeout_ms: int = 30_000
     """How long create, close, open and recover retry an unavailable metadata store."""
     read_batch_bytes_max: int = 1 * _MIB

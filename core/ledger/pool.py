@@ -13,9 +13,6 @@ from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .link import Addresses, BookieLink
 
-FAILURE_MEMORY_MS = 30_000
-"""How long a bookie that failed is passed over when others will do."""
-
 
 class BookiePool:
     """All links of a process. ``region`` is ours: it chooses among advertised addresses."""
@@ -64,8 +61,8 @@ class BookiePool:
         self._failed_at[bookie] = asyncio.get_running_loop().time()
 
     def failed_lately(self) -> list[BookieId]:
-        """The bookies that failed within ``FAILURE_MEMORY_MS``, oldest first."""
-        oldest = asyncio.get_running_loop().time() - FAILURE_MEMORY_MS / 1000
+        """The bookies that failed within ``failure_memory_ms``, oldest first."""
+        oldest = asyncio.get_running_loop().time() - self._config.failure_memory_ms / 1000
         for bookie in [b for b, at in self._failed_at.items() if at < oldest]:
             del self._failed_at[bookie]
         return list(self._failed_at)
