@@ -58,7 +58,7 @@ class Batch:
         """What ``room`` would be; meaningful once ``txids`` is not None (and ``room`` is -1)."""
         self.first_txid = self.last_txid = txid
         self.txids: list[int] | None = None
-        """One for each record as soon as they differ."""
+        """One for each record, once an application gave one; else all are ``first_txid``."""
         self.created_ms = created_ms
         self.bytes = 0
         """Payloads and their overhead; set when it is full."""
@@ -72,21 +72,13 @@ class Batch:
         self.is_done = False
         self.waiters: list[asyncio.Future[None]] = []
 
-    def take_txid(self, txid: int) -> None:
-        """Notes the txid of the next record, which is not below the last one's."""
-        if self.txids is None:
-            if txid == self.last_txid:
-                return
-            self.txids = [self.last_txid] * len(self.payloads)
-            self.spare, self.room = self.room, -1
-        self.txids.append(txid)
-        self.last_txid = txid
-
     def take_txids(self, txids: Sequence[int]) -> None:
-        """Notes the txids of the next records, which rise from the last one's or stay."""
+        """Notes the txids of the next records, which are not below the last one's.
+
+        From the first application-given txid on every record has its own; the fast path, on which
+        they share one, is closed then.
+        """
         if self.txids is None:
-            if txids[-1] == self.last_txid:
-                return
             self.txids = [self.last_txid] * len(self.payloads)
             self.spare, self.room = self.room, -1
         self.txids.extend(txids)

@@ -90,6 +90,8 @@ class Pipeline:
         self._turns = 0
         self._visibility: asyncio.Handle | None = None
         self._last_control_at = -1.0
+        self._drained_at = 0.0
+        self._is_stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         segment.ledger.on_failure = self._on_ledger_failed
 
@@ -206,7 +208,7 @@ class Pipeline:
             self.pump()
         elif self.can_send:
             self._owner.on_can_send()
-        if not self.in_flight and self._is_hidden and self._visibility is None:
+        if not self.in_flight and self._is_hidden:
             self._watch_visibility()
         if self._waiters:
             self.wake()
@@ -292,19 +294,17 @@ class Pipeline:
     # --- visibility -----------------------------------------------------------------------------
 
     def _watch_visibility(self) -> None:
-        after_ms = self.policy.flush.visible_after_ms
-        if after_ms > 0:
-            self._visibility = self._loop.call_later(after_ms / 1000, self._make_visible)
-        else:
-            self._turns = _TURNS_BEFORE_CONTROL
-            self._visibility = self._loop.call_soon(self._turn)
+        """Nothing is in flight: from now on data may take a while to come and make itself known."""
+        self._drained_at = self._loop.time()
+        self._turns = _TURNS_BEFORE_CONTROL
+        if self._visibility is None and not self._is_stopped:
+            self._arm_visibility(self.policy.flush.visible_after_ms / 1000)
 
-    def _turn(self) -> None:
-        self._turns -= 1
-        if self._turns > 0:
-            self._visibility = self._loop.call_soon(self._turn)
+    def _arm_visibility(self, wait_s: float) -> None:
+        if wait_s > 0:
+            self._visibility = self._loop.call_later(wait_s, self._make_visible)
         else:
-            self._make_visible()
+            self._visibility = self._loop.call_soon(self._make_visible)
 
     def _make_visible(self) -> None:
         """Sends a control record, unless data has left or will leave by itself."""
@@ -312,9 +312,11 @@ class Pipeline:
         if not self._is_hidden or self.in_flight or not self.can_send or self._owner.is_buffering:
             return
         now = self._loop.time()
-        wait = self._last_control_at + _CONTROL_INTERVAL_S - now
-        if wait > 0:
-            self._visibility = self._loop.call_later(wait, self._make_visible)
+        after_s = self.policy.flush.visible_after_ms / 1000
+        due = max(self._drained_at + after_s, self._last_control_at + _CONTROL_INTERVAL_S)
+        if due > now or self._turns > 0:
+            self._turns -= 1
+            self._arm_visibility(due - now)
             return
         self._last_control_at = now
         self._is_hidden = False
@@ -342,7 +344,8 @@ class Pipeline:
                 waiter.set_result(None)
 
     def stop(self) -> None:
-        """No timer any more. Safe to repeat."""
+        """No timer and no control record any more. Safe to repeat."""
+        self._is_stopped = True
         if self._visibility is not None:
             self._visibility.cancel()
             self._visibility = None

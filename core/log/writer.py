@@ -16,7 +16,7 @@ and everything rarer are in ``pipeline`` and ``transition``.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from types import TracebackType
 
 from ..protocol.errors import (
@@ -111,7 +111,10 @@ class StreamWriter:
         if self._open is _NO_BUFFER or self._open.free_bytes() < size:
             self._check_open()
         batch = self._buffer_for(size, txid)
-        batch.take_txid(batch.last_txid if txid is None else txid)
+        if txid is not None:
+            batch.take_txids((txid,))
+        elif batch.txids is not None:
+            batch.take_txids((self._default_txid(),))
         self.last_txid = batch.last_txid
         ticket = Append(batch, len(batch.payloads))
         batch.payloads.append(payload)
@@ -165,7 +168,7 @@ class StreamWriter:
         if txids is not None:
             batch.take_txids(txids)
         elif batch.txids is not None:
-            batch.txids.extend(repeat(batch.last_txid, len(payloads)))
+            batch.take_txids([self._default_txid()] * len(payloads))
         batch.payloads.extend(payloads)
         self.last_txid = batch.last_txid
         return span
@@ -180,17 +183,19 @@ class StreamWriter:
                 return batch
             self._submit()
         flush = self._pipeline.policy.flush
-        now = self._clock.wall_ms()
         if txid is None:
-            txid = max(self.last_txid, now, TXID_FIRST)
+            txid = self._default_txid()
         self._capacity = max(flush.bytes_max, size)
-        self._open = batch = Batch(self._capacity - size, txid, now)
+        self._open = batch = Batch(self._capacity - size, txid, self._clock.wall_ms())
         if self._timer is None and flush.period_ms is not None:
             if flush.period_ms == 0:
                 self._timer = self._loop.call_soon(self._on_timer)
             else:
                 self._timer = self._loop.call_later(flush.period_ms / 1000, self._on_timer)
         return batch
+
+    def _default_txid(self) -> int:
+        return max(self.last_txid, self._clock.wall_ms(), TXID_FIRST)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -273,6 +278,7 @@ class StreamWriter:
 
     async def _close(self) -> None:
         pipeline, transition = self._pipeline, self._transition
+        pipeline.stop()  # closing makes all visible
         transition.limit(self._config.failover_ms_max)
         try:
             await pipeline.wait_until(
@@ -291,8 +297,8 @@ class StreamWriter:
     async def abort(self) -> None:
         """Stops at once, as a crash would: what is not acknowledged has an unknown outcome."""
         self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
-        self._pipeline.fail(self._refusal)
         self._pipeline.stop()
+        self._pipeline.fail(self._refusal)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,0 +1,182 @@
+"""Flush policies: how many entries, when, and when what is in them becomes visible."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.positioning import EARLIEST
+from rhumbline.core.log.reader import StreamReader
+from rhumbline.core.log.writer import StreamWriter
+from rhumbline.core.protocol.errors import InvalidArgumentError
+from rhumbline.tests.support.log_world import LogWorld, in_world
+
+
+async def written(world: LogWorld, flush: FlushPolicy) -> StreamWriter:
+    return await world.writer("s", StreamPolicy(flush=flush))
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def next_payload(reader: StreamReader) -> bytes:
+    return (await asyncio.wait_for(anext(reader), 60)).payload
+
+
+@in_world
+async def test_immediate_sends_what_one_turn_of_the_loop_appended(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy())
+    for _ in range(3):
+        tickets = [writer.append(b"x") for _ in range(10)]
+        assert len({(await ticket).dlsn.entry_id for ticket in tickets}) == 1
+    await writer.close()
+
+
+@in_world
+async def test_periodic_sends_once_a_period(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=10))
+    began = now()
+    first = writer.append(b"a")
+    await asyncio.sleep(0.005)
+    second = writer.append(b"b")
+    a, b = await first, await second
+    assert now() - began == pytest.approx(0.010, abs=0.001)
+    assert (a.dlsn.entry_id, a.dlsn.slot, b.dlsn.entry_id, b.dlsn.slot) == (0, 0, 0, 1)
+    await writer.close()
+
+
+@in_world
+async def test_a_full_buffer_leaves_before_its_period(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=1000, bytes_max=1000))
+    tickets = [writer.append(bytes(100)) for _ in range(20)]
+    await tickets[0]
+    assert now() < 0.1
+    assert not tickets[-1].is_done
+    await tickets[-1]
+    assert now() == pytest.approx(1, abs=0.01)
+    await writer.close()
+
+
+@in_world
+async def test_by_bytes_alone_waits_for_bytes_or_flush(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=None, bytes_max=1000))
+    ticket = writer.append(b"alone")
+    await asyncio.sleep(3600)
+    assert not ticket.is_done
+    await writer.flush()
+    assert ticket.is_done
+    await writer.close()
+
+
+@in_world
+async def test_a_record_above_the_buffer_size_still_goes(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(bytes_max=10))
+    small, large, after = writer.append(b"s"), writer.append(bytes(5000)), writer.append(b"t")
+    dlsns = [(await ticket).dlsn for ticket in (small, large, after)]
+    assert dlsns == sorted(dlsns)
+    await writer.close()
+    assert [len(r.payload) for r in await world.read_all("s", 3)] == [1, 5000, 1]
+
+
+@in_world
+async def test_an_idle_stream_becomes_visible_by_one_control_record(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy())
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    await writer.append(b"only")
+    assert await next_payload(reader) == b"only"
+    assert world.ledgers.entries_sent == 2
+    await asyncio.sleep(3600)
+    assert world.ledgers.entries_sent == 2, "an idle writer sends nothing"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_one_append_after_another_needs_no_control_records(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy())
+    for _ in range(100):
+        await writer.append(b"x")
+    assert world.ledgers.entries_sent == 100
+    await asyncio.sleep(1)
+    assert world.ledgers.entries_sent == 101
+    await writer.close()
+
+
+@in_world
+async def test_steady_traffic_makes_itself_visible(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=10))
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    for n in range(200):
+        writer.append(b"%d" % n)
+        await asyncio.sleep(0.001)
+    data_entries = world.ledgers.entries_sent
+    assert 18 <= data_entries <= 21, "one entry a period, and no control record between them"
+    assert [await next_payload(reader) for _ in range(200)] == [b"%d" % n for n in range(200)]
+    assert world.ledgers.entries_sent <= data_entries + 2
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_visibility_has_a_time_of_its_own(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=10, visibility_ms=100))
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    await writer.append(b"a")
+    acknowledged = now()
+    await next_payload(reader)
+    assert now() - acknowledged == pytest.approx(0.1, abs=0.002)
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_sparse_gaps_cost_at_most_one_control_record_a_millisecond(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy())
+    for _ in range(1000):
+        await writer.append(b"x")
+        for _ in range(20):
+            await asyncio.sleep(0)  # longer than the grace, and no time passes
+    assert world.ledgers.entries_sent <= 1002
+    await writer.close()
+
+
+@in_world
+async def test_a_full_pipeline_makes_larger_entries(world: LogWorld) -> None:
+    from rhumbline.core.log.config import WriterConfig
+
+    writer = await world.writer("s", config=WriterConfig(entries_in_flight_max=2))
+    world.ledgers.are_acks_held = True
+    tickets = []
+    for n in range(50):
+        tickets.append(writer.append(b"%d" % n))
+        await asyncio.sleep(0)
+    assert world.ledgers.entries_sent == 2
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    assert {(await ticket).dlsn.entry_id for ticket in tickets} == {0, 1, 2}
+    await writer.close()
+
+
+@in_world
+async def test_a_ledger_without_room_is_waited_for(world: LogWorld) -> None:
+    world.ledgers.pending_entries_max = 3
+    world.ledgers.are_acks_held = True
+    writer = await written(world, FlushPolicy())
+    tickets = []
+    for n in range(20):
+        tickets.append(writer.append(b"%d" % n))
+        await asyncio.sleep(0)
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    assert [(await ticket).dlsn.lssn for ticket in tickets] == [1] * 20
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 20)] == [b"%d" % n for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"period_ms": -1}, {"bytes_max": 0}, {"bytes_max": 2**30}, {"visibility_ms": 10**9}]
+)
+def test_impossible_policies_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        FlushPolicy(**bad)
