@@ -10,6 +10,7 @@ copies near the writer. What is still equal is left to the caller's randomness.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
 
 from ..core.protocol.quorum import Quorum, QuorumView
 
@@ -43,10 +44,18 @@ def best_layouts(
     ``available`` says how many bookies each region offers. Empty when no legal layout exists.
     """
     names = sorted(available, key=str)
+    limits = [min(available[name], quorum.ensemble_size) for name in names]
+    vectors = [
+        dict(zip(names, counts, strict=True))
+        for counts in _count_vectors(quorum.ensemble_size, limits)
+    ]
+    hopes = [(_hope(quorum, counts, near), counts) for counts in vectors]
     best: list[Layout] = []
     best_rank: Rank | None = None
-    for counts in _count_vectors(quorum.ensemble_size, [available[name] for name in names]):
-        layout = _arrange(quorum, dict(zip(names, counts, strict=True)), near)
+    for hope, counts in sorted(hopes, key=lambda pair: pair[0]):
+        if best_rank is not None and hope > best_rank:
+            break
+        layout = _arrange(quorum, counts, near, hope)
         if layout is None:
             continue
         found = rank(quorum, layout, near)
@@ -56,6 +65,28 @@ def best_layouts(
         elif found == best_rank:
             best.append(layout)
     return best
+
+
+def _hope(quorum: Quorum, counts: Mapping[str | None, int], near: str | None) -> Rank:
+    """A rank that no order of these counts can beat."""
+    e, wq, aq, r = (
+        quorum.ensemble_size,
+        quorum.write_quorum,
+        quorum.ack_quorum,
+        quorum.min_regions,
+    )
+    known = [count for name, count in counts.items() if name is not None and count]
+    # Some write set holds at least the average of every region's copies.
+    most = max((-(-count * wq // e) for count in known), default=0)
+    may_be_robust = wq - most >= aq and (r <= 1 or len(known) > r)
+    may_be_sturdy = wq > aq
+    return (
+        int(not may_be_robust),
+        int(not may_be_sturdy),
+        -len(known),
+        max(known, default=0) - min(known, default=0),
+        -counts.get(near, 0) if near is not None else 0,
+    )
 
 
 def best_completions(
@@ -69,7 +100,11 @@ def best_completions(
     names = [name for name in sorted(available, key=str) if available[name] > 0]
     best: list[Layout] = []
     best_rank: Rank | None = None
-    for choice in _assignments(names, dict(available), len(holes)):
+    if quorum.ensemble_size == quorum.write_quorum:  # order does not matter
+        choices = _multisets(names, available, len(holes))
+    else:
+        choices = _assignments(names, dict(available), len(holes))
+    for choice in choices:
         layout = list(fixed)
         for index, name in zip(holes, choice, strict=True):
             layout[index] = name
@@ -96,6 +131,14 @@ def _count_vectors(total: int, limits: Sequence[int]) -> Iterator[tuple[int, ...
             yield (count, *rest)
 
 
+def _multisets(
+    names: Sequence[str | None], available: Mapping[str | None, int], size: int
+) -> Iterator[tuple[str | None, ...]]:
+    for choice in combinations_with_replacement(names, size):
+        if all(choice.count(name) <= available[name] for name in dict.fromkeys(choice)):
+            yield choice
+
+
 def _assignments(
     names: Sequence[str | None], left: dict[str | None, int], size: int
 ) -> Iterator[tuple[str | None, ...]]:
@@ -110,13 +153,22 @@ def _assignments(
             left[name] += 1
 
 
-def _arrange(quorum: Quorum, counts: dict[str | None, int], near: str | None) -> Layout | None:
+def _arrange(
+    quorum: Quorum, counts: dict[str | None, int], near: str | None, hope: Rank
+) -> Layout | None:
     """The best order for these counts: a robust one if there is any, else a legal one, or None."""
     flat = tuple(_interleave(counts))
-    if quorum.ensemble_size == quorum.write_quorum:
-        return flat if rank(quorum, flat, near) is not None else None  # order does not matter
-    found = [(r, layout) for layout in _orders(counts) if (r := rank(quorum, layout, near))]
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    flat_rank = rank(quorum, flat, near)
+    if quorum.ensemble_size == quorum.write_quorum or flat_rank == hope:
+        return flat if flat_rank is not None else None  # order does not matter, or cannot help
+    best = None if flat_rank is None else (flat_rank, flat)
+    for layout in _orders(counts):
+        found = rank(quorum, layout, near)
+        if found is not None and (best is None or found < best[0]):
+            best = found, layout
+            if found == hope:
+                break
+    return None if best is None else best[1]
 
 
 def _interleave(counts: Mapping[str | None, int]) -> Iterator[str | None]:

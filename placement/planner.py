@@ -1,71 +1,43 @@
 """The planner: what a topology and a quorum promise, before anything is deployed.
 
 Pure arithmetic over the same ``QuorumView`` that writers and recoverers use, so that the plan and
-the running system cannot disagree. Latency is a Monte Carlo over round trips and fsync samples.
+the running system cannot disagree. Latency is a Monte Carlo over round trips and fsync samples,
+over all ensembles that placement would choose from.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from ..core.protocol.errors import IllegalQuorumError, InvalidArgumentError
+from ..core.protocol.errors import IllegalQuorumError
 from ..core.protocol.quorum import Quorum, QuorumView
 from .layouts import Layout, best_layouts
+from .topology import Topology
 
 _SAMPLES = 4000
+_NEAREST_STEPS_MAX = 12
 
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """Regions with their number of bookies, and round trips between regions in milliseconds.
-
-    ``round_trip_ms[a, b]`` for each unordered pair (either order); inside a region it is
-    ``local_round_trip_ms``. ``fsync_ms``: measured samples of one durable write.
-    ``metadata_regions``: where the metadata store has a voting member (default: every region).
-    """
-
-    bookies: Mapping[str, int]
-    round_trip_ms: Mapping[tuple[str, str], float]
-    local_round_trip_ms: float = 0.2
-    fsync_ms: Sequence[float] = (0.3,)
-    metadata_regions: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.bookies or not self.fsync_ms:
-            raise InvalidArgumentError("a topology needs a region with bookies and an fsync time")
-        for a, b in itertools.combinations(sorted(self.bookies), 2):
-            self.between_ms(a, b)
-
-    def between_ms(self, a: str, b: str) -> float:
-        """Round trip between two regions. Raises InvalidArgumentError when it is not given."""
-        if a == b:
-            return self.local_round_trip_ms
-        found = self.round_trip_ms.get((a, b), self.round_trip_ms.get((b, a)))
-        if found is None:
-            raise InvalidArgumentError(f"no round trip given between {a} and {b}")
-        return found
-
-    def counts(self) -> dict[str | None, int]:
-        """Bookies by region, as the layout search takes them."""
-        return {name: count for name, count in self.bookies.items()}
-
-    def voters(self) -> tuple[str, ...]:
-        """Regions with a voting member of the metadata store."""
-        return (
-            tuple(sorted(self.bookies)) if self.metadata_regions is None else self.metadata_regions
-        )
+Numbers = tuple[int, int, int, int]
+"""E, WQ, AQ, R as somebody asked for them; they need not fit together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What holds after the regions in ``lost`` are gone at once, before any repair."""
+    """What holds after the regions in ``lost`` are gone at once, before any repair.
+
+    ``data_survives``: every acknowledged entry has a copy left. ``end_decidable``: a recovery can
+    tell where a ledger ends. ``writer_continues``: acknowledging goes on with the bookies that are
+    left of the ensemble. ``writes_resume``: after failover, with new ensembles. ``obstacle`` says
+    why not.
+    """
 
     lost: tuple[str, ...]
     data_survives: bool
     end_decidable: bool
     writer_continues: bool
     writes_resume: bool
+    obstacle: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +50,42 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class Counting:
+    """What the same numbers promise where copies are counted and regions are not (upstream).
+
+    ``accepted``: BookKeeper's region-aware placement takes the setting (AQ > WQ - floor(WQ/R)).
+    ``regions_spanned``: regions that any AQ copies span in this layout; ``..._squeezed``: the same
+    when all copies are squeezed evenly into R regions.
+    """
+
+    accepted: bool
+    regions_spanned: int
+    regions_spanned_squeezed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The answer. ``refusal`` says which rule fails; then ``nearest`` is the accepted neighbour."""
 
-    numbers: tuple[int, int, int, int]
+    numbers: Numbers
     layout: Layout | None
     refusal: str | None
     nearest: Quorum | None
     fragile: bool
     robust: bool
+    counting: Counting | None
     losses: tuple[Loss, ...]
     latencies: tuple[Latency, ...]
     wan_bytes_per_byte: float
 
+    def losses_survived(self) -> int:
+        """The largest k for which any k regions may go and writes resume with nothing lost."""
+        bad = [len(loss.lost) for loss in self.losses if not loss.writes_resume]
+        sizes = [len(loss.lost) for loss in self.losses]
+        return min(bad, default=max(sizes, default=0) + 1) - 1 if self.layout is not None else 0
 
-def plan(topology: Topology, numbers: tuple[int, int, int, int], seed: int = 0) -> Plan:
+
+def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> Plan:
     """What ``numbers`` = (E, WQ, AQ, R) promises on ``topology``."""
     try:
         quorum = Quorum(*numbers)
@@ -101,19 +94,30 @@ def plan(topology: Topology, numbers: tuple[int, int, int, int], seed: int = 0) 
     layouts = best_layouts(quorum, topology.counts(), None)
     if not layouts:
         return _refused(topology, numbers, _why_no_layout(topology, quorum))
-    layout = layouts[0]
-    view = QuorumView(quorum, layout)
+    view = QuorumView(quorum, layouts[0])
+    latencies = []
+    wan_bytes = 0.0
+    homes = [name for name in sorted(topology.bookies) if topology.bookies[name] > 0]
+    for home in homes:
+        near = best_layouts(quorum, topology.counts(), home)
+        wan_bytes += _wan_bytes(quorum, near, home) / len(homes)
+        if topology.round_trip_ms is not None:
+            latencies.append(_latency(topology, quorum, near, home, Random(seed)))
     return Plan(
         numbers,
-        layout,
+        layouts[0],
         None,
         None,
         view.is_fragile(),
         view.is_robust(),
-        tuple(_losses(topology, quorum, view)),
-        tuple(_latency(topology, quorum, home, Random(seed)) for home in sorted(topology.bookies)),
-        _wan_bytes(topology, quorum),
+        _counting(quorum, view),
+        tuple(_losses(topology, quorum, layouts)),
+        tuple(latencies),
+        wan_bytes,
     )
+
+
+# --- losses -------------------------------------------------------------------------------------
 
 
 def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Loss:
@@ -125,34 +129,79 @@ def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Los
     survives = not any(view.could_ack(full & gone) for full in view.full_masks)
     everyone = (1 << view.quorum.ensemble_size) - 1
     placeable = bool(best_layouts(view.quorum, rest, None)) if rest else False
+    obstacle = None
+    if not survives:
+        obstacle = "an entry may have been acknowledged by lost bookies alone"
+    elif not majority:
+        obstacle = "the metadata store loses its majority"
+    elif not placeable:
+        obstacle = "no legal ensemble in what is left"
     return Loss(
         lost=tuple(lost),
         data_survives=survives,
         end_decidable=view.is_fencing_complete(everyone & ~gone),
         writer_continues=all(view.is_acked(full & ~gone) for full in view.full_masks),
-        writes_resume=survives and majority and placeable,
+        writes_resume=obstacle is None,
+        obstacle=obstacle,
     )
 
 
-def _losses(topology: Topology, quorum: Quorum, view: QuorumView) -> list[Loss]:
+def _losses(topology: Topology, quorum: Quorum, layouts: Sequence[Layout]) -> Iterator[Loss]:
+    """The worst over all layouts that placement would choose from, for each set of regions."""
     names = sorted(topology.bookies)
-    return [
-        after_loss(topology, view, lost)
-        for size in range(1, len(names))
-        for lost in itertools.combinations(names, size)
-    ]
+    views = [QuorumView(quorum, layout) for layout in layouts]
+    for size in range(1, len(names)):
+        for lost in itertools.combinations(names, size):
+            cases = [after_loss(topology, view, lost) for view in views]
+            worst = min(cases, key=lambda case: (case.data_survives, case.writes_resume))
+            yield Loss(
+                lost,
+                worst.data_survives,
+                all(case.end_decidable for case in cases),
+                all(case.writer_continues for case in cases),
+                worst.writes_resume,
+                worst.obstacle,
+            )
 
 
-def _latency(topology: Topology, quorum: Quorum, home: str, random: Random) -> Latency:
+def _counting(quorum: Quorum, view: QuorumView) -> Counting:
+    wq, aq, r = quorum.write_quorum, quorum.ack_quorum, quorum.min_regions
+    spanned = []
+    for full in view.full_masks:
+        members = [view.regions[i] for i in range(quorum.ensemble_size) if full >> i & 1]
+        sizes = [members.count(name) for name in dict.fromkeys(members)]
+        spanned.append(_regions_for(aq, sizes))
+    squeezed = [wq // r + int(i < wq % r) for i in range(r)]
+    return Counting(aq > wq - wq // r or r == 1, min(spanned), _regions_for(aq, squeezed))
+
+
+def _regions_for(copies: int, sizes: Sequence[int]) -> int:
+    """In how few regions so many copies can lie: the fullest first."""
+    for count, size in enumerate(sorted(sizes, reverse=True), 1):
+        copies -= size
+        if copies <= 0:
+            return count
+    raise AssertionError("AQ is at most WQ")
+
+
+# --- costs --------------------------------------------------------------------------------------
+
+
+def _latency(
+    topology: Topology, quorum: Quorum, layouts: Sequence[Layout], home: str, random: Random
+) -> Latency:
     """Each member answers after its round trip and an fsync; the entry is acked when P holds."""
-    layout = best_layouts(quorum, topology.counts(), home)[0]
-    view = QuorumView(quorum, layout)
-    trips = [topology.between_ms(home, str(region)) for region in layout]
+    views = [QuorumView(quorum, layout) for layout in layouts]
     samples = []
     for entry_id in range(_SAMPLES):
+        view = views[entry_id % len(views)]
         arrivals = sorted(
-            (trips[index] + random.choice(topology.fsync_ms), index)
-            for index in quorum.write_set(entry_id)
+            (
+                random.choice(topology.between_ms(home, str(view.regions[index])))
+                + random.choice(topology.fsync_ms),
+                index,
+            )
+            for index in quorum.write_set(entry_id // len(views))
         )
         mask = 0
         for at_ms, index in arrivals:
@@ -164,14 +213,13 @@ def _latency(topology: Topology, quorum: Quorum, home: str, random: Random) -> L
     return Latency(home, samples[len(samples) // 2], samples[len(samples) * 99 // 100])
 
 
-def _wan_bytes(topology: Topology, quorum: Quorum) -> float:
-    """Bytes that cross between regions per byte written, averaged over writers in each region."""
-    total = 0.0
-    for home in topology.bookies:
-        layout = best_layouts(quorum, topology.counts(), home)[0]
-        away = sum(1 for region in layout if region != home)
-        total += away * quorum.write_quorum / quorum.ensemble_size
-    return total / len(topology.bookies)
+def _wan_bytes(quorum: Quorum, layouts: Sequence[Layout], home: str) -> float:
+    """Bytes that leave ``home`` per byte that a writer there writes."""
+    away = sum(1 for layout in layouts for region in layout if region != home) / len(layouts)
+    return away * quorum.write_quorum / quorum.ensemble_size
+
+
+# --- refusals -----------------------------------------------------------------------------------
 
 
 def _why_no_layout(topology: Topology, quorum: Quorum) -> str:
@@ -181,35 +229,44 @@ def _why_no_layout(topology: Topology, quorum: Quorum) -> str:
         return f"E={quorum.ensemble_size} needs that many bookies; there are {count}"
     if regions < quorum.min_regions:
         return f"R={quorum.min_regions} needs bookies in that many regions; there are {regions}"
+    have = ", ".join(f"{name}: {n}" for name, n in sorted(topology.bookies.items()))
     return (
-        f"with {dict(topology.bookies)} some write set of {quorum.write_quorum} bookies "
+        f"with bookies in {have}, some write set of {quorum.write_quorum} bookies "
         f"always lies in fewer than R={quorum.min_regions} regions"
     )
 
 
-def _refused(topology: Topology, numbers: tuple[int, int, int, int], why: str) -> Plan:
-    return Plan(numbers, None, why, _nearest(topology, numbers), False, False, (), (), 0.0)
+def _refused(topology: Topology, numbers: Numbers, why: str) -> Plan:
+    nearest = _nearest(topology, numbers)
+    return Plan(numbers, None, why, nearest, False, False, None, (), (), 0.0)
 
 
-def _nearest(topology: Topology, numbers: tuple[int, int, int, int]) -> Quorum | None:
-    """The accepted setting with the fewest steps from ``numbers``; robust ones first."""
-    e_max = min(sum(topology.bookies.values()), max(numbers[0], 3) + 2)
-    best: tuple[tuple[int, int, tuple[int, ...]], Quorum] | None = None
-    for e in range(1, e_max + 1):
-        for wq, aq in itertools.combinations_with_replacement(range(1, e + 1), 2):
-            for r in range(1, wq + 1):
-                quorum = Quorum(e, max(wq, aq), min(wq, aq), min(r, wq, aq))
-                layouts = best_layouts(quorum, topology.counts(), None)
-                if not layouts:
-                    continue
-                mine = (
-                    quorum.ensemble_size,
-                    quorum.write_quorum,
-                    quorum.ack_quorum,
-                    quorum.min_regions,
-                )
-                steps = sum(abs(a - b) for a, b in zip(mine, numbers, strict=True))
-                key = (steps, int(QuorumView(quorum, layouts[0]).is_fragile()), mine)
-                if best is None or key < best[0]:
-                    best = (key, quorum)
-    return None if best is None else best[1]
+def _nearest(topology: Topology, numbers: Numbers) -> Quorum | None:
+    """The accepted setting with the fewest steps from ``numbers``; not fragile, if there is one."""
+    for steps in range(_NEAREST_STEPS_MAX + 1):
+        accepted = []
+        for mine in _at_distance(numbers, steps):
+            try:
+                quorum = Quorum(*mine)
+            except IllegalQuorumError:
+                continue
+            layouts = best_layouts(quorum, topology.counts(), None)
+            if layouts:
+                view = QuorumView(quorum, layouts[0])
+                accepted.append(((view.is_fragile(), not view.is_robust(), mine), quorum))
+        if accepted:
+            return min(accepted, key=lambda pair: pair[0])[1]
+    smallest = Quorum(1, 1, 1, 1)
+    return smallest if best_layouts(smallest, topology.counts(), None) else None
+
+
+def _at_distance(numbers: Numbers, steps: int) -> Iterator[Numbers]:
+    """Every setting that differs from ``numbers`` by so many steps in all."""
+    e, wq, aq, r = numbers
+    for de in range(-steps, steps + 1):
+        for dwq in range(-(steps - abs(de)), steps - abs(de) + 1):
+            left = steps - abs(de) - abs(dwq)
+            for daq in range(-left, left + 1):
+                rest = left - abs(daq)
+                for dr in (rest, -rest) if rest else (0,):
+                    yield e + de, wq + dwq, aq + daq, r + dr
