@@ -130,6 +130,19 @@ class Namespace:
         """Changes a stream's policy, for its next segment. Raises NoSuchStreamError."""
         await self._streams.update(name, lambda record: replace(record, policy=policy))
 
+    async def truncate(self, name: str, position: Dlsn) -> Dlsn:
+        """Hides all records below ``position`` from readers; returns the start that holds now.
+
+        It never moves back, so a repeat is safe. Raises NoSuchStreamError, InvalidArgumentError
+        when the position is in a segment that does not exist yet.
+        """
+        head, _ = await self._streams.head(name)
+        if position.lssn > head.last_lssn + 1:
+            raise InvalidArgumentError(
+                f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
+            )
+        return (await self._streams.update(name, lambda record: record.truncated(position))).start
+
     async def delete_stream(self, name: str) -> None:
         """Deletes a stream with all of its segments; whoever writes it loses it.
 
