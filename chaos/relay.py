@@ -28,7 +28,7 @@ class Relay:
     """
 
     def __init__(
-        self, target: tuple[str, int] | None, *, delay_ms: int, back_ms: int | None = None
+        self, target: tuple[str, int] | None, *, delay_ms: float, back_ms: float | None = None
     ) -> None:
         self.target = target
         self.delay_ms = delay_ms

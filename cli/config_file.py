@@ -10,7 +10,7 @@ import inspect
 import os
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -73,7 +73,7 @@ def load_settings(
         if value is not None:
             section, _, key = name.partition(".")
             values[section, key] = (value, "option")
-    sections = {f.name: _build(f, values, faults) for f in fields(Settings)}
+    sections: dict[str, Any] = {f.name: _build(f, values, faults) for f in fields(Settings)}
     if faults:
         raise ConfigurationError("\n".join(faults))
     sources = {f"{section}.{key}": source for (section, key), (_, source) in values.items()}
@@ -137,17 +137,20 @@ def _add_environment(environ: Mapping[str, str], values: _Values, faults: list[s
             values[section, key] = (environ[name], f"environment {name}")
 
 
-def _near(word: str, known: Any) -> str:
+def _near(word: str, known: Iterable[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(known)})" * bool(known)
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f" (known: {', '.join(names)})" if names else ""
 
 
 # --- values -------------------------------------------------------------------------------------
 
 
-def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> Any:
+def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> object:
     """One section's dataclass. Faults are added to the list, then the default stands in."""
     cls = _section_class(section)
     hints = get_type_hints(cls)
@@ -166,7 +169,7 @@ def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> Any:
         return None
 
 
-def _convert(name: str, hint: Any, value: Any) -> Any:
+def _convert(name: str, hint: object, value: object) -> object:
     if hint is bool:
         return _to_bool(value)
     if hint is int:
@@ -177,13 +180,14 @@ def _convert(name: str, hint: Any, value: Any) -> Any:
         if value in get_args(hint):
             return value
         raise InvalidArgumentError(f"{value!r} is none of {', '.join(map(str, get_args(hint)))}")
-    is_table = isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values())
-    if is_table and get_origin(hint) is tuple:
-        return tuple(sorted(value.items()))
+    if get_origin(hint) is tuple and isinstance(value, Mapping):
+        entries = [(key, item) for key, item in sorted(value.items()) if isinstance(item, str)]
+        if len(entries) == len(value):
+            return tuple(entries)
     raise InvalidArgumentError(f"{value!r} is not {_type_text(name, hint)}")
 
 
-def _to_bool(value: Any) -> bool:
+def _to_bool(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -191,7 +195,7 @@ def _to_bool(value: Any) -> bool:
     raise InvalidArgumentError(f"{value!r} is neither true nor false")
 
 
-def _to_int(name: str, value: Any) -> int:
+def _to_int(name: str, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -215,8 +219,9 @@ def _is_size(name: str) -> bool:
 # --- what a section's class says of itself --------------------------------------------------------
 
 
-def _section_class(section: "Field[Any]") -> Any:
-    return get_type_hints(Settings)[section.name]
+def _section_class(section: "Field[Any]") -> type[Any]:
+    cls: type[Any] = get_type_hints(Settings)[section.name]
+    return cls
 
 
 @cache
@@ -224,11 +229,11 @@ def _known() -> dict[str, tuple[str, ...]]:
     return {s.name: tuple(f.name for f in fields(_section_class(s))) for s in fields(Settings)}
 
 
-def _default(f: "Field[Any]") -> Any:
+def _default(f: "Field[Any]") -> object:
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
-def _type_text(name: str, hint: Any) -> str:
+def _type_text(name: str, hint: object) -> str:
     if hint is int:
         return "a duration" if _is_duration(name) else "a size" if _is_size(name) else "a number"
     if get_origin(hint) is Literal:

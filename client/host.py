@@ -5,6 +5,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -50,3 +51,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     import uvloop  # heavy, and not needed by who only imports the client's names
 
     return uvloop.new_event_loop
+
+
+def boot_id() -> str:
+    """Names this run of the operating system; "" where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -52,7 +52,7 @@ class _Lane:
         self._under_way = 0
 
     def submit(
-        self, work: Callable[..., Any], args: Sequence[Any], on_end: Callable[..., None]
+        self, work: Callable[..., Any], args: Sequence[object], on_end: Callable[..., None]
     ) -> None:
         """Runs ``work(*args)`` in a thread; then ``on_end(result, error)`` in the loop."""
         loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class _Lane:
         if self._threads < min(self._under_way, self._size):
             self._start_thread()
 
-        def end(result: Any, error: BaseException | None) -> None:
+        def end(result: object, error: BaseException | None) -> None:
             self._under_way -= 1
             on_end(result, error)
 
@@ -75,7 +75,7 @@ class _Lane:
 
         self._jobs.put(job)
 
-    async def call(self, work: Callable[..., T], *args: Any) -> T:
+    async def call(self, work: Callable[..., T], *args: object) -> T:
         """``submit``, and waits for the result."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.submit(work, args, lambda result, error: _answer(answer, result, error))
@@ -97,7 +97,7 @@ class _Lane:
             job()
 
 
-def _answer(answer: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+def _answer(answer: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
     if answer.cancelled():
         return
     if error is None:
@@ -152,13 +152,13 @@ class PosixFile:
             self._is_closed = True
             self._release_if_idle()
 
-    async def _use(self, lane: _Lane, work: Callable[..., T], *args: Any) -> T:
+    async def _use(self, lane: _Lane, work: Callable[..., T], *args: object) -> T:
         if self._is_closed:
             raise ClosedError(f"{self._path} was closed")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._users += 1
 
-        def end(result: Any, error: BaseException | None) -> None:
+        def end(result: object, error: BaseException | None) -> None:
             self._users -= 1
             self._release_if_idle()
             _answer(answer, result, error)
@@ -244,7 +244,7 @@ class PosixDisk:
             self._writes.stop()
             os.close(self._lock)
 
-    async def _call(self, lane: _Lane, path: str, work: Callable[..., T], *args: Any) -> T:
+    async def _call(self, lane: _Lane, path: str, work: Callable[..., T], *args: object) -> T:
         if self._is_closed:
             raise ClosedError(f"the disk {self.root} was closed")
         try:

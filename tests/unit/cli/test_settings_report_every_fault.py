@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from rhumbline.cli.config_file import all_keys, load_settings
 from rhumbline.core.protocol.errors import ConfigurationError
 

@@ -1,6 +1,7 @@
 """Durations and sizes: what people write is understood, nonsense is refused."""
 
 import pytest
+
 from rhumbline.cli.units import parse_bytes, parse_ms, show_bytes, show_ms
 from rhumbline.core.protocol.errors import InvalidArgumentError
 

@@ -1,0 +1,53 @@
+"""Latencies in logarithmic buckets: cheap to record, quantiles within 3 %, a fixed size."""
+
+import math
+from collections.abc import Iterable
+
+_STEPS = 32  # buckets by doubling: 2 ** (1/32) is 2.2 %
+_FLOOR_SECONDS = 1e-6
+_COUNT = _STEPS * 28  # 1 microsecond to 268 seconds
+_SCALE = _STEPS / math.log(2)
+
+
+class Histogram:
+    """Counts of durations in seconds."""
+
+    __slots__ = ("_buckets", "_log", "count", "max_seconds", "total_seconds")
+
+    def __init__(self) -> None:
+        self._log = math.log
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._buckets = [0] * (_COUNT + 1)
+        self.count = 0
+        self.total_seconds = 0.0
+        self.max_seconds = 0.0
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        """Records ``count`` durations."""
+        self.count += count
+        self.total_seconds += seconds * count
+        if seconds > self.max_seconds:
+            self.max_seconds = seconds
+        if seconds <= _FLOOR_SECONDS:
+            self._buckets[0] += count
+            return
+        index = int(self._log(seconds / _FLOOR_SECONDS) * _SCALE)
+        self._buckets[index if index < _COUNT else _COUNT] += count
+
+    def quantile_ms(self, share: float) -> float:
+        """The duration that ``share`` of all are not above, in milliseconds; 0 if there is none."""
+        rank = share * self.count
+        seen = 0
+        for index, count in enumerate(self._buckets):
+            seen += count
+            if count and seen >= rank:
+                middle = _FLOOR_SECONDS * math.exp((index + 0.5) / _SCALE)
+                return min(middle, self.max_seconds) * 1000
+        return 0.0
+
+    def quantiles_ms(self, shares: Iterable[float]) -> list[float]:
+        """Several quantiles."""
+        return [self.quantile_ms(share) for share in shares]

@@ -1,0 +1,317 @@
+"""What happens in the demo: write in one region, tail in another, lose a third, compare.
+
+The writer's region is nearest to the one that is cut, so that the cut shows: acknowledgements need
+a second region, and the next nearest is farther away.
+"""
+
+import asyncio
+import hashlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+
+from ...client.connect import Client
+from ...core.ledger.config import LedgerConfig
+from ...core.log.batch import AppendMany
+from ...core.log.namespace import create_namespace
+from ...core.log.policy import StreamPolicy
+from ...core.protocol.quorum import Quorum
+from ...core.runtime.tasks import Tasks, settled
+from ..local_cluster import LocalCluster
+from .source import Source
+from .state import TICK_SECONDS, BookieState, DemoState, RegionState, SegmentState
+
+WRITER, NEAR, TAIL = "bonn", "oslo", "rome"
+STREAM = "log"
+NAMESPACE = "demo"
+BOOKIES_PER_REGION = 2
+CUT_AT, HEAL_AT = 0.4, 0.7
+_QUORUM = Quorum(3, 3, 2, 2)
+_SEGMENTS = 8  # so many segments are rolled in a run, by time
+_BATCH_SECONDS = 0.02
+_BATCH_MAX = 5_000
+_CATCH_UP_SECONDS_MAX = 30.0
+_LEDGER = LedgerConfig(
+    connect_timeout_ms=1_500,
+    request_timeout_ms=2_000,
+    underreplicated_ms_max=3_000,
+    failure_memory_ms=3_000,
+)
+
+
+_ROLES = {WRITER: "writer", NEAR: "", TAIL: "tail"}
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the user may choose."""
+
+    seconds: float
+    """How long the writing takes, if the machine keeps up."""
+    round_trips_ms: tuple[int, int, int]
+    """bonn-oslo, bonn-rome, oslo-rome."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What a reader saw, from the first record to the last."""
+
+    region: str
+    count: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How the demo ended."""
+
+    source: Source
+    acked_count: int
+    readers: list[ReadBack] = field(default_factory=list)
+    is_interrupted: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every record was acknowledged and every reader saw the input exactly."""
+        expected = (self.source.line_count, self.source.sha256)
+        return self.acked_count == self.source.line_count and all(
+            (reader.count, reader.sha256) == expected for reader in self.readers
+        )
+
+
+class Demo:
+    """One run. ``on_tick`` is called several times a second with the state."""
+
+    def __init__(
+        self, source: Source, root: Path, options: DemoOptions, on_tick: Callable[[DemoState], None]
+    ) -> None:
+        near, far, other = options.round_trips_ms
+        self._options = options
+        self._source = source
+        self._on_tick = on_tick
+        self._cluster = LocalCluster(
+            root,
+            (WRITER, NEAR, TAIL),
+            bookies_per_region=BOOKIES_PER_REGION,
+            round_trips_ms={(WRITER, NEAR): near, (WRITER, TAIL): far, (NEAR, TAIL): other},
+        )
+        self.state = DemoState(
+            source,
+            [RegionState(name, role, []) for name, role in _ROLES.items()],
+            str(_QUORUM),
+            f"{WRITER}-{NEAR} {near} ms, {WRITER}-{TAIL} {far} ms, {NEAR}-{TAIL} {other} ms",
+        )
+        self._sent: deque[tuple[int, float]] = deque()  # (records sent until then, when)
+        self._tail_digest = hashlib.sha256()
+        self._failure: BaseException | None = None
+        self._main: asyncio.Task[object] | None = None
+
+    async def run(self) -> Outcome:
+        """Plays it to the end. Raises what went wrong; everything is stopped before it returns."""
+        self._main = asyncio.current_task()
+        try:
+            async with self._cluster:
+                return await self._play()
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+        finally:
+            self.state.is_over = True
+            self._on_tick(self.state)
+
+    async def _play(self) -> Outcome:
+        state, cluster = self.state, self._cluster
+        for region in state.regions:
+            region.bookies = [
+                BookieState(item.bookie.bookie_id)
+                for item in cluster.bookies
+                if item.region == region.name and item.bookie is not None
+            ]
+        ticking = Tasks(on_failure=self._on_failure)
+        ticking.spawn(self._tick(), "tick")
+        state.happened(
+            f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions; round trips "
+            f"are emulated: {state.round_trips}"
+        )
+        try:
+            await self._write_and_tail()
+            outcome = Outcome(self._source, state.acked_count)
+            outcome.readers.append(ReadBack(TAIL, state.read_count, self._tail_digest.hexdigest()))
+            outcome.readers.append(await self._read_back(NEAR))
+        finally:
+            await ticking.aclose()
+        return outcome
+
+    async def _write_and_tail(self) -> None:
+        following = Tasks(on_failure=self._on_failure)
+        cluster = self._cluster
+        async with (
+            cluster.client(WRITER, namespace=NAMESPACE, ledger=_LEDGER) as here,
+            cluster.client(TAIL, namespace=NAMESPACE, ledger=_LEDGER) as there,
+        ):
+            try:
+                await self._follow(following, here, there)
+                await self._write(here)
+                await self._wait_for_tail()
+            finally:
+                await following.aclose()
+
+    async def _follow(self, following: Tasks, here: Client, there: Client) -> None:
+        """Makes the stream, and starts the tail and the watch of the segments."""
+        roll_ms = max(1_000, round(self._options.seconds * 1000 / _SEGMENTS))
+        policy = StreamPolicy(quorum=_QUORUM, roll_ms=roll_ms)
+        await create_namespace(here.store, here.runtime, NAMESPACE, policy)
+        await here.namespace().create_stream(STREAM)
+        following.spawn(self._tail(there), "tail")
+        following.spawn(self._watch_segments(here), "segments")
+        self.state.happened(f"tail in {TAIL}, writer in {WRITER}: the stream is open", "good")
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _write(self, client: Client) -> None:
+        """Appends all lines, evenly over the time, and waits for the acknowledgements."""
+        state, total = self.state, self._source.line_count
+        lines = self._source.lines()
+        writer = await client.namespace().open_writer(STREAM)
+        tickets: asyncio.Queue[tuple[AppendMany, int, float] | None] = asyncio.Queue(1_000)
+        acks = Tasks(on_failure=self._on_failure)
+        acking = acks.spawn(self._take_acks(tickets), "acks")
+        started = time.monotonic()
+        try:
+            while state.sent_count < total:
+                due = math.ceil(total * (time.monotonic() - started) / self._options.seconds)
+                count = min(due - state.sent_count, total - state.sent_count, _BATCH_MAX)
+                if count > 0:
+                    now = time.monotonic()
+                    tickets_of = writer.append_many(list(islice(lines, count)))
+                    state.sent_count += count
+                    self._sent.append((state.sent_count, now))
+                    await tickets.put((tickets_of, count, now))
+                    await writer.room()
+                self._break_and_mend()
+                await asyncio.sleep(0 if due - state.sent_count > 0 else _BATCH_SECONDS)
+            await tickets.put(None)
+            await settled(acking)
+            state.happened(f"all {total:,} records are acknowledged", "good")
+            await writer.close()
+        except BaseException:
+            await writer.abort()
+            raise
+        finally:
+            await acks.aclose()
+
+    async def _take_acks(
+        self, tickets: "asyncio.Queue[tuple[AppendMany, int, float] | None]"
+    ) -> None:
+        while (item := await tickets.get()) is not None:
+            ticket, count, sent_at = item
+            result = await ticket
+            self.state.acked(count, time.monotonic() - sent_at, result.regions)
+
+    def _break_and_mend(self) -> None:
+        """Cuts the near region off and brings it back, when it is time."""
+        state = self.state
+        share = state.sent_count / self._source.line_count
+        near = next(region for region in state.regions if region.name == NEAR)
+        if not near.is_cut and CUT_AT <= share < HEAL_AT:
+            self._cluster.cut(NEAR)
+            near.is_cut = True
+            state.happened(f"{NEAR} IS CUT OFF: nothing gets in or out of the region", "bad")
+        elif near.is_cut and share >= HEAL_AT:
+            self._cluster.heal(NEAR)
+            near.is_cut = False
+            state.happened(f"{NEAR} is back", "good")
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _tail(self, client: Client) -> None:
+        """Follows the stream from its beginning."""
+        state = self.state
+        async with client.reader(STREAM) as reader:
+            async for batch in reader.batches():
+                self._tail_digest.update(b"".join(batch.payloads()))
+                state.read_count += len(batch)
+                now = time.monotonic()
+                while self._sent and self._sent[0][0] <= state.read_count:
+                    state.delivery_latency.add(now - self._sent.popleft()[1])
+
+    async def _wait_for_tail(self) -> None:
+        for _ in range(round(_CATCH_UP_SECONDS_MAX / _BATCH_SECONDS)):
+            if self.state.read_count >= self._source.line_count:
+                return
+            await asyncio.sleep(_BATCH_SECONDS)
+
+    async def _read_back(self, region: str) -> ReadBack:
+        """Reads everything once more, in the region that had been away."""
+        self.state.happened(f"reading everything once more, in {region}")
+        digest = hashlib.sha256()
+        count = 0
+        client = self._cluster.client(region, namespace=NAMESPACE, ledger=_LEDGER)
+        async with client, client.reader(STREAM) as reader:
+            async with asyncio.timeout(_CATCH_UP_SECONDS_MAX * 2):
+                async for batch in reader.batches():
+                    digest.update(b"".join(batch.payloads()))
+                    count += len(batch)
+                    if count >= self._source.line_count:
+                        break
+        return ReadBack(region, count, digest.hexdigest())
+
+    # --- watching -------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            for item in self._cluster.bookies:
+                for region in self.state.regions:
+                    for shown in region.bookies:
+                        if item.bookie is not None and shown.bookie_id == item.bookie.bookie_id:
+                            shown.entry_count = item.bookie.statistics()["entries"]
+            self.state.tick()
+            self._on_tick(self.state)
+
+    async def _watch_segments(self, client: Client) -> None:
+        """Keeps the picture of the segments, and tells when one goes on with other bookies."""
+        namespace = client.namespace()
+        while True:
+            segments = []
+            for segment in (await namespace.describe(STREAM)).segments:
+                metadata, _ = await client.ledger_store.read(segment.ledger_id)
+                fragments = tuple(
+                    (fragment.first_entry_id, tuple(fragment.bookies))
+                    for fragment in metadata.fragments
+                )
+                shown = SegmentState(
+                    segment.lssn, segment.is_completed, segment.record_count, fragments
+                )
+                segments.append(shown)
+                self._tell_of_moves(shown)
+            self.state.segments = segments
+            await asyncio.sleep(2 * TICK_SECONDS)
+
+    def _tell_of_moves(self, segment: SegmentState) -> None:
+        known = next((old for old in self.state.segments if old.lssn == segment.lssn), None)
+        if known is None:
+            names = ", ".join(map(_name, segment.fragments[0][1]))
+            self.state.happened(f"segment {segment.lssn} begins on {names}")
+            return
+        for (_, before), (first, after) in pairwise(segment.fragments[len(known.fragments) - 1 :]):
+            gone = ", ".join(_name(bookie) for bookie in before if bookie not in after)
+            new = ", ".join(_name(bookie) for bookie in after if bookie not in before)
+            self.state.happened(
+                f"segment {segment.lssn} goes on from entry {first} with {new} for {gone}", "good"
+            )
+
+    def _on_failure(self, error: BaseException) -> None:
+        """A task of ours failed: the demo is over."""
+        if self._failure is None and self._main is not None:
+            self._failure = error
+            self._main.cancel()
+
+
+def _name(bookie: str) -> str:
+    return bookie.partition("@")[0]

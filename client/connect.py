@@ -1,0 +1,179 @@
+"""connect(): one object that holds what an application needs to write and read streams.
+
+It composes, for one process and one metadata store: the store, the directory of bookies, the
+ledger client with its placement, and namespaces. Nothing is opened before ``async with``.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Self
+
+from ..backends.open import open_store
+from ..core.ledger.client import LedgerClient
+from ..core.ledger.config import LedgerConfig
+from ..core.log.namespace import Namespace
+from ..core.log.positioning import EARLIEST, Start
+from ..core.log.reader import StreamReader
+from ..core.log.writer import StreamWriter
+from ..core.metadata.bookies import BookieDirectory
+from ..core.metadata.layout import instance_id
+from ..core.metadata.ledgers import LedgerStore
+from ..core.protocol.bookie_id import Region, check_region
+from ..core.protocol.errors import ClosedError, ConfigurationError, WrongClusterError
+from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.runtime import Runtime
+from ..placement.region_aware import RegionAwarePlacement
+from .host import system_runtime
+
+METADATA_TIMEOUT_MS = 10_000
+
+
+class Client:
+    """A process's connection to a cluster. Use it with ``async with``; it is for one event loop."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        namespace: str = "default",
+        region: str | None = None,
+        ledger: LedgerConfig | None = None,
+        metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
+        store: MetadataStore | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.uri = uri
+        self.region: Region | None = check_region(region) if region else None
+        self.instance_id = ""
+        """Which cluster this is; known once the client is open."""
+        self.runtime = runtime or system_runtime()
+        self._namespace_name = namespace
+        self._ledger_config = ledger or LedgerConfig()
+        self._timeout_ms = metadata_timeout_ms
+        self._given_store = store
+        self._store: MetadataStore | None = None
+        self._directory: BookieDirectory | None = None
+        self._ledgers: LedgerClient | None = None
+        self._ledger_store: LedgerStore | None = None
+        self._closing = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Opens the metadata store and looks at the cluster.
+
+        Raises ConfigurationError (bad URI; no region though the cluster has several),
+        MetadataUnavailableError, WrongClusterError when no cluster was initialised there.
+        """
+        async with AsyncExitStack() as opening:
+            store = self._given_store
+            if store is None:
+                store = await open_store(self.uri, timeout_ms=self._timeout_ms)
+                opening.push_async_callback(store.close)
+            self.instance_id = await _instance_id(store)
+            self._directory = BookieDirectory(store)
+            opening.callback(self._directory.close)
+            await self._check_region(self._directory)
+            self._ledger_store = LedgerStore(store)
+            self._ledgers = LedgerClient(
+                self.runtime,
+                self._ledger_store,
+                self._directory,
+                RegionAwarePlacement(),
+                self._ledger_config,
+                self.region,
+            )
+            opening.push_async_callback(self._ledgers.aclose)
+            self._store = store
+            self._closing = opening.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes connections and the store (unless it was given). Safe to repeat."""
+        self._store = None
+        await self._closing.aclose()
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store. Raises ClosedError before ``async with`` and after it."""
+        if self._store is None:
+            raise ClosedError("the client is not open: use it with `async with connect(...)`")
+        return self._store
+
+    @property
+    def directory(self) -> BookieDirectory:
+        """The bookies of the cluster."""
+        assert self.store
+        assert self._directory is not None
+        return self._directory
+
+    @property
+    def ledgers(self) -> LedgerClient:
+        """The ledger client below all streams."""
+        assert self.store
+        assert self._ledgers is not None
+        return self._ledgers
+
+    @property
+    def ledger_store(self) -> LedgerStore:
+        """The metadata of ledgers."""
+        assert self.store
+        assert self._ledger_store is not None
+        return self._ledger_store
+
+    def namespace(self, name: str | None = None) -> Namespace:
+        """A namespace, the client's own when not named. Whether it exists shows when it is used."""
+        return Namespace(self.runtime, self.store, self.ledgers, name or self._namespace_name)
+
+    @asynccontextmanager
+    async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
+        """A writer of ``stream``: takes it over from its last writer, which is fenced.
+
+        Raises NoSuchStreamError, EndOfStreamError, NotEnoughBookiesError, MetadataUnavailableError.
+        """
+        writer = await self.namespace().open_writer(stream)
+        try:
+            yield writer
+        finally:
+            await writer.close()
+
+    @asynccontextmanager
+    async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
+        """A reader of ``stream`` from ``start`` on (as ``Namespace.open_reader``)."""
+        reader = await self.namespace().open_reader(stream, start)
+        try:
+            yield reader
+        finally:
+            await reader.aclose()
+
+    async def _check_region(self, directory: BookieDirectory) -> None:
+        if self.region is not None:
+            return
+        found = {info.region for info in await directory.snapshot() if info.region}
+        if len(found) > 1:
+            raise ConfigurationError(
+                f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "
+                "say in which region this process is (region=, --region, [cluster] region)"
+            )
+
+
+def connect(
+    uri: str,
+    *,
+    namespace: str = "default",
+    region: str | None = None,
+    ledger: LedgerConfig | None = None,
+) -> Client:
+    """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
+
+    ``region`` is where this process is; it may be left out while the cluster has only one.
+    """
+    return Client(uri, namespace=namespace, region=region, ledger=ledger)
+
+
+async def _instance_id(store: MetadataStore) -> str:
+    try:
+        return await instance_id(store)
+    except WrongClusterError as error:
+        raise WrongClusterError(f"{error}; `rhumbline cluster init` makes one") from error
