@@ -19,6 +19,7 @@ from ..core.protocol.errors import (
     NotEmptyError,
 )
 from ..core.runtime.metadata_store import (
+    TXN_BYTES_MAX,
     TXN_OPERATIONS_MAX,
     VALUE_BYTES_MAX,
     Check,
@@ -91,11 +92,13 @@ class Plan:
                 self.delete(path, expect)
 
     def check(self, path: str, version: Version | None) -> None:
-        """The node has this version, or with None does not exist."""
+        """The node has this version, or with None does not exist (but could)."""
         if version is not None:
             self._expect(path, version)
-        elif self._state(path) is not None:
+            return
+        if self._state(path) is not None:
             raise NodeExistsError(path)
+        self._missing_parents(parent_of(path))
 
     def create(
         self, path: str, data: bytes, owner: str | None = None, *, sequential: bool = False
@@ -129,14 +132,18 @@ class Plan:
             self.changes[path] = state._replace(data=None, is_written=True)
 
     def _make_parents(self, parent: str) -> None:
+        for path in self._missing_parents(parent):
+            self._write(path, b"", None)
+
+    def _missing_parents(self, parent: str) -> list[str]:
+        """Those that are not there, the highest first; none may be below an ephemeral node."""
         missing = []
         while (state := self._state(parent)) is None:
             missing.append(parent)
             parent = parent_of(parent)
         if state.owner is not None:
             raise InvalidArgumentError(f"{parent} is ephemeral and can have no children")
-        for path in reversed(missing):
-            self._write(path, b"", None)
+        return missing[::-1]
 
     def _write(self, path: str, data: bytes, owner: str | None) -> None:
         is_new = self._nodes.node(path) is None
@@ -185,13 +192,20 @@ def check_operations(operations: Sequence[Operation]) -> None:
             f"{len(operations)} operations in a transaction; the limit is {TXN_OPERATIONS_MAX}"
         )
     named: set[str] = set()
+    size = 0
     for operation in operations:
         check_target(operation.path)
+        size += len(operation.path)
         if operation.path in named:
             raise InvalidArgumentError(f"{operation.path} is named twice in a transaction")
         named.add(operation.path)
         if isinstance(operation, Create | Put):
             check_data(operation.data)
+            size += len(operation.data)
+    if size > TXN_BYTES_MAX:
+        raise LimitExceededError(
+            f"a transaction of {size} bytes in paths and data; the limit is {TXN_BYTES_MAX}"
+        )
 
 
 def check_target(path: str) -> None:

@@ -38,21 +38,29 @@ class PathWatch:
 
 
 class Watches:
-    """The watches by path. ``on_change`` is told when the first came or the last one went."""
+    """The watches by path. ``on_path`` is told of each path whose set of watches changed."""
 
-    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_path: Callable[[str], None] = lambda _: None) -> None:
         self._by_path: dict[str, dict[PathWatch, None]] = {}
-        self._on_change = on_change
+        self._on_path = on_path
 
     def __len__(self) -> int:
         return len(self._by_path)
+
+    def paths(self) -> list[str]:
+        """All watched paths."""
+        return list(self._by_path)
+
+    def is_prefix(self, path: str) -> bool | None:
+        """Whether a watch at ``path`` wants what is below it as well; None: nobody watches."""
+        at_path = self._by_path.get(path)
+        return None if at_path is None else any(watch.is_prefix for watch in at_path)
 
     def add(self, path: str, callback: Callable[[], None], *, is_prefix: bool) -> PathWatch:
         """A new watch."""
         watch = PathWatch(self, path, callback, is_prefix=is_prefix)
         self._by_path.setdefault(path, {})[watch] = None
-        if len(self._by_path) == 1:
-            self._on_change()
+        self._on_path(path)
         return watch
 
     def discard(self, watch: PathWatch) -> None:
@@ -63,8 +71,7 @@ class Watches:
         del at_path[watch]
         if not at_path:
             del self._by_path[watch.path]
-        if not self._by_path:
-            self._on_change()
+        self._on_path(watch.path)
 
     def changed(self, paths: Iterable[str]) -> None:
         """Wakes the watches of these paths, and the prefix watches above them."""
@@ -77,6 +84,11 @@ class Watches:
                 for watch in self._by_path.get(above, ()):
                     if watch.is_prefix:
                         watch.fire()
+
+    def fire_at(self, path: str) -> None:
+        """Wakes the watches that were set at ``path``."""
+        for watch in self._by_path.get(path, ()):
+            watch.fire()
 
     def all_changed(self) -> None:
         """Wakes every watch: something may have been missed."""

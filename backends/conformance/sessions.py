@@ -11,7 +11,7 @@ from ...core.protocol.errors import (
     NodeExistsError,
     SessionLostError,
 )
-from ...core.runtime.metadata_store import Create, Delete, Value
+from ...core.runtime.metadata_store import Check, Create, Delete, Value
 from .expect import Bell, Skipped, eventually, exists, raises
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ async def an_ephemeral_node_has_no_children(world: "World") -> None:
     await raises(InvalidArgumentError, world.store.create(f"{path}/child"))
     await raises(InvalidArgumentError, world.store.create(f"{path}/deep/child"))
     await raises(InvalidArgumentError, world.store.txn([Create(f"{path}/child")]))
+    await raises(InvalidArgumentError, world.store.txn([Check(f"{path}/child", None)]))
     assert await world.store.children(path) == []
 
 

@@ -123,6 +123,7 @@ async def transactions_are_bounded(world: "World") -> None:
     big = bytes(VALUE_BYTES_MAX + 1)
     await raises(LimitExceededError, world.store.txn([Create(a, big)]))
     assert not await exists(world.store, a)
+    await raises(LimitExceededError, world.store.txn([Put(o.path, bytes(13_000)) for o in full]))
     largest = [Put(operation.path, bytes(8_000)) for operation in full]
     assert len(await world.store.txn(largest)) == TXN_OPERATIONS_MAX
 

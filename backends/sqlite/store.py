@@ -215,7 +215,7 @@ class SqliteStore:
 
     # --- watches
 
-    def _watches_changed(self) -> None:
+    def _watches_changed(self, _: str) -> None:
         if self._watches and self._poller is None and not self._is_closed:
             self._poller = self._tasks.spawn(self._poll(), "sqlite watches")
         elif not self._watches and self._poller is not None:

@@ -23,7 +23,8 @@ Semantics that every backend keeps (the conformance kit tests them):
    without contact. ``SessionLostError`` for whatever is asked of a session that is gone. A store
    may round a TTL to the nearest that it offers.
 8. A value holds at most ``VALUE_BYTES_MAX`` bytes, a transaction at most
-   ``TXN_OPERATIONS_MAX`` operations (LimitExceededError). After ``close``: ClosedError.
+   ``TXN_OPERATIONS_MAX`` operations and ``TXN_BYTES_MAX`` bytes (LimitExceededError). After
+   ``close``: ClosedError.
 9. A store that was replaced by migration refuses writes with StoreFencedError, which names its
    successor.
 """
@@ -42,6 +43,9 @@ VALUE_BYTES_MAX = 96 * 1024
 TXN_OPERATIONS_MAX = 64
 """Most operations in one transaction (etcd's default limit is 128, with what we add)."""
 
+TXN_BYTES_MAX = 768 * 1024
+"""Most bytes of paths and data in one transaction (ZooKeeper takes packets below 1 MiB)."""
+
 PATH_BYTES_MAX = 1024
 
 
@@ -54,7 +58,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """In a transaction: the node must have this version; None: it must not exist."""
+    """In a transaction: the node must have this version; None: it must not exist (but could)."""
 
     path: str
     version: Version | None

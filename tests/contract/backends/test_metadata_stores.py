@@ -9,6 +9,7 @@ from rhumbline.backends.conformance.expect import Skipped
 from rhumbline.backends.conformance.kit import Check, Target, all_checks, check_name, run_check
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.backends.open import open_store
+from rhumbline.tests.support import servers
 
 
 def run(check: Check, target: Target) -> None:
@@ -32,3 +33,10 @@ def test_memory(check: Check) -> None:
 def test_sqlite(check: Check, tmp_path: Path) -> None:
     uri = f"sqlite://{tmp_path}/metadata.db"
     run(check, Target(lambda: open_store(uri), uri))
+
+
+@pytest.mark.needs_server("zookeeper")
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_zookeeper(check: Check) -> None:
+    uri = f"zk://{servers.zookeeper().address}/contract"
+    run(check, Target(lambda: open_store(uri), uri, ttl_ms=800))

@@ -1,0 +1,480 @@
+"""kazoo behind asyncio: the one module that imports it.
+
+kazoo runs a client in threads of its own. Requests go in through its queue, which keeps their
+order, and answers, events and changes of state come out through ``loop.call_soon_threadsafe``; the
+loop never waits for a thread. Requests of our own add two things to kazoo: multi-requests whose
+creations answer with the node's Stat, and persistent recursive watches (ZooKeeper 3.6).
+"""
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from kazoo import exceptions as zk
+from kazoo.client import KazooClient
+from kazoo.protocol import serialization as jute
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from ...core.protocol.errors import (
+    BadVersionError,
+    ClosedError,
+    IndeterminateError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RhumblineError,
+    SessionLostError,
+    UnauthorizedError,
+)
+from ...core.runtime.tasks import settled
+
+ANY_VERSION = -1
+IMPOSSIBLE_VERSION = 2**31 - 1
+
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+
+_ERRORS: dict[type[Exception], type[RhumblineError]] = {
+    zk.NoNodeError: NoNodeError,
+    zk.NoWatcherError: NoNodeError,
+    zk.NodeExistsError: NodeExistsError,
+    zk.BadVersionError: BadVersionError,
+    zk.NotEmptyError: NotEmptyError,
+    zk.NoChildrenForEphemeralsError: InvalidArgumentError,
+    zk.BadArgumentsError: InvalidArgumentError,
+    zk.InvalidACLError: UnauthorizedError,
+    zk.NoAuthError: UnauthorizedError,
+    zk.AuthFailedError: UnauthorizedError,
+    zk.SessionExpiredError: SessionLostError,
+    zk.ConnectionClosedError: SessionLostError,
+    zk.ThrottledOpError: MetadataUnavailableError,
+    zk.QuotaExceededError: MetadataUnavailableError,
+}
+_IN_DOUBT = (
+    zk.ConnectionLoss,
+    zk.SessionMovedError,
+    zk.OperationTimeoutError,
+    zk.RequestTimeoutError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the servers are and how to be let in. ``auth`` is "scheme:credential"."""
+
+    hosts: str
+    auth: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether any option of TLS was given."""
+        return any((self.tls_ca, self.tls_cert, self.tls_key))
+
+
+class Request(Protocol):
+    """What kazoo can send."""
+
+    def serialize(self) -> bytes:
+        """Its bytes."""
+        ...
+
+
+class Stat(Protocol):
+    """What identifies a state of a znode: its creating transaction and its count of changes."""
+
+    @property
+    def czxid(self) -> int:
+        """The transaction that created it."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """How often it was changed."""
+        ...
+
+
+class ConnectionGone(Exception):
+    """The connection went before the answer came; it may have been carried out."""
+
+
+class MultiFailed(Exception):
+    """A multi-request of which nothing was done, and the first operation that did not hold."""
+
+    def __init__(self, index: int, error: RhumblineError) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
+
+
+class Requests:
+    """The requests, with the access list that new nodes get."""
+
+    def __init__(self, *, is_private: bool) -> None:
+        self._acl = CREATOR_ALL_ACL if is_private else OPEN_ACL_UNSAFE
+
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False
+    ) -> Request:
+        """Answers (path, Stat)."""
+        flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
+        made: Request = jute.Create2(path, data, self._acl, flags)
+        return made
+
+    @staticmethod
+    def put(path: str, data: bytes, version: int) -> Request:
+        """Answers Stat."""
+        made: Request = jute.SetData(path, data, version)
+        return made
+
+    @staticmethod
+    def delete(path: str, version: int) -> Request:
+        """Answers True."""
+        made: Request = jute.Delete(path, version)
+        return made
+
+    @staticmethod
+    def check(path: str, version: int) -> Request:
+        """Only in a multi-request; ``ANY_VERSION``: the node exists."""
+        made: Request = jute.CheckVersion(path, version)
+        return made
+
+    @staticmethod
+    def sync(path: str) -> Request:
+        """Requests behind it see everything that was committed before."""
+        made: Request = jute.Sync(path)
+        return made
+
+    @staticmethod
+    def get(path: str) -> Request:
+        """Answers (data, Stat)."""
+        made: Request = jute.GetData(path, None)
+        return made
+
+    @staticmethod
+    def exists(path: str) -> Request:
+        """Answers Stat or None."""
+        made: Request = jute.Exists(path, None)
+        return made
+
+    @staticmethod
+    def names(path: str) -> Request:
+        """Answers the names of the children, in no order, and the parent's Stat."""
+        made: Request = jute.GetChildren2(path, None)
+        return made
+
+
+class Multi(NamedTuple):
+    """Operations that happen together or not at all. Answers their answers, or MultiFailed."""
+
+    operations: Sequence[Any]
+    type: int = 14
+
+    def serialize(self) -> bytes:
+        """The request's bytes."""
+        parts = bytearray()
+        for operation in self.operations:
+            parts += jute.MultiHeader(operation.type, False, -1).serialize()
+            parts += operation.serialize()
+        return bytes(parts + jute.MultiHeader(-1, True, -1).serialize())
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> list[Any]:
+        """The answers; a failed multi-request is a list of error codes."""
+        results: list[Any] = []
+        while True:
+            header, offset = jute.MultiHeader.deserialize(data, offset)
+            if header.done:
+                return results
+            if header.type == jute.Create2.type:
+                path, offset = jute.read_string(data, offset)
+                stat, offset = _read_stat(data, offset)
+                results.append((path, stat))
+            elif header.type == jute.SetData.type:
+                stat, offset = _read_stat(data, offset)
+                results.append(stat)
+            elif header.type == -1:
+                (code,) = jute.int_struct.unpack_from(data, offset)
+                offset += jute.int_struct.size
+                results.append(zk.EXCEPTIONS[code]())
+            else:
+                results.append(True)
+
+
+class _AddWatch(NamedTuple):
+    path: str
+    is_recursive: bool
+    type: int = 106
+
+    def serialize(self) -> bytes:
+        return bytes(jute.write_string(self.path) + jute.int_struct.pack(self.is_recursive))
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> bool:
+        return True
+
+
+class _RemoveWatches(NamedTuple):
+    path: str
+    type: int = 18
+
+    def serialize(self) -> bytes:
+        return bytes(jute.write_string(self.path) + jute.int_struct.pack(3))  # of any kind
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> bool:
+        return True
+
+
+def watch_request(path: str, *, is_recursive: bool) -> Request:
+    """From now on events of a node, or of it and all below it, until the connection goes."""
+    return _AddWatch(path, is_recursive)
+
+
+def unwatch_request(path: str) -> Request:
+    """Ends what ``watch_request`` began."""
+    return _RemoveWatches(path)
+
+
+def _read_stat(data: bytes, offset: int) -> tuple[Any, int]:
+    stat = jute.ZnodeStat._make(jute.stat_struct.unpack_from(data, offset))
+    return stat, offset + jute.stat_struct.size
+
+
+class _Events(defaultdict[str, set[Any]]):
+    """In place of kazoo's table of one-shot watches: every event of a node goes to one function."""
+
+    def __init__(self, on_event: Callable[[str], None]) -> None:
+        super().__init__(set)
+        self._on_event = on_event
+
+    def pop(self, path: str, default: object = None) -> object:  # type: ignore[override]
+        self._on_event(path)
+        return default
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """kazoo's client with our table of watches, which it makes anew for each connection."""
+
+    def __init__(self, on_event: Callable[[str], None], **options: object) -> None:
+        self._on_event = on_event
+        super().__init__(**options)
+
+    def _reset_watchers(self) -> None:
+        super()._reset_watchers()
+        self._data_watchers = _Events(self._on_event)
+
+
+class _Reply:
+    """What kazoo's thread sets, and the loop's future of it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    def set(self, value: object) -> None:
+        self._send(value, None)
+
+    def set_exception(self, error: Exception) -> None:
+        self._send(None, error)
+
+    def _send(self, value: object, error: Exception | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, value, error)
+
+    def _settle(self, value: object, error: Exception | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        elif isinstance(error, _IN_DOUBT):
+            self.future.set_exception(ConnectionGone(type(error).__name__))
+        else:
+            self.future.set_exception(mapped(error))
+
+
+def mapped(error: Exception) -> RhumblineError:
+    """kazoo's error as ours."""
+    for theirs, ours in _ERRORS.items():
+        if isinstance(error, theirs):
+            return ours(f"ZooKeeper: {type(error).__name__}")
+    return MetadataUnavailableError(f"ZooKeeper: {error!r}")
+
+
+class Connection:
+    """One ZooKeeper session, which reconnects by itself.
+
+    ``on_connected`` is called from the loop after each connect, ``on_expired`` when the servers
+    gave the session up (a new one begins at once), ``on_event`` with a watched node's path.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        session_ms: int,
+        *,
+        on_connected: Callable[[], None] = lambda: None,
+        on_expired: Callable[[], None] = lambda: None,
+        on_event: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_connected = on_connected
+        self._on_expired = on_expired
+        self._on_event = on_event
+        self._connected = asyncio.Event()
+        self._is_closed = False
+        scheme, _, credential = (access.auth or "").partition(":")
+        self._client = _Client(
+            self._hear_event,
+            hosts=access.hosts,
+            timeout=session_ms / 1000,
+            auth_data=[(scheme, credential)] if access.auth else None,
+            connection_retry=KazooRetry(**_RECONNECT),
+            use_ssl=access.is_tls,
+            ca=access.tls_ca,
+            certfile=access.tls_cert,
+            keyfile=access.tls_key,
+            check_hostname=access.is_tls,
+        )
+        self._client.add_listener(self._hear_state)
+
+    async def start(self) -> None:
+        """Begins to connect; ``read`` and ``write`` wait for it."""
+        await _in_thread(self._client.start_async)
+
+    async def aclose(self) -> None:
+        """Ends the session at the servers if they can be reached soon. Safe to repeat."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._connected.set()
+        await _in_thread(self._stop)
+
+    async def read(self, *requests: Request, deadline: float) -> list[Any]:
+        """The answers, in order, from one connection. Again after a lost one, until the deadline.
+
+        Raises what the first request that failed raised, or MetadataUnavailableError.
+        """
+        while True:
+            await self._wait_connected(deadline)
+            try:
+                return await self._answers(requests, deadline)
+            except ConnectionGone:
+                continue
+            except SessionLostError:
+                await asyncio.sleep(0.01)  # kazoo begins a new session; a read needs no old one
+            except TimeoutError:
+                raise MetadataUnavailableError("ZooKeeper did not answer in time") from None
+
+    async def write(self, request: Multi, *, deadline: float) -> list[Any]:
+        """The answers of a ``Multi``. Sent once.
+
+        Raises MetadataUnavailableError (not sent), IndeterminateError, SessionLostError and
+        MultiFailed.
+        """
+        await self._wait_connected(deadline)
+        try:
+            (results,) = await self._answers([request], deadline)
+        except (ConnectionGone, TimeoutError) as error:
+            raise IndeterminateError(f"ZooKeeper: no answer to a write: {error!r}") from None
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(result, zk.RolledBackError):
+                raise MultiFailed(index, mapped(result))
+        assert isinstance(results, list)
+        return results
+
+    async def _answers(self, requests: Sequence[Request], deadline: float) -> list[Any]:
+        if self._is_closed:
+            raise ClosedError("the ZooKeeper connection is closed")
+        futures = []
+        for request in requests:
+            reply = _Reply(self._loop)
+            futures.append(reply.future)
+            self._client._call(request, reply)
+        try:
+            async with asyncio.timeout_at(deadline):
+                for future in futures:
+                    await settled(future)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+        first = next((error for future in futures if (error := future.exception())), None)
+        if first is not None:
+            raise first
+        return [future.result() for future in futures]
+
+    async def _wait_connected(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._connected.wait()
+        except TimeoutError:
+            if self._client.client_state == KeeperState.AUTH_FAILED:
+                raise UnauthorizedError("ZooKeeper refused the credentials") from None
+            raise MetadataUnavailableError("no ZooKeeper server can be reached") from None
+        if self._loop.time() >= deadline:
+            raise MetadataUnavailableError("ZooKeeper did not answer in time")
+        if self._is_closed:
+            raise ClosedError("the ZooKeeper connection is closed")
+
+    # --- called by kazoo's threads
+
+    def _hear_state(self, state: str) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._state_changed, state)
+
+    def _hear_event(self, path: str) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._on_event, path)
+
+    # --- in the loop
+
+    def _state_changed(self, state: str) -> None:
+        if self._is_closed:
+            return
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            self._on_connected()
+            return
+        self._connected.clear()
+        if state == KazooState.LOST:
+            self._on_expired()
+
+    def _stop(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """Runs blocking work in a daemon thread: a server that hangs cannot keep the process alive."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def settle(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        failure: BaseException | None = None
+        try:
+            work()
+        except Exception as error:
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, failure)
+
+    threading.Thread(target=run, name="zookeeper stop or start", daemon=True).start()
+    await done

@@ -1,0 +1,39 @@
+"""A session: a ZooKeeper connection of its own, whose ephemeral nodes go with it."""
+
+import asyncio
+from collections.abc import Callable
+
+from .client import Access, Connection
+
+
+class ZooKeeperSession:
+    """Lost when the servers say so, which a process that cannot reach them hears later."""
+
+    def __init__(self, access: Access, ttl_ms: int) -> None:
+        self.is_lost = False
+        self.connection = Connection(access, ttl_ms, on_expired=self._lose)
+        self._on_lost: list[Callable[[], None]] = []
+        self._stopping: asyncio.Task[None] | None = None
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session is lost (at once if it is already)."""
+        if self.is_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            self._on_lost.append(callback)
+
+    async def close(self) -> None:
+        """Ends the session and removes its nodes. Safe to repeat."""
+        self.is_lost = True
+        self._on_lost.clear()
+        await self.connection.aclose()
+        if self._stopping is not None:
+            await self._stopping
+
+    def _lose(self) -> None:
+        """The servers gave it up; the new session that kazoo begins is of no use."""
+        self.is_lost = True
+        self._stopping = asyncio.get_running_loop().create_task(self.connection.aclose())
+        for callback in self._on_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        self._on_lost.clear()

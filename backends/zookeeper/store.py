@@ -1,0 +1,301 @@
+"""``zk://host1,host2:2181/chroot``: the contract over ZooKeeper 3.6 or newer.
+
+Nodes are znodes at their own paths below the chroot, values are raw, so that Apache BookKeeper and
+we read each other. Options: ``tls_ca``, ``tls_cert``, ``tls_key`` (files; any of them means TLS,
+with the servers' names checked) and ``auth_file`` (a file with one line "scheme:credential", such
+as ``digest:user:password``; new nodes are then readable and writable by that identity only).
+
+Reads are preceded by ``sync`` on the same connection. A session is a connection of its own.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NoNodeError,
+    SessionLostError,
+)
+from ...core.runtime.metadata_store import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Put,
+    Session,
+    Value,
+    Version,
+    Watch,
+    check_path,
+)
+from ...core.runtime.tasks import Tasks
+from ..plan import check_data, check_operations, check_target
+from ..uri import StoreUri
+from ..watching import Watches
+from .client import Access, Connection, Request, Requests, unwatch_request, watch_request
+from .gate import NAME, Gate
+from .session import ZooKeeperSession
+from .writes import Flags, Writes
+
+PORT = 2181
+CONNECTION_SESSION_MS_MAX = 6_000
+"""The session of the connection for plain calls: how soon it notices a server that hangs."""
+
+_OPTIONS = ("tls_ca", "tls_cert", "tls_key", "auth_file")
+
+
+async def open_zookeeper(uri: StoreUri, timeout_ms: int) -> "ZooKeeperStore":
+    """Connects, and makes what the store needs in a new chroot. Raises as ``open_store``."""
+    options = uri.only_options(_OPTIONS)
+    chroot = "" if uri.path in ("", "/") else check_path(uri.path.rstrip("/"))
+    hosts = ",".join(str(host) for host in uri.hosts(PORT))
+    access = Access(
+        hosts,
+        auth=await _secret(uri, options.get("auth_file")),
+        tls_ca=options.get("tls_ca"),
+        tls_cert=options.get("tls_cert"),
+        tls_key=options.get("tls_key"),
+    )
+    store = ZooKeeperStore(access, chroot, timeout_ms)
+    try:
+        await store.start()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def _secret(uri: StoreUri, file: str | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        line = (await asyncio.to_thread(Path(file).read_text)).strip()
+    except OSError as error:
+        raise uri.wrong(f"names an auth_file that cannot be read: {error}") from error
+    if line.count(":") < 1 or "\n" in line:
+        raise uri.wrong("names an auth_file that is not one line scheme:credential")
+    return line
+
+
+class ZooKeeperStore:
+    """One process's handle to the servers."""
+
+    def __init__(self, access: Access, chroot: str, timeout_ms: int) -> None:
+        self.uri = f"zk://{access.hosts}{chroot}"
+        self.timeout_ms = timeout_ms
+        self._access = access
+        self._chroot = chroot
+        self._is_closed = False
+        self._tasks = Tasks()
+        self._sessions: list[ZooKeeperSession] = []
+        self._watches = Watches(self._arm_soon)
+        self._armed: dict[str, bool] = {}
+        self._arming: asyncio.Task[None] | None = None
+        self._to_arm: dict[str, None] = {}
+        self._requests = Requests(is_private=access.auth is not None)
+        self._connection = Connection(
+            access,
+            min(timeout_ms, CONNECTION_SESSION_MS_MAX),
+            on_connected=self._connected,
+            on_event=self._changed,
+        )
+        self.gate = Gate(
+            self._connection, self._requests, chroot, lambda: f"z{os.urandom(6).hex()}"
+        )
+        self._writes = Writes(self.gate, self._requests, self._connection)
+
+    async def start(self) -> None:
+        """Connects."""
+        await self._connection.start()
+        await self.gate.enter(self._deadline())
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        full = self._full(path)
+        *_, (data, stat) = await self._read(self._requests.get(full), stale_ok=stale_ok)
+        return Value(data or b"", self._writes.version(stat))
+
+    async def children(
+        self, path: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Names of the direct children in byte order, from behind ``after``, at most ``limit``.
+
+        ZooKeeper always sends all of them.
+        """
+        full = self._full(path)
+        *_, (names, _) = await self._read(self._requests.names(full))
+        page = sorted(name for name in names if after is None or name > after)
+        if path == "/":
+            page = [name for name in page if name != NAME]
+        return page if limit is None else page[:limit]
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: Session | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Version]:
+        """Makes a node and returns its path and version."""
+        check_target(path)
+        check_data(data)
+        connection = self._connection if ephemeral is None else self._held(ephemeral).connection
+        self._check_open()
+        flags = Flags(ephemeral=ephemeral is not None, sequential=sequential)
+        try:
+            (made,) = await self._writes.commit(
+                [Create(self._full(path), data)], connection, self._deadline(), flags
+            )
+        except (ClosedError, SessionLostError):
+            self._check_open()
+            if ephemeral is not None:
+                raise SessionLostError("the ZooKeeper session is gone") from None
+            raise
+        assert made is not None
+        return made[0][len(self._chroot) :], made[1]
+
+    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        check_target(path)
+        check_data(data)
+        (version,) = await self._commit([Put(path, data, expect)])
+        assert version is not None
+        return version
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        check_target(path)
+        await self._commit([Delete(path, expect)])
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        check_operations(operations)
+        return await self._commit(operations)
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """Calls back (from the loop) after the node (or one below it) changed."""
+        check_path(path)
+        self._check_open()
+        return self._watches.add(path, callback, is_prefix=prefix)
+
+    async def session(self, ttl_ms: int) -> ZooKeeperSession:
+        """Opens a session; the servers round the TTL to between 2 and 20 of their ticks."""
+        self._check_open()
+        if ttl_ms < 1:
+            raise InvalidArgumentError(f"a session TTL of {ttl_ms} ms")
+        session = ZooKeeperSession(self._access, ttl_ms)
+        try:
+            await session.connection.start()
+            await session.connection.read(
+                self._requests.exists(self.gate.path), deadline=self._deadline()
+            )
+        except BaseException:
+            await session.close()
+            raise
+        self._sessions = [known for known in self._sessions if not known.is_lost]
+        self._sessions.append(session)
+        return session
+
+    async def close(self) -> None:
+        """Ends sessions and watches and the connection. Safe to repeat."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._watches.close()
+        await self._tasks.aclose()
+        for session in self._sessions:
+            await session.close()
+        await self._connection.aclose()
+
+    # --- calls
+
+    def _full(self, path: str) -> str:
+        check_path(path)
+        return (self._chroot or "/") if path == "/" else f"{self._chroot}{path}"
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.timeout_ms / 1000
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"{self.uri} is closed")
+
+    def _held(self, session: Session) -> ZooKeeperSession:
+        if not isinstance(session, ZooKeeperSession) or session not in self._sessions:
+            if isinstance(session, ZooKeeperSession) and session.is_lost:
+                raise SessionLostError("the ZooKeeper session is gone")
+            raise InvalidArgumentError("a session of another store")
+        if session.is_lost:
+            raise SessionLostError("the ZooKeeper session is gone")
+        return session
+
+    async def _read(self, request: Request, *, stale_ok: bool = False) -> list[Any]:
+        self._check_open()
+        before = () if stale_ok else (self._requests.sync(self.gate.path),)
+        return await self._connection.read(*before, request, deadline=self._deadline())
+
+    async def _commit(self, operations: Sequence[Operation]) -> list[Version | None]:
+        self._check_open()
+        full = [_moved(operation, self._full(operation.path)) for operation in operations]
+        try:
+            written = await self._writes.commit(full, self._connection, self._deadline())
+        except SessionLostError:
+            self._check_open()
+            raise MetadataUnavailableError("the ZooKeeper connection began anew") from None
+        return [None if made is None else made[1] for made in written]
+
+    # --- watches: armed at the server for this connection, then fired once
+
+    def _connected(self) -> None:
+        self._armed.clear()
+        for path in self._watches.paths():
+            self._arm_soon(path)
+
+    def _changed(self, full: str) -> None:
+        self._watches.changed([full[len(self._chroot) :] or "/"])
+
+    def _arm_soon(self, path: str) -> None:
+        self._to_arm[path] = None
+        if not self._is_closed and (self._arming is None or self._arming.done()):
+            self._arming = self._tasks.spawn(self._arm(), "zookeeper watches")
+
+    async def _arm(self) -> None:
+        while self._to_arm:
+            path = next(iter(self._to_arm))
+            del self._to_arm[path]
+            wanted, armed = self._watches.is_prefix(path), self._armed.get(path)
+            full = self._full(path)
+            try:
+                if wanted is None and armed is not None:
+                    del self._armed[path]
+                    await self._connection.read(unwatch_request(full), deadline=self._deadline())
+                elif wanted is not None:
+                    if armed is None or (wanted and not armed):
+                        self._armed[path] = wanted
+                        await self._connection.read(
+                            watch_request(full, is_recursive=wanted), deadline=self._deadline()
+                        )
+                    self._watches.fire_at(path)
+            except NoNodeError:
+                continue  # the watch was not there any more
+            except MetadataUnavailableError:
+                self._armed.pop(path, None)
+                self._to_arm[path] = None
+
+
+def _moved(operation: Operation, path: str) -> Operation:
+    match operation:
+        case Check(_, version):
+            return Check(path, version)
+        case Create(_, data):
+            return Create(path, data)
+        case Put(_, data, expect):
+            return Put(path, data, expect)
+        case Delete(_, expect):
+            return Delete(path, expect)

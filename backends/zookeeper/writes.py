@@ -1,0 +1,265 @@
+"""Our operations as one ZooKeeper multi-request.
+
+In order: the gate, the guards of what is compared, the operations with the parents that they need,
+the guards of what is created. When it fails, the origin of the operation that failed says what to
+do: raise its error, look at the gate again, or try again with what was learned.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...core.protocol.errors import (
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NoNodeError,
+)
+from ...core.runtime.metadata_store import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Put,
+    Version,
+    parent_of,
+)
+from .client import (
+    ANY_VERSION,
+    IMPOSSIBLE_VERSION,
+    Connection,
+    Multi,
+    MultiFailed,
+    Request,
+    Requests,
+    Stat,
+)
+from .gate import Gate
+
+_GATE, _AGAIN = -1, -2
+
+
+class Flags(NamedTuple):
+    """How a single creation is made."""
+
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A multi-request in the making. ``origins`` says for each part which operation it serves."""
+
+    parts: list[Request] = field(default_factory=list)
+    origins: list[int] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+
+    def add(self, origin: int, part: Request) -> None:
+        self.parts.append(part)
+        self.origins.append(origin)
+
+
+class Writes:
+    """Carries out operations whose paths are full ones, with the chroot."""
+
+    def __init__(self, gate: Gate, requests: Requests, reader: Connection) -> None:
+        self._gate = gate
+        self._requests = requests
+        self._reader = reader
+
+    async def commit(
+        self,
+        operations: Sequence[Operation],
+        connection: Connection,
+        deadline: float,
+        flags: Flags = Flags(),  # noqa: B008 - it is immutable
+    ) -> list[tuple[str, Version] | None]:
+        """All or nothing; (path, version) of what each Create and Put wrote.
+
+        ``connection`` is the session's for an ephemeral node. Raises the error of the first
+        operation that does not hold, StoreFencedError, MetadataUnavailableError and
+        IndeterminateError.
+        """
+        with_parents = False
+        while asyncio.get_running_loop().time() < deadline:
+            draft = await self._draft(operations, flags, deadline, with_parents=with_parents)
+            try:
+                results = await connection.write(Multi(draft.parts), deadline=deadline)
+            except MultiFailed as failure:
+                origin = draft.origins[failure.index]
+                if isinstance(failure.error, InvalidArgumentError):
+                    raise InvalidArgumentError("an ephemeral node has no children") from failure
+                if origin == _GATE:
+                    await self._gate.check_open(deadline)
+                elif origin >= 0 and not self._lacks_parent(failure, operations[origin]):
+                    raise failure.error from failure
+                else:
+                    with_parents = True
+                continue
+            return self._written(operations, draft, results)
+        raise MetadataUnavailableError("ZooKeeper: others changed the same nodes all the time")
+
+    def _written(
+        self, operations: Sequence[Operation], draft: _Draft, results: list[Any]
+    ) -> list[tuple[str, Version] | None]:
+        written: list[tuple[str, Version] | None] = [None] * len(operations)
+        for origin, result in zip(draft.origins, results, strict=True):
+            if origin < 0 or result is True:
+                continue
+            match operations[origin]:
+                case Create():
+                    path, stat = result
+                    written[origin] = path, self.version(stat)
+                case Put(path):
+                    written[origin] = path, self.version(result)
+        return written
+
+    def version(self, stat: Stat) -> Version:
+        """The version of a znode: the store's life, the node's life, its count of changes."""
+        return Version(f"{self._gate.epoch}.{stat.czxid:x}.{stat.version}")
+
+    @staticmethod
+    def _lacks_parent(failure: MultiFailed, operation: Operation) -> bool:
+        makes = isinstance(operation, Create) or (
+            isinstance(operation, Check) and operation.version is None
+        )
+        return makes and isinstance(failure.error, NoNodeError)
+
+    async def _draft(
+        self, operations: Sequence[Operation], flags: Flags, deadline: float, *, with_parents: bool
+    ) -> _Draft:
+        draft = _Draft()
+        draft.add(_GATE, self._requests.check(self._gate.path, ANY_VERSION))
+        expected = await self._expectations(operations, draft, deadline)
+        parents = _Parents(await self._present(operations, deadline) if with_parents else None)
+        for origin, operation in enumerate(operations):
+            self._add(draft, origin, operation, expected, parents, flags)
+        for guard in dict.fromkeys(self._gate.guard(path) for path in draft.created):
+            draft.add(_AGAIN, self._requests.put(guard, b"", ANY_VERSION))
+        return draft
+
+    def _add(
+        self,
+        draft: _Draft,
+        origin: int,
+        operation: Operation,
+        expected: dict[int, int],
+        parents: "_Parents",
+        flags: Flags,
+    ) -> None:
+        requests = self._requests
+        version = expected.get(origin, ANY_VERSION)
+        match operation:
+            case Check(path, None):
+                self._add_absence(draft, origin, path, parents.missing(path))
+            case Check(path):
+                draft.add(origin, requests.check(path, version))
+            case Put(path, data):
+                draft.add(origin, requests.put(path, data, version))
+            case Delete(path):
+                draft.add(origin, requests.delete(path, version))
+                parents.gone(path)
+            case Create(path, data):
+                for above in parents.make(path):
+                    draft.add(_AGAIN, requests.create(above, b""))
+                    draft.created.append(above)
+                draft.add(origin, requests.create(path, data, **flags._asdict()))
+                if not flags.sequential:  # its path is not used again
+                    draft.created.append(path)
+
+    def _add_absence(self, draft: _Draft, origin: int, path: str, missing: list[str]) -> None:
+        """ZooKeeper can check that a node is not there only by making and removing it."""
+        for above in missing:
+            draft.add(_AGAIN, self._requests.create(above, b""))
+        draft.add(origin, self._requests.create(path, b""))
+        for made in (path, *reversed(missing)):
+            draft.add(_AGAIN, self._requests.delete(made, ANY_VERSION))
+
+    async def _expectations(
+        self, operations: Sequence[Operation], draft: _Draft, deadline: float
+    ) -> dict[int, int]:
+        """The znode versions to compare, after a look at who the nodes are, with their guards.
+
+        A version that cannot be right becomes one that no znode has, so that the server finds out
+        in the order of the operations which one fails.
+        """
+        wanted = {
+            origin: (operation.path, expect)
+            for origin, operation in enumerate(operations)
+            if (expect := _expect_of(operation)) is not None
+        }
+        if not wanted:
+            return {}
+        guards = list(dict.fromkeys(self._gate.guard(path) for path, _ in wanted.values()))
+        looks = [*guards, *(path for path, _ in wanted.values())]
+        _, *stats = await self._reader.read(
+            self._requests.sync(self._gate.path),
+            *(self._requests.exists(path) for path in looks),
+            deadline=deadline,
+        )
+        for guard, stat in zip(guards, stats, strict=False):
+            if stat is not None:  # a store without guards has no gate either
+                draft.add(_AGAIN, self._requests.check(guard, stat.version))
+        versions = {}
+        found = stats[len(guards) :]
+        for (origin, (_, expect)), stat in zip(wanted.items(), found, strict=True):
+            is_right = stat is not None and self._same_node(expect, stat)
+            versions[origin] = int(expect.rpartition(".")[2]) if is_right else IMPOSSIBLE_VERSION
+        return versions
+
+    def _same_node(self, expect: Version, stat: Stat) -> bool:
+        head, _, count = expect.rpartition(".")
+        is_number = count.isascii() and count.isdigit() and str(int(count)) == count
+        return is_number and head == f"{self._gate.epoch}.{stat.czxid:x}"
+
+    async def _present(self, operations: Sequence[Operation], deadline: float) -> dict[str, bool]:
+        """Which ancestors of all these paths are there."""
+        paths: dict[str, None] = {}
+        for operation in operations:
+            above = parent_of(operation.path)
+            while above != "/":
+                paths[above] = None
+                above = parent_of(above)
+        looks = [self._requests.exists(path) for path in paths]
+        _, *stats = await self._reader.read(
+            self._requests.sync(self._gate.path), *looks, deadline=deadline
+        )
+        return {path: stat is not None for path, stat in zip(paths, stats, strict=True)}
+
+
+class _Parents:
+    """Which ancestors are there while the operations are done one after the other."""
+
+    def __init__(self, present: dict[str, bool] | None) -> None:
+        """None: nobody looked; all are taken to be there until an operation fails."""
+        self._present = present
+
+    def missing(self, path: str) -> list[str]:
+        """The ancestors that are not there, the highest first."""
+        missing: list[str] = []
+        if self._present is None:
+            return missing
+        above = parent_of(path)
+        while above != "/" and not self._present[above]:
+            missing.append(above)
+            above = parent_of(above)
+        return missing[::-1]
+
+    def make(self, path: str) -> list[str]:
+        """``missing``, and from now on they and ``path`` are there."""
+        missing = self.missing(path)
+        if self._present is not None:
+            self._present.update(dict.fromkeys((*missing, path), True))
+        return missing
+
+    def gone(self, path: str) -> None:
+        """``path`` was deleted."""
+        if self._present is not None:
+            self._present[path] = False
+
+
+def _expect_of(operation: Operation) -> Version | None:
+    match operation:
+        case Check(version=expect) | Put(expect=expect) | Delete(expect=expect):
+            return expect
+    return None
