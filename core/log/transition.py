@@ -77,6 +77,7 @@ class Transition:
                 await self._once()
         except RhumblineError as error:
             self._pipeline.fail(error)
+            await self._chain.abandon()
         finally:
             self._is_running = False
             self._pipeline.wake()

@@ -76,6 +76,7 @@ class FakeLedgers:
         self.create_error: RhumblineError | None = None
         self.pending_entries_max = 16_384
         self.entry_bytes_max = 3_670_016
+        self.read_error: RhumblineError | None = None
         self.entries_sent = 0
         self.batch_entries_max = 8
         self.reads = 0
@@ -223,6 +224,8 @@ class FakeLedgerReader:
     async def read(self, first: int, last: int) -> Sequence[FakeEntry]:
         self._cluster.reads += 1
         await asyncio.sleep(0)
+        if self._cluster.read_error is not None:
+            raise self._cluster.read_error
         assert 0 <= first <= last <= self._lac
         ledger = self._there()
         last = min(last, first + self.batch_entries_max - 1)
