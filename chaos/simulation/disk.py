@@ -39,10 +39,11 @@ _BEAT_DISK = 20
 class Inode:
     """A file's contents: ``cached`` (what reads see), ``durable``, and what lies between."""
 
-    __slots__ = ("cached", "durable", "number", "pending", "settled")
+    __slots__ = ("cached", "durable", "number", "on_durable", "pending", "settled")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, on_durable: Callable[[bytes], None]) -> None:
         self.number = number
+        self.on_durable = on_durable
         self.cached = bytearray()
         self.durable = bytearray()
         self.pending: list[
@@ -70,6 +71,8 @@ class Inode:
         count = max(0, mark - self.settled)
         for offset, data in self.pending[:count]:
             _apply(self.durable, offset, data)
+            if data is not None:
+                self.on_durable(data)
         self.forget(mark)
 
     def forget(self, mark: int) -> None:
@@ -86,6 +89,7 @@ class Inode:
                 continue
             if data is None or fate == 1:
                 _apply(self.durable, offset, data)
+                self.on_durable(data or b"")
             elif fate == 2:  # the first part only, cut at any byte
                 _apply(self.durable, offset, data[: random.randrange(len(data) + 1)])
             else:
@@ -151,6 +155,8 @@ class DiskImage:
         self.health = DiskHealth()
         self.operations = 0
         self.on_operation: Callable[[str, str], None] | None = None
+        self.on_durable: Callable[[bytes], None] | None = None
+        """Sees every piece of data that is on the medium for good from now on."""
         self.context = Context()  # the device works on, whoever is dead
         self.under_way: dict[int, tuple[Work, Work | None]] = {}
         self.life = 0
@@ -171,7 +177,11 @@ class DiskImage:
     def new_inode(self) -> Inode:
         """An empty file without a name."""
         self._inode_count += 1
-        return Inode(self._inode_count)
+        return Inode(self._inode_count, self._durable)
+
+    def _durable(self, data: bytes) -> None:
+        if self.on_durable is not None:
+            self.on_durable(data)
 
     def used_bytes(self) -> int:
         """Space taken by files, or reserved for them."""

@@ -40,7 +40,7 @@ _BEAT_METADATA = 30
 class Commit(NamedTuple):
     """One change of one node; ``data`` is None when it went."""
 
-    at_ms: int
+    at_ms: float
     path: str
     data: bytes | None
 
@@ -55,7 +55,7 @@ class RecordedTree(MemoryTree):
 
     def commit(self, plan: Plan) -> Version:
         """Carries out a plan, and remembers what it changed."""
-        at_ms = round(self._network.loop.now * 1000)
+        at_ms = self._network.loop.now * 1000
         for path, change in plan.changes.items():
             if change.is_written or change.data is None:
                 self.history.append(Commit(at_ms, path, change.data))

@@ -25,6 +25,8 @@ T = TypeVar("T")
 START_OF_TIME_MS = 1_700_000_000_000
 """The wall clock at virtual time 0."""
 
+DISK_BYTES = 64 << 30
+
 Main = Callable[["SimHost"], Coroutine[Any, Any, None]]
 
 
@@ -68,10 +70,11 @@ class SimHost:
         self.node = world.network.add_node(name, region)
         self.clock = SimClock(world.loop)
         self.image = DiskImage(
-            world.loop, world.random_of(f"disk {name}"), world.trace, name, 1 << 30
+            world.loop, world.random_of(f"disk {name}"), world.trace, name, DISK_BYTES
         )
         self.process: SimProcess | None = None
         self.starts = 0
+        self.boots = 1
         self.main: Main | None = None
 
     def __repr__(self) -> str:
@@ -143,6 +146,7 @@ class SimHost:
         """The machine goes down: unsynced bytes too, and nobody is told."""
         self._end("loses power", is_power_cut=True)
         self.node.is_up = False
+        self.boots += 1
         self.world.network.changed()
 
     def _end(self, why: str, *, is_power_cut: bool) -> None:

@@ -1,0 +1,239 @@
+"""What ledgers promise: ends that never move, copies where metadata says, P at every ack."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.quorum import Quorum, QuorumView
+from ...core.protocol.recovery import Evidence, Said, Verdict
+from .history import TOKEN, Append, Outcome
+from .verdict import Record, invariant
+
+
+def _satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
+    found = {regions[bookie] for bookie in bookies}
+    return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
+
+
+def _write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
+    quorum = metadata.quorum_at(entry_id)
+    bookies = metadata.fragment_of(entry_id).bookies
+    return tuple(bookies[index] for index in quorum.write_set(entry_id))
+
+
+def _acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
+    """(append, ledger id, entry id) of each acknowledged append."""
+    for append in record.history.of_outcome(Outcome.OK):
+        assert append.dlsn is not None
+        ledger_id = record.ledger_of(append.dlsn.lssn)
+        if ledger_id is not None:
+            yield append, ledger_id, append.dlsn.entry_id
+
+
+@invariant("L1")
+def closed_ends_are_above_what_was_acknowledged(record: Record) -> Iterator[str]:
+    """No acknowledged entry lies beyond the end of a closed ledger."""
+    for append, ledger_id, entry_id in _acked_in(record):
+        metadata = record.last_version(ledger_id)
+        if metadata is None:
+            yield f"{append}: its ledger {ledger_id} is gone"
+        elif metadata.state is LedgerState.CLOSED and entry_id > metadata.last_entry_id:
+            yield f"{append} is beyond the end {metadata.last_entry_id} of ledger {ledger_id}"
+
+
+@invariant("L2")
+def a_closed_end_never_moves(record: Record) -> Iterator[str]:
+    """CLOSED is written once: neither the end nor the length changes afterwards."""
+    for ledger_id, versions in record.ledgers.items():
+        ends = {
+            (version.metadata.last_entry_id, version.metadata.length)
+            for version in versions
+            if version.metadata is not None and version.metadata.state is LedgerState.CLOSED
+        }
+        if len(ends) > 1:
+            yield f"ledger {ledger_id} was closed at {sorted(ends)}"
+
+
+@invariant("L3")
+def closed_ledgers_have_their_copies(record: Record) -> Iterator[str]:
+    """Every entry of a closed ledger has valid copies on bookies that satisfy P; those that a fault
+    destroyed, or that could not be asked, count as if they had it."""
+    for ledger_id, copies in record.copies.items():
+        metadata = record.last_version(ledger_id)
+        if metadata is None or metadata.state is not LedgerState.CLOSED:
+            continue
+        for entry_id in range(metadata.last_entry_id + 1):
+            members = set(_write_set(metadata, entry_id))
+            excused = members & (record.lost | record.unasked)
+            holders = {bookie for bookie in members if (entry_id, bookie) in copies}
+            if not _satisfies_p(metadata.quorum_at(entry_id), holders | excused, record.regions):
+                yield (
+                    f"ledger {ledger_id} entry {entry_id}: {sorted(holders)} of {sorted(members)} "
+                    f"have it, and {sorted(excused)} are excused"
+                )
+
+
+@invariant("L5")
+def fragments_are_well_formed(record: Record) -> Iterator[str]:
+    """Keys rise from 0, E distinct bookies each; a closed ledger has none beyond its end + 1."""
+    for ledger_id, versions in record.ledgers.items():
+        for version in versions:
+            metadata = version.metadata
+            if metadata is None:
+                continue
+            keys = [fragment.first_entry_id for fragment in metadata.fragments]
+            if keys[0] != 0 or any(a >= b for a, b in pairwise(keys)):
+                yield f"ledger {ledger_id}: fragments start at {keys}"
+            for fragment in metadata.fragments:
+                if len(set(fragment.bookies)) != metadata.ensemble_size:
+                    yield f"ledger {ledger_id}: ensemble {fragment.bookies}"
+            is_closed = metadata.state is LedgerState.CLOSED
+            if is_closed and keys[-1] > metadata.last_entry_id + 1:
+                yield f"ledger {ledger_id} ends at {metadata.last_entry_id}, fragments at {keys}"
+
+
+_NEXT = {
+    LedgerState.OPEN: {LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED},
+    LedgerState.IN_RECOVERY: {LedgerState.IN_RECOVERY, LedgerState.CLOSED},
+    LedgerState.CLOSED: {LedgerState.CLOSED},
+}
+
+
+@invariant("L6")
+def ledger_states_only_go_forward(record: Record) -> Iterator[str]:
+    """OPEN, then perhaps IN_RECOVERY, then CLOSED; E, WQ and AQ never change."""
+    for ledger_id, versions in record.ledgers.items():
+        for before, after in pairwise(v.metadata for v in versions):
+            if before is None:
+                if after is not None:
+                    yield f"ledger {ledger_id} came back after it was deleted"
+                continue
+            if after is None:
+                continue
+            if after.state not in _NEXT[before.state]:
+                yield f"ledger {ledger_id} went from {before.state.name} to {after.state.name}"
+            if (before.ensemble_size, before.write_quorum, before.ack_quorum) != (
+                after.ensemble_size,
+                after.write_quorum,
+                after.ack_quorum,
+            ):
+                yield f"ledger {ledger_id} changed its quorum"
+
+
+@invariant("L7")
+def acknowledgements_come_in_order(record: Record) -> Iterator[str]:
+    """A session hears of its appends in the order of their positions."""
+    by_session: dict[int, list[Append]] = {}
+    for append in record.history.of_outcome(Outcome.OK):
+        by_session.setdefault(append.session, []).append(append)
+    for appends in by_session.values():
+        appends.sort(key=lambda append: append.ended_at if append.ended_at is not None else -1)
+        for before, after in pairwise(appends):
+            assert before.dlsn is not None and after.dlsn is not None
+            if before.dlsn > after.dlsn:
+                yield f"{after} was acknowledged after {before}"
+
+
+@invariant("L8")
+def nothing_is_read_before_it_is_confirmed(record: Record) -> Iterator[str]:
+    """What a reader gets was sent before, and lies at or below the end of a closed ledger."""
+    for read in record.history.reads:
+        for one in read.records:
+            token = TOKEN.match(one.payload)
+            append = record.history.appends.get(token.group()) if token else None
+            if append is not None and one.at_ms < append.called_ms:
+                yield f"{read.reader} got {append} before it was called"
+            ledger_id = record.ledger_of(one.dlsn.lssn)
+            metadata = None if ledger_id is None else record.last_version(ledger_id)
+            if metadata is None or metadata.state is not LedgerState.CLOSED:
+                continue
+            if one.dlsn.entry_id > metadata.last_entry_id:
+                yield (
+                    f"{read.reader} got {one.dlsn}, beyond the end {metadata.last_entry_id} "
+                    f"of ledger {ledger_id}"
+                )
+
+
+@invariant("L11")
+def copies_of_an_entry_are_equal(record: Record) -> Iterator[str]:
+    """All copies of an entry of a closed ledger have one payload and one length."""
+    for ledger_id, copies in record.copies.items():
+        metadata = record.last_version(ledger_id)
+        if metadata is None or metadata.state is not LedgerState.CLOSED:
+            continue
+        first: dict[int, tuple[str, int, bytes]] = {}
+        for (entry_id, bookie), copy in copies.items():
+            if entry_id > metadata.last_entry_id:
+                continue
+            seen = first.setdefault(entry_id, (bookie, copy.length, copy.payload))
+            if seen[1:] != (copy.length, copy.payload):
+                yield f"ledger {ledger_id} entry {entry_id} differs at {seen[0]} and {bookie}"
+
+
+@invariant("L14")
+def recoveries_decide_on_enough_evidence(record: Record) -> Iterator[str]:
+    """Each decision of a recovery follows from the answers that it was made from."""
+    for evidence in record.evidence:
+        fault = _fault_of(evidence, record.regions)
+        if fault:
+            what = "fencing" if evidence.entry_id is None else f"entry {evidence.entry_id}"
+            yield f"ledger {evidence.ledger_id}, {what}: {evidence.verdict.value}, but {fault}"
+
+
+def _fault_of(evidence: Evidence, regions: dict[str, str]) -> str | None:
+    answers = evidence.answers
+    for answer in answers:
+        if evidence.fragment.bookies[answer.index] != answer.bookie:
+            return f"{answer.bookie} is not at index {answer.index}"
+    view = QuorumView(evidence.quorum, [regions.get(b) for b in evidence.fragment.bookies])
+    fenced = sum(1 << answer.index for answer in answers if answer.said is not Said.UNKNOWN)
+    never = sum(1 << answer.index for answer in answers if answer.said is Said.NEVER)
+    if evidence.verdict is Verdict.COMPLETE and not view.is_fencing_complete(fenced):
+        return f"the unfenced could acknowledge: {answers}"
+    if evidence.verdict is Verdict.ABSENT:
+        assert evidence.entry_id is not None
+        if not view.is_absent(evidence.entry_id, never):
+            return f"it may have been acknowledged: {answers}"
+    is_found = any(answer.said is Said.HAVE for answer in answers)
+    if evidence.verdict is Verdict.RECOVER and not is_found:
+        return f"nobody had it: {answers}"
+    return None
+
+
+@invariant("L17")
+def lengths_add_up(record: Record) -> Iterator[str]:
+    """The length of a closed ledger is the sum of its entries' payloads."""
+    for ledger_id, copies in record.copies.items():
+        metadata = record.last_version(ledger_id)
+        if metadata is None or metadata.state is not LedgerState.CLOSED:
+            continue
+        sizes = {entry_id: len(copy.payload) for (entry_id, _), copy in copies.items()}
+        wanted = range(metadata.last_entry_id + 1)
+        if all(entry_id in sizes for entry_id in wanted):
+            total = sum(sizes[entry_id] for entry_id in wanted)
+            if total != metadata.length:
+                yield f"ledger {ledger_id} has {total} bytes and says {metadata.length}"
+
+
+@invariant("R1")
+def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
+    """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
+    entry held it for good, AQ of them and in R regions (also L4 and L12)."""
+    for append, ledger_id, entry_id in _acked_in(record):
+        assert append.ended_ms is not None
+        holders = set(append.holders)
+        stored = [
+            version.metadata
+            for version in record.ledgers.get(ledger_id, ())
+            if version.metadata is not None and version.at_ms <= append.ended_ms
+        ]
+        if not stored:
+            yield f"{append}: its ledger {ledger_id} did not exist"
+            continue
+        quorum = stored[-1].quorum_at(entry_id)
+        named = set(_write_set(stored[-1], entry_id))
+        if not _satisfies_p(quorum, named & holders, record.regions):
+            yield (
+                f"{append}, ledger {ledger_id}, {quorum}: on disk for good only at "
+                f"{sorted(holders)}, metadata names {sorted(named)}"
+            )

@@ -1,0 +1,222 @@
+"""What a stream promises: acknowledged is readable, once, in order, by everybody alike."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from ...core.protocol.dlsn import Dlsn
+from .history import TOKEN, Append, Outcome, Read
+from .verdict import Record, invariant
+
+
+def _sent(record: Record, payload: bytes) -> Append | None:
+    token = TOKEN.match(payload)
+    append = record.history.appends.get(token.group()) if token else None
+    return append if append is not None and append.payload == payload else None
+
+
+@invariant("G1")
+def acknowledged_is_delivered(record: Record) -> Iterator[str]:
+    """Every complete reader gets every acknowledged record from its start on, exactly once, in
+    order, at the position that the writer was told, and nothing that was never sent."""
+    acked = record.history.of_outcome(Outcome.OK)
+    for read in record.history.reads:
+        yield from _well_formed(record, read)
+        if not read.is_complete:
+            continue
+        found = {one.dlsn: one.payload for one in read.records}
+        for append in acked:
+            assert append.dlsn is not None
+            if read.start is not None and append.dlsn < read.start:
+                continue
+            payload = found.get(append.dlsn)
+            if payload is None:
+                yield f"{append} was not delivered to {read.reader}"
+            elif payload != append.payload:
+                yield f"{append}: {read.reader} got {payload[:24]!r} there"
+
+
+def _well_formed(record: Record, read: Read) -> Iterator[str]:
+    for before, after in pairwise(read.records):
+        if before.dlsn >= after.dlsn:
+            yield f"{read.reader} got {after.dlsn} after {before.dlsn}"
+    seen: dict[bytes, Dlsn] = {}
+    for one in read.records:
+        if _sent(record, one.payload) is None:
+            yield f"{read.reader} got at {one.dlsn} what nobody sent: {one.payload[:24]!r}"
+        first = seen.setdefault(one.payload, one.dlsn)
+        if first != one.dlsn:
+            yield f"{read.reader} got {one.payload[:24]!r} at {first} and at {one.dlsn}"
+
+
+@invariant("G2")
+def positions_are_unique_and_rise(record: Record) -> Iterator[str]:
+    """No two acknowledged appends share a position; a session's rise in the order of its calls; a
+    later session's are above what was acknowledged to earlier ones before it began."""
+    acked = record.history.of_outcome(Outcome.OK)
+    owners: dict[Dlsn, Append] = {}
+    for append in acked:
+        assert append.dlsn is not None
+        other = owners.setdefault(append.dlsn, append)
+        if other is not append:
+            yield f"{other} and {append} share a position"
+    by_session: dict[int, list[Append]] = {}
+    for append in acked:
+        by_session.setdefault(append.session, []).append(append)
+    for appends in by_session.values():
+        appends.sort(key=lambda append: append.number)
+        for before, after in pairwise(appends):
+            assert before.dlsn is not None and after.dlsn is not None
+            if before.dlsn >= after.dlsn:
+                yield f"{after} was called after {before}"
+
+
+@invariant("G3")
+def readers_agree(record: Record) -> Iterator[str]:
+    """What two readers got over a common range of positions is the same, gaps included."""
+    reads = [read for read in record.history.reads if read.records]
+    whole = max(reads, key=lambda read: len(read.records), default=None)
+    if whole is None:
+        return
+    order = [one.dlsn for one in whole.records]
+    places = {dlsn: place for place, dlsn in enumerate(order)}
+    payloads = {one.dlsn: one.payload for one in whole.records}
+    for read in reads:
+        for one in read.records:
+            if one.dlsn in payloads and payloads[one.dlsn] != one.payload:
+                yield f"{read.reader} and {whole.reader} differ at {one.dlsn}"
+            elif one.dlsn not in payloads and order[0] <= one.dlsn <= order[-1]:
+                yield f"{read.reader} got {one.dlsn}, which {whole.reader} did not"
+        for before, after in pairwise(read.records):
+            here, there = places.get(before.dlsn), places.get(after.dlsn)
+            if here is not None and there is not None and there != here + 1:
+                yield f"{read.reader} skipped from {before.dlsn} to {after.dlsn}"
+
+
+@invariant("G4")
+def appends_are_linearizable(record: Record) -> Iterator[str]:
+    """An append that was acknowledged before another was called has the lower position."""
+    positions = _positions(record)
+    calls = sorted(
+        (append for append in record.history.appends.values() if append.token in positions),
+        key=lambda append: append.called_ms,
+    )
+    acked = sorted(
+        record.history.of_outcome(Outcome.OK),
+        key=lambda append: append.ended_ms if append.ended_ms is not None else 0.0,
+    )
+    highest: Append | None = None
+    at = 0
+    for append in calls:
+        while at < len(acked) and (acked[at].ended_ms or 0.0) < append.called_ms:
+            if highest is None or (acked[at].dlsn or Dlsn(0, 0, 0)) > positions[highest.token]:
+                highest = acked[at]
+            at += 1
+        if highest is not None and positions[append.token] <= positions[highest.token]:
+            yield (
+                f"{append} is at {positions[append.token]}, below {highest}, "
+                "which was acknowledged before it was called"
+            )
+
+
+def _positions(record: Record) -> dict[bytes, Dlsn]:
+    """Where each append is: as acknowledged, or as read (an unknown one)."""
+    found: dict[bytes, Dlsn] = {}
+    for read in record.history.reads:
+        for one in read.records:
+            append = _sent(record, one.payload)
+            if append is not None:
+                found[append.token] = one.dlsn
+    for append in record.history.of_outcome(Outcome.OK):
+        assert append.dlsn is not None
+        found[append.token] = append.dlsn
+    return found
+
+
+@invariant("G5")
+def failed_never_appears(record: Record) -> Iterator[str]:
+    """An append that failed for certain is in no reader's run."""
+    for read in record.history.reads:
+        for one in read.records:
+            append = _sent(record, one.payload)
+            if append is not None and append.outcome is Outcome.FAILED:
+                yield f"{append} ({append.reason}) was read by {read.reader} at {one.dlsn}"
+
+
+@invariant("G7")
+def segment_numbers_are_bound_once(record: Record) -> Iterator[str]:
+    """LSSNs are contiguous from 1 and each names one ledger for ever; no ledger has two."""
+    owners: dict[int, int] = {}
+    for place, lssn in enumerate(sorted(record.segments), 1):
+        if lssn != place:
+            yield f"segment {place} was never made, but {lssn} was"
+            break
+    for lssn, versions in record.segments.items():
+        for version in versions:
+            if version.segment is None:
+                continue
+            if version.segment.lssn != lssn:
+                yield f"segment {lssn} says that it is {version.segment.lssn}"
+            first = owners.setdefault(version.segment.ledger_id, lssn)
+            if first != lssn:
+                yield f"ledger {version.segment.ledger_id} is segment {first} and {lssn}"
+            if record.ledger_of(lssn) != version.segment.ledger_id:
+                yield (
+                    f"segment {lssn} was ledger {record.ledger_of(lssn)} "
+                    f"and then {version.segment.ledger_id}"
+                )
+
+
+@invariant("G8")
+def at_most_two_segments_in_progress(record: Record) -> Iterator[str]:
+    """At each moment at most two adjacent segments, the newest, are not completed."""
+    changes = sorted(
+        (version.at_ms, lssn, version)
+        for lssn, versions in record.segments.items()
+        for version in versions
+    )
+    in_progress: dict[int, None] = {}
+    for at_ms, lssn, version in changes:
+        if version.segment is None or version.segment.is_completed:
+            in_progress.pop(lssn, None)
+        else:
+            in_progress[lssn] = None
+        low, high = min(in_progress, default=0), max(in_progress, default=0)
+        if len(in_progress) > 2 or high - low > 1:
+            yield f"at {at_ms:.0f} ms segments {sorted(in_progress)} are in progress"
+
+
+@invariant("G9")
+def completed_segments_say_what_their_ledgers_hold(record: Record) -> Iterator[str]:
+    """A completed segment's ledger is closed at the same entry, and it never changes its end."""
+    for lssn, versions in record.segments.items():
+        ends: list[tuple[int, int]] = []
+        for version in versions:
+            if version.segment is None or not version.segment.is_completed:
+                if ends:
+                    yield f"segment {lssn} was completed and then was not"
+                continue
+            ends.append((version.segment.last_entry_id, version.segment.record_count))
+            ledger = record.last_version(version.segment.ledger_id)
+            if ledger is not None and ledger.last_entry_id != version.segment.last_entry_id:
+                yield (
+                    f"segment {lssn} ends at {version.segment.last_entry_id}, its ledger "
+                    f"{version.segment.ledger_id} at {ledger.last_entry_id}"
+                )
+        if len(set(ends)) > 1:
+            yield f"the end of segment {lssn} moved: {ends}"
+
+
+@invariant("G10")
+def sequence_ids_add_up(record: Record) -> Iterator[str]:
+    """A completed segment starts where the completed one before it ended."""
+    finals = {
+        lssn: version.segment
+        for lssn, versions in record.segments.items()
+        for version in versions
+        if version.segment is not None and version.segment.is_completed
+    }
+    for lssn, segment in finals.items():
+        before = finals.get(lssn - 1)
+        expected = 0 if before is None else before.start_sequence_id + before.record_count
+        if (before is not None or lssn == 1) and segment.start_sequence_id != expected:
+            yield f"segment {lssn} starts at {segment.start_sequence_id}, expected {expected}"

@@ -1,0 +1,104 @@
+"""The invariants by their ids, what they look at, and the list of what is broken."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...core.protocol.recovery import Evidence
+from ...core.protocol.segments import Segment
+from .history import History
+
+EXAMPLES_MAX = 3
+"""Violations of one invariant that are told; a broken one is often broken many times."""
+
+
+class Violation(NamedTuple):
+    """What is broken, by whom it is known and how it shows."""
+
+    id: str
+    text: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.id}: {self.text}"
+
+
+class LedgerVersion(NamedTuple):
+    """One version of a ledger's metadata in the order of the store; None: deleted."""
+
+    at_ms: float
+    metadata: LedgerMetadata | None
+
+
+class SegmentVersion(NamedTuple):
+    """One version of a segment's metadata; None: deleted."""
+
+    at_ms: float
+    segment: Segment | None
+
+
+class Copy(NamedTuple):
+    """What one bookie answered to a plain read of one entry after the run: a valid copy."""
+
+    lac: int
+    length: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Record:
+    """All that is known of a run when it is judged."""
+
+    history: History
+    ledgers: dict[int, list[LedgerVersion]]
+    segments: dict[int, list[SegmentVersion]]
+    """Of the one stream, by LSSN."""
+    regions: dict[str, str]
+    """Of every bookie id that was ever formatted, from the configuration of the run."""
+    lost: frozenset[str] = frozenset()
+    """Bookie ids whose data a fault destroyed or damaged."""
+    copies: dict[int, dict[tuple[int, str], Copy]] = field(default_factory=dict)
+    """By ledger: (entry id, bookie id) to the copy found after the run."""
+    unasked: frozenset[str] = frozenset()
+    """Bookie ids that could not be asked after the run."""
+    evidence: Sequence[Evidence] = ()
+
+    def last_version(self, ledger_id: int) -> LedgerMetadata | None:
+        """The ledger's metadata at the end."""
+        versions = self.ledgers.get(ledger_id)
+        return versions[-1].metadata if versions else None
+
+    def ledger_of(self, lssn: int) -> int | None:
+        """The ledger that a segment was first bound to."""
+        for version in self.segments.get(lssn, ()):
+            if version.segment is not None:
+                return version.segment.ledger_id
+        return None
+
+
+Check = Callable[[Record], Iterator[str]]
+
+INVARIANTS: dict[str, Check] = {}
+
+
+def invariant(name: str) -> Callable[[Check], Check]:
+    """Registers a check under the id of its invariant."""
+
+    def register(check: Check) -> Check:
+        assert name not in INVARIANTS
+        INVARIANTS[name] = check
+        return check
+
+    return register
+
+
+def judge(record: Record) -> list[Violation]:
+    """Everything that is broken; empty when the run kept its promises."""
+    found: list[Violation] = []
+    for name, check in INVARIANTS.items():
+        for count, text in enumerate(check(record)):
+            if count == EXAMPLES_MAX:
+                break
+            found.append(Violation(name, text))
+    return found

@@ -1,0 +1,193 @@
+"""The product in a simulated world: real bookies, ledger clients and streams on simulated hosts.
+
+Also what the simulation knows of it and no process does: which host a bookie id stands for, and
+what has reached which disk for good.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ...core.bookie.bookie import Bookie
+from ...core.bookie.config import MIB, BookieConfig
+from ...core.bookie.identity import IDENTITY_FILE, format_storage
+from ...core.ledger.client import LedgerClient
+from ...core.ledger.config import LedgerConfig
+from ...core.log.config import ReaderConfig, WriterConfig
+from ...core.log.namespace import Namespace, create_namespace
+from ...core.log.policy import StreamPolicy
+from ...core.metadata.bookies import BookieDirectory
+from ...core.metadata.layout import initialise_cluster, instance_id
+from ...core.metadata.ledgers import LedgerStore
+from ...core.protocol.bookie_id import check_region
+from ...core.protocol.recovery import Evidence
+from ...placement.region_aware import RegionAwarePlacement
+from ..checker.history import TOKEN
+from .world import SimHost, SimWorld
+
+NAMESPACE, STREAM = "sim", "stream"
+PORT = 3181
+_STORAGE = "bookie"
+_SESSION_MS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How the product is configured in a run."""
+
+    policy: StreamPolicy
+    ledger: LedgerConfig
+    writer: WriterConfig
+    reader: ReaderConfig
+    log_file_bytes: int = 1 * MIB
+
+
+class SimCluster:
+    """Bookies in the regions of a world, and what client processes need."""
+
+    def __init__(
+        self, world: SimWorld, settings: ClusterSettings, bookies_by_region: Iterable[int]
+    ) -> None:
+        self.world = world
+        self.settings = settings
+        self.regions: dict[str, str] = {}
+        """Of each bookie id that was ever formatted."""
+        self.durable: dict[bytes, dict[str, None]] = {}
+        """Token of a record to the bookies on whose disks it was at some time for good."""
+        self.evidence: list[Evidence] = []
+        self.bookies: dict[str, Bookie] = {}
+        """The objects of the running processes, by host: for looking, not for touching."""
+        self.lost: dict[str, None] = {}
+        """Bookie ids whose data a fault destroyed or damaged."""
+        self.ids: dict[str, str] = {}
+        """The bookie id that a host has now."""
+        self.bookie_hosts: list[SimHost] = []
+        for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
+            for number in range(count):
+                host = world.host(f"bookie-{region}-{number}", region, f"r{number}")
+                host.image.on_durable = self._listener(host)
+                self.bookie_hosts.append(host)
+        self.app_hosts = [world.host(f"app-{region}", region) for region in world.topology.regions]
+
+    def _listener(self, host: SimHost) -> "_DurableListener":
+        return _DurableListener(self, host)
+
+    async def found(self) -> None:
+        """Makes the cluster's and the stream's metadata and starts the bookies; no faults yet."""
+        host = self.app_hosts[0]
+        host.start(_idle)
+        await host.spawn(self._found(host), "found the cluster")
+        host.kill("is done with founding")
+        for bookie in self.bookie_hosts:
+            bookie.start(self.run_bookie)
+        async with asyncio.timeout(30):
+            await until(lambda: len(self.bookies) == len(self.bookie_hosts))
+
+    async def _found(self, host: SimHost) -> None:
+        store, runtime = host.metadata(), host.runtime()
+        await initialise_cluster(store, runtime.random)
+        await create_namespace(store, runtime, NAMESPACE, self.settings.policy)
+        async with self.client(host) as client:
+            await client.namespace.create_stream(STREAM)
+
+    # --- bookies --------------------------------------------------------------------------------
+
+    async def run_bookie(self, host: SimHost) -> None:
+        """The program of a bookie's process."""
+        store, runtime, disk = host.metadata(), host.runtime(), host.disk(_STORAGE)
+        directory = BookieDirectory(store)
+        if IDENTITY_FILE not in await disk.list(""):
+            instance = await instance_id(store)
+            bookie_id = await format_storage(
+                disk, runtime, host.name, host.region, host.rack, instance, directory
+            )
+            self.regions[bookie_id] = host.region
+            self.ids[host.name] = bookie_id
+        config = BookieConfig(
+            boot_id=f"{host.name}-{host.boots}",
+            log_file_bytes=self.settings.log_file_bytes,
+            session_ttl_ms=_SESSION_MS,
+        )
+        bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)
+        await bookie.serve(host.name, PORT)
+        self.bookies[host.name] = bookie
+        self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
+        await until(lambda: bookie.service.failure is not None, every_s=1.0)
+        raise bookie.service.failure
+
+    def damage(self, host: SimHost) -> None:
+        """Notes that the data of the bookie that is on ``host`` now can no longer be relied on."""
+        bookie_id = self.ids.get(host.name)
+        if bookie_id is not None:
+            self.lost[bookie_id] = None
+
+    def holders(self, token: bytes) -> tuple[str, ...]:
+        """The bookies on whose disks a record was at some time for good."""
+        return tuple(self.durable.get(token, ()))
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def client(self, host: SimHost) -> "SimClient":
+        """A client in the process that runs on ``host``."""
+        return SimClient(self, host)
+
+
+class _DurableListener:
+    """Finds the records in what reaches a disk."""
+
+    __slots__ = ("_cluster", "_host")
+
+    def __init__(self, cluster: SimCluster, host: SimHost) -> None:
+        self._cluster = cluster
+        self._host = host
+
+    def __call__(self, data: bytes) -> None:
+        tokens = TOKEN.findall(data)
+        if tokens:
+            bookie_id = self._cluster.ids[self._host.name]
+            for token in tokens:
+                self._cluster.durable.setdefault(token, {})[bookie_id] = None
+
+
+class SimClient:
+    """What ``connect()`` makes in production, from the same parts."""
+
+    def __init__(self, cluster: SimCluster, host: SimHost) -> None:
+        settings = cluster.settings
+        self.store = host.metadata()
+        self.directory = BookieDirectory(self.store)
+        runtime = host.runtime()
+        self.ledgers = LedgerClient(
+            runtime,
+            LedgerStore(self.store),
+            self.directory,
+            RegionAwarePlacement(),
+            settings.ledger,
+            check_region(host.region),
+            on_evidence=cluster.evidence.append,
+        )
+        self.namespace = Namespace(
+            runtime,
+            self.store,
+            self.ledgers,
+            NAMESPACE,
+            writer_config=settings.writer,
+            reader_config=settings.reader,
+        )
+
+    async def __aenter__(self) -> "SimClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.ledgers.aclose()
+        await self.store.close()
+
+
+async def until(is_true: Callable[[], bool], *, every_s: float = 0.1) -> None:
+    """Waits, by looking again and again as only a simulation may."""
+    while not is_true():  # noqa: ASYNC110 - there is no event for what is seen from outside
+        await asyncio.sleep(every_s)
+
+
+async def _idle(host: SimHost) -> None:
+    await asyncio.Event().wait()

@@ -1,0 +1,305 @@
+"""One run from its plan: found a cluster, let applications work while faults happen, heal, judge.
+
+A plan says everything that a seed decided, so a run can be repeated with parts of it left out.
+
+The end of each run is the same. After the last fault all is healed; then a writer of another region
+must be able to take the stream over and append (liveness, within a bound); the stream is read from
+its start in every region; every bookie is asked for every entry that it should have; the checker
+judges what was seen.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import RhumblineError
+from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.segments import Segment, decode_segment
+from ...core.wire import ledger_metadata as ledger_codec
+from ..checker import ledger_invariants, log_invariants
+from ..checker.history import History, Outcome
+from ..checker.verdict import LedgerVersion, Record, SegmentVersion, Violation, judge
+from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, SimCluster, until
+from .faults import Fault, schedule
+from .loop import SimulationFailedError
+from .metadata import Commit
+from .probe import probe
+from .workload import Applications, WriterHabits
+from .world import SimHost, SimWorld, Topology
+
+assert log_invariants and ledger_invariants, "importing them registers their checks"
+
+RESUME_S_MAX = 60.0
+"""After the last fault is healed, writes must be acknowledged again within this time."""
+
+FINAL_APPENDS = 10
+TIME_LIMIT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a seed decided."""
+
+    seed: str
+    topology: Topology
+    bookies_by_region: tuple[int, ...]
+    settings: ClusterSettings
+    habits: WriterHabits
+    faults: tuple[Fault, ...]
+    writers: tuple[tuple[int, str], ...]
+    """(ms, host): from when on who is told to write."""
+    readers: tuple[str, ...]
+    """Client hosts that tail the stream."""
+    lasts_ms: int
+    appends_max: int
+
+    def without(self, fault: Fault) -> "Plan":
+        """The same with one fault less."""
+        return replace(self, faults=tuple(one for one in self.faults if one is not fault))
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a run."""
+
+    plan: Plan
+    violations: list[Violation] = field(default_factory=list)
+    digest: str = ""
+    virtual_s: float = 0.0
+    events: int = 0
+    messages: int = 0
+    acked: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
+    """Coverage: which protocol states were seen how often."""
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.violations
+
+
+def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Result:
+    """Runs a plan in a world of its own. Raises nothing: a failed run is a violation, too."""
+    result = Result(plan)
+    with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
+        run = _Run(world, plan)
+        try:
+            world.run(run.play(), time_limit_s=TIME_LIMIT_S)
+            result.violations = judge(run.record())
+        except _LivenessError as error:
+            result.violations = [Violation("LIVE", str(error)), *judge(run.record())]
+        except Exception as error:  # of production code in the run: that is what a run is for
+            result.violations = [Violation("CRASH", _story_of(error))]
+        run.account(result)
+    return result
+
+
+class _LivenessError(Exception):
+    """Something that had to happen after the faults did not."""
+
+
+class _Run:
+    """The course of one run."""
+
+    def __init__(self, world: SimWorld, plan: Plan) -> None:
+        self.world = world
+        self.plan = plan
+        self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
+        self.history = History(lambda: world.loop.now * 1000)
+        self.apps = Applications(self.cluster, self.history, plan.habits)
+        self.copies: dict[int, dict[tuple[int, str], Any]] = {}
+        self.unasked: set[str] = set()
+
+    # --- the course -----------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """From the founding to the last question."""
+        world, plan, apps = self.world, self.plan, self.apps
+        await self.cluster.found()
+        for host in self.cluster.app_hosts:
+            apps.start(host, reads=host.name in plan.readers)
+        apps.wanted = plan.appends_max
+        for at_ms, name in plan.writers:
+            world.later(at_ms / 1000, self._telling(name))
+        schedule(self.cluster, plan.faults)
+        ends = [fault.at_ms + fault.lasts_ms for fault in plan.faults]
+        await asyncio.sleep(max([plan.lasts_ms, *ends]) / 1000 + 0.001)
+        world.heal_everything()
+        await self._epilogue()
+
+    def _telling(self, name: str) -> Callable[[], None]:
+        def tell() -> None:
+            self.world.trace.note("world", f"{name} is told to write")
+            self.apps.active = name
+
+        return tell
+
+    async def _epilogue(self) -> None:
+        apps = self.apps
+        hosts = [host.name for host in self.cluster.app_hosts]
+        last = apps.active or hosts[0]
+        heir = hosts[(hosts.index(last) + 1) % len(hosts)]
+        self._telling(heir)()
+        goal = apps.acked + FINAL_APPENDS
+        apps.wanted = apps.called + 10 * FINAL_APPENDS
+        await self._within(lambda: apps.acked >= goal, "writes do not resume")
+        apps.wanted = 0
+        await self._within(self._is_sealed, "the segments are not completed")
+        apps.active = None
+        await asyncio.sleep(1.0)
+        until_dlsn = self._end()
+        for host in self.cluster.app_hosts:
+            host.kill("is done")
+            await self._finish(
+                host, f"{host.name} cannot read to the end", apps.read_everything, until_dlsn
+            )
+        await self._probe(self.cluster.app_hosts[0])
+
+    async def _within(self, is_true: Callable[[], bool], words: str) -> None:
+        try:
+            async with asyncio.timeout(RESUME_S_MAX):
+                await until(is_true)
+        except TimeoutError:
+            raise _LivenessError(f"{words} within {RESUME_S_MAX:g} s after the faults") from None
+
+    async def _finish(
+        self, host: SimHost, words: str, work: Callable[..., Any], *args: Any
+    ) -> None:
+        """Runs ``work`` in a new process on ``host``, to its end."""
+        host.start(_waiting)
+        task = host.spawn(work(host, *args), words)
+        try:
+            async with asyncio.timeout(RESUME_S_MAX):
+                await task
+        except (TimeoutError, RhumblineError) as error:
+            raise _LivenessError(f"{words}: {type(error).__name__}: {error}") from error
+        finally:
+            host.kill("is done")
+
+    def _segments(self) -> dict[int, Segment]:
+        versions = self._segment_versions()
+        return {lssn: seen[-1].segment for lssn, seen in versions.items() if seen[-1].segment}
+
+    def _is_sealed(self) -> bool:
+        segments = self._segments()
+        return bool(segments) and all(segment.is_completed for segment in segments.values())
+
+    def _end(self) -> Dlsn:
+        segments = self._segments()
+        last = segments[max(segments)]
+        return Dlsn(last.lssn, last.last_entry_id + 1, 0)
+
+    async def _probe(self, host: SimHost) -> None:
+        ledgers = [
+            versions[-1].metadata
+            for versions in self._ledger_versions().values()
+            if versions[-1].metadata is not None
+            and versions[-1].metadata.state is LedgerState.CLOSED
+        ]
+        await self._finish(host, "the bookies cannot be asked", self._ask_all, ledgers)
+
+    async def _ask_all(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
+        self.copies = {metadata.ledger_id: {} for metadata in ledgers}
+        for bookie_host in self.cluster.bookie_hosts:
+            bookie_id = self.cluster.ids[bookie_host.name]
+            found = await probe((bookie_host.name, PORT), bookie_id, ledgers)
+            if found is None:
+                self.unasked.add(bookie_id)
+                continue
+            for (ledger_id, entry_id), copy in found.items():
+                self.copies[ledger_id][entry_id, bookie_id] = copy
+
+    # --- what is judged -------------------------------------------------------------------------
+
+    def _ledger_versions(self) -> dict[int, list[LedgerVersion]]:
+        found: dict[int, list[LedgerVersion]] = {}
+        for commit in self.world.metadata.tree.history:
+            ledger_id = _ledger_id_of(commit.path)
+            if ledger_id is not None and commit.data != b"":
+                metadata = None
+                if commit.data is not None:
+                    metadata = ledger_codec.decode(ledger_id, commit.data)
+                found.setdefault(ledger_id, []).append(LedgerVersion(commit.at_ms, metadata))
+        return found
+
+    def _segment_versions(self) -> dict[int, list[SegmentVersion]]:
+        found: dict[int, list[SegmentVersion]] = {}
+        for commit in self.world.metadata.tree.history:
+            lssn = _lssn_of(commit)
+            if lssn is not None:
+                segment = None if commit.data is None else decode_segment(lssn, commit.data)
+                found.setdefault(lssn, []).append(SegmentVersion(commit.at_ms, segment))
+        return found
+
+    def record(self) -> Record:
+        """For the judge."""
+        return Record(
+            history=self.history,
+            ledgers=self._ledger_versions(),
+            segments=self._segment_versions(),
+            regions=dict(self.cluster.regions),
+            lost=frozenset(self.cluster.lost),
+            copies=self.copies,
+            unasked=frozenset(self.unasked),
+            evidence=self.cluster.evidence,
+        )
+
+    def account(self, result: Result) -> None:
+        """Fills in the figures."""
+        world = self.world
+        result.digest = world.trace.digest()
+        result.virtual_s = world.loop.now
+        result.events = world.loop.handles_run
+        result.messages = world.network.messages
+        result.acked = self.apps.acked
+        result.outcomes = {o.value: len(self.history.of_outcome(o)) for o in Outcome}
+        result.faults = dict(world.trace.counts)
+        result.lines = world.trace.lines
+        result.states = self._states()
+
+    def _states(self) -> dict[str, int]:
+        seen: dict[str, int] = {}
+        for versions in self._ledger_versions().values():
+            for version in versions:
+                if version.metadata is not None:
+                    name = f"ledger {version.metadata.state.name.lower()}"
+                    seen[name] = seen.get(name, 0) + 1
+            last = versions[-1].metadata
+            if last is not None and len(last.fragments) > 1:
+                seen["ensemble changes"] = seen.get("ensemble changes", 0) + len(last.fragments) - 1
+        for evidence in self.cluster.evidence:
+            kind = "fence" if evidence.entry_id is None else "entry"
+            name = f"recovery {kind} {evidence.verdict.value}"
+            seen[name] = seen.get(name, 0) + 1
+        seen["sessions"] = self.history.session_count
+        seen["segments"] = len(self._segment_versions())
+        return seen
+
+
+async def _waiting(host: SimHost) -> None:
+    await asyncio.Event().wait()
+
+
+def _ledger_id_of(path: str) -> int | None:
+    """The ledger whose metadata is at ``path``."""
+    parts = path.split("/")
+    if len(parts) < 5 or parts[1] != "ledgers" or not parts[-1].startswith("L"):
+        return None
+    return int("".join(parts[2:-1]) + parts[-1][1:])
+
+
+def _lssn_of(commit: Commit) -> int | None:
+    start = f"/rhumbline/namespaces/{NAMESPACE}/streams/{STREAM}/segments/"
+    return int(commit.path[len(start) :]) if commit.path.startswith(start) else None
+
+
+def _story_of(error: BaseException) -> str:
+    cause = error.__cause__ if isinstance(error, SimulationFailedError) else error
+    lines = traceback.format_exception(cause or error)
+    return f"{error}\n{''.join(lines)}" if cause is not error else "".join(lines)
