@@ -21,7 +21,6 @@ from ..protocol.errors import (
     LedgerFencedError,
     LimitExceededError,
     MetadataError,
-    NoSuchLedgerError,
     NotEnoughBookiesError,
     RhumblineError,
     UnavailableError,
@@ -29,7 +28,6 @@ from ..protocol.errors import (
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..protocol.placement import BookieInfo
 from ..protocol.quorum import QuorumView
-from ..runtime.metadata_store import Version
 from ..runtime.tasks import settled
 from ..wire.ledger_metadata import encode
 from .context import Backoff, LedgerContext
@@ -59,7 +57,11 @@ class EnsembleChanger:
         self._start()
 
     def set_min_regions(self, min_regions: int) -> None:
-        """Wants entries that are not confirmed yet to be acknowledged under another R."""
+        """Wants entries that are not confirmed yet to be acknowledged under another R.
+
+        Raises IllegalQuorumError when R does not fit the ledger's other numbers.
+        """
+        replace(self._writer.view.quorum, min_regions=min_regions)
         self._min_regions = min_regions
         self._start()
 
@@ -187,7 +189,8 @@ class EnsembleChanger:
         """Writes ``proposed``; the writer is frozen until the outcome is known.
 
         True: the stored value is installed, ours or another's, or the writer has failed by it.
-        False: certainly nothing was written.
+        False: certainly nothing was written, or the writer has failed meanwhile and its close
+        will see what was.
         """
         writer = self._writer
         is_certain = True  # no attempt of unknown outcome is out
@@ -196,6 +199,8 @@ class EnsembleChanger:
             while True:
                 try:
                     version = await self._context.ledgers.write(proposed, writer.version)
+                    first = proposed.last_fragment.first_entry_id
+                    assert first == writer.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
                     writer.install(proposed, version, regions)
                     return True
                 except BadVersionError:
@@ -206,14 +211,23 @@ class EnsembleChanger:
                 except (UnavailableError, MetadataError):
                     if is_certain:
                         return False
+                except RhumblineError as error:
+                    writer.fail(error)
+                    return True
+                if writer.failure is not None:
+                    return False
                 await backoff.pause()
         finally:
             writer.thaw()
 
     async def _adopt(self, proposed: LedgerMetadata, regions: list[Region | None]) -> bool:
-        """Looks at what is stored instead; False: still what it was, so write again."""
+        """Looks at what is stored instead; False: unchanged, or it cannot be seen: write again."""
         writer = self._writer
-        stored, version = await self._read_surely()
+        try:
+            stored, version = await self._context.ledgers.read(writer.ledger_id)
+            regions_stored = await self._context.regions_of(stored.last_fragment.bookies)
+        except (UnavailableError, MetadataError):
+            return False
         if stored == proposed:
             writer.install(stored, version, regions)
             return True
@@ -230,26 +244,8 @@ class EnsembleChanger:
             case Next.FENCED | Next.FOREIGN:
                 writer.fail(LedgerFencedError(f"ledger {writer.ledger_id} is being recovered"))
             case Next.RETRY | Next.SETTLED:
-                writer.install(stored, version, await self._regions_surely(stored))
+                writer.install(stored, version, regions_stored)
         return True
-
-    async def _read_surely(self) -> tuple[LedgerMetadata, Version]:
-        backoff = Backoff(self._context, None)
-        while True:
-            try:
-                return await self._context.ledgers.read(self._writer.ledger_id)
-            except NoSuchLedgerError:
-                raise
-            except (UnavailableError, MetadataError):
-                await backoff.pause()
-
-    async def _regions_surely(self, stored: LedgerMetadata) -> list[Region | None]:
-        backoff = Backoff(self._context, None)
-        while True:
-            try:
-                return await self._context.regions_of(stored.last_fragment.bookies)
-            except (UnavailableError, MetadataError):
-                await backoff.pause()
 
 
 def _subsets(mask: int) -> Iterator[tuple[int, ...]]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from ..metadata.bookies import BookieDirectory
+from ..metadata.ledgers import LedgerStore
 from ..protocol.bookie_id import Region
 from ..protocol.errors import (
     IndeterminateError,
@@ -28,10 +30,6 @@ from .reader import LedgerReader
 from .recovery import recover_ledger
 from .writer import LedgerWriter
 
-if TYPE_CHECKING:
-    from ..metadata.bookies import BookieDirectory
-    from ..metadata.ledgers import LedgerStore
-
 PASSWORD_BYTES_MAX = 1024
 
 
@@ -49,8 +47,8 @@ class LedgerClient:
     def __init__(
         self,
         runtime: Runtime,
-        ledgers: "LedgerStore",
-        directory: "BookieDirectory",
+        ledgers: LedgerStore,
+        directory: BookieDirectory,
         placement: PlacementPolicy,
         config: LedgerConfig | None = None,
         region: Region | None = None,
@@ -72,6 +70,7 @@ class LedgerClient:
             read_order=read_order or nearest_first(region, runtime.random),
             on_evidence=on_evidence,
             on_hole=on_hole,
+            handles={},
         )
 
     async def create(
@@ -172,6 +171,8 @@ class LedgerClient:
 
     async def aclose(self) -> None:
         """Ends all connections and tasks; writers fail, readers get errors. Safe to repeat."""
+        for handle in list(self._context.handles):
+            handle.abandon()
         await self._context.tasks.aclose()
         await self._context.pool.aclose()
 

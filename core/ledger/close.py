@@ -40,13 +40,21 @@ async def close_ledger(
             stored, stored_version = await context.ledgers.read(mine.ledger_id)
             if stored.state is LedgerState.CLOSED:
                 return _accept(stored, end), stored_version
-            if not may_write or stored.last_fragment != mine.last_fragment:
+            if not may_write or not _is_ours(stored, mine, last_entry_id=end[0]):
                 raise LedgerFencedError(f"ledger {mine.ledger_id} is being recovered by another")
             mine, version = stored, stored_version
         except (UnavailableError, IndeterminateError):
             if backoff.is_over:
                 raise
         await backoff.pause()
+
+
+def _is_ours(stored: LedgerMetadata, mine: LedgerMetadata, *, last_entry_id: int) -> bool:
+    if stored.state is LedgerState.IN_RECOVERY:
+        return stored.last_fragment == mine.last_fragment
+    # Open: at most a change of our own, whose outcome we never learned, was added. All that it
+    # could record for other bookies lies behind our end.
+    return stored.last_fragment.first_entry_id <= last_entry_id + 1
 
 
 def _accept(stored: LedgerMetadata, end: tuple[int, int]) -> LedgerMetadata:

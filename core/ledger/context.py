@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..metadata.bookies import BookieDirectory
+from ..metadata.ledgers import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
 from ..protocol.ledger_metadata import Fragment
 from ..protocol.placement import BookieInfo, PlacementPolicy
@@ -18,8 +20,8 @@ from .pool import BookiePool
 from .read_order import ReadOrder
 
 if TYPE_CHECKING:
-    from ..metadata.bookies import BookieDirectory
-    from ..metadata.ledgers import LedgerStore
+    from .reader import LedgerReader
+    from .writer import LedgerWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,8 @@ class LedgerContext:
 
     runtime: Runtime
     config: LedgerConfig
-    ledgers: "LedgerStore"
-    directory: "BookieDirectory"
+    ledgers: LedgerStore
+    directory: BookieDirectory
     placement: PlacementPolicy
     region: Region | None
     pool: BookiePool
@@ -37,6 +39,7 @@ class LedgerContext:
     read_order: ReadOrder
     on_evidence: Callable[[Evidence], None]
     on_hole: Callable[[Hole], None]
+    handles: "dict[LedgerWriter | LedgerReader, None]"
 
     async def regions_of(self, bookies: Sequence[BookieId]) -> list[Region | None]:
         """The regions that the bookies' ids stand for. Raises MetadataUnavailableError."""

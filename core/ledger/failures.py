@@ -51,7 +51,7 @@ class ReplicaFailures:
         if self.mask & replica.bit:
             return
         self.mask |= replica.bit
-        replica.failed_since = self._loop.time()
+        replica.failed_since = replica.patience_from = self._loop.time()
         writer.context.pool.on_failure(replica.bookie)
         if self._config.on_bookie_failure == "close":
             writer.fail(error)
@@ -66,12 +66,12 @@ class ReplicaFailures:
 
     def on_stored(self, replica: Replica) -> None:
         """A failed replica stored an entry: it gets again what is not confirmed yet."""
+        replica.probe = None
         if replica.lag_bytes > self._config.replica_backlog_bytes_max // 2:
             return
         self.mask &= ~replica.bit
         replica.failed_since = None
         replica.error = None
-        replica.probe = None
         self._probe_ms = _PROBE_MS_MIN
         self._writer.send_missing(replica)
 
@@ -106,12 +106,12 @@ class ReplicaFailures:
         if self._has_quorum_timed_out():
             return
         overdue = 0
-        oldest = self._loop.time() - self._config.underreplicated_ms_max / 1000
+        now = self._loop.time()
         for replica in self._writer.replicas:
             if self.mask & replica.bit:
-                assert replica.failed_since is not None
-                if replica.failed_since < oldest:
+                if (now - replica.patience_from) * 1000 > self._config.underreplicated_ms_max:
                     overdue |= replica.bit
+                    replica.patience_from = now  # if it cannot be replaced now, ask again later
                 for op in self._writer.queue:
                     if self.offer_probe(replica, op) or replica.probe is not None:
                         break

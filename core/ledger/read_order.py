@@ -13,7 +13,7 @@ class ReplicaChoice:
 
     index: int
     bookie: BookieId
-    region: Region | None
+    region: str | None
     has_failed: bool
 
 

@@ -43,6 +43,7 @@ class LedgerReader:
         self._is_over = False
         self._refresh_lock = asyncio.Lock()
         self._watch = context.ledgers.watch(metadata.ledger_id, self._on_hint)
+        context.handles[self] = None
         self._learn_end()
 
     @property
@@ -225,12 +226,17 @@ class LedgerReader:
         if self._is_over:
             raise ClosedError(f"the reader of ledger {self.ledger_id} was closed")
 
-    async def aclose(self) -> None:
-        """Stops watching; calls that wait raise ClosedError. Safe to repeat."""
+    def abandon(self) -> None:
+        """The client was closed, or this reader: calls that wait raise ClosedError."""
         self._is_over = True
         self._watch.close()
+        self.context.handles.pop(self, None)
         if self._poll is not None:
             self._poll.end()
+
+    async def aclose(self) -> None:
+        """Stops watching; calls that wait raise ClosedError. Safe to repeat."""
+        self.abandon()
         if self._refreshing is not None:
             self._refreshing.cancel()
             await settled(self._refreshing)

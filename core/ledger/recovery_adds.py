@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import replace
 from functools import partial
 
-from ..protocol.bookie_id import BookieId, Region
+from ..protocol.bookie_id import BookieId
 from ..protocol.ensemble_change import replaced_indices
 from ..protocol.errors import RhumblineError
 from ..protocol.ledger_metadata import Fragment, LedgerMetadata
@@ -62,11 +62,8 @@ class RecoveryAdds:
 
     async def open(self) -> None:
         """Looks up where the bookies are. Call once."""
-        self._view = await self._view_of(self._bookies)
-
-    async def _view_of(self, bookies: tuple[BookieId, ...]) -> QuorumView:
-        regions: list[Region | None] = await self._context.regions_of(bookies)
-        return QuorumView(self._quorum, regions)
+        self._regions = await self._context.regions_of(self._bookies)
+        self._view = QuorumView(self._quorum, self._regions)
 
     @property
     def recorded_min_regions(self) -> tuple[int, int] | None:
@@ -134,18 +131,19 @@ class RecoveryAdds:
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(bookie, BookieInfo(bookie, region))
-            for bookie, region in zip(self._bookies, self._view.regions, strict=True)
+            for bookie, region in zip(self._bookies, self._regions, strict=True)
         ]
         failed = [i for i in range(len(self._bookies)) if self._failed >> i & 1]
         bookies = self._context.placement.replace(
             self._quorum, ensemble, failed, candidates, random=self._context.runtime.random
         )
-        view = await self._view_of(bookies)
+        regions = await self._context.regions_of(bookies)
         if not self._pending:
             return
         replaced = replaced_indices(self._bookies, bookies)
         self._bookies = bookies
-        self._view = view
+        self._regions = regions
+        self._view = QuorumView(self._quorum, regions)
         gone = sum(1 << index for index in replaced)
         self._failed &= ~gone
         first = self._pending[0].entry_id

@@ -21,6 +21,7 @@ class Replica:
         "lag_bytes",
         "last_entry_id",
         "link",
+        "patience_from",
         "probe",
         "region",
     )
@@ -33,6 +34,7 @@ class Replica:
         self.last_entry_id: int | None = None  # the last that was its, once it was replaced
         self.lag_bytes = 0  # confirmed entries that it was sent and has not answered
         self.failed_since: float | None = None  # loop time
+        self.patience_from = 0.0  # loop time from which on it is waited for
         self.error: RhumblineError | None = None
         self.probe: AddOp | None = None  # the one entry that it was sent since it failed
 

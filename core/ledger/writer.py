@@ -22,6 +22,7 @@ from ..protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
     LimitExceededError,
+    MetadataUnavailableError,
     OwnershipLostError,
     RecordTooLargeError,
     RhumblineError,
@@ -74,6 +75,7 @@ class LedgerWriter:
         self._payload_bytes_max = context.config.entry_bytes_max - self._digest.body_offset
         self._pending_bytes_max = context.config.pending_bytes_max
         self._pending_entries_max = context.config.pending_entries_max
+        self._has_quorum_timeout = context.config.quorum_timeout_ms > 0
         self._confirmed_length = 0
         self._is_frozen = False
         self._is_draining = False
@@ -85,6 +87,7 @@ class LedgerWriter:
         self._take_ensemble(regions)
         self.failures = ReplicaFailures(self)
         self.changer = EnsembleChanger(context, self)
+        context.handles[self] = None
         for replica in self.replicas:
             replica.link.connect()
 
@@ -95,7 +98,7 @@ class LedgerWriter:
         self.view = QuorumView(quorum, regions)
         self._write_sets = [quorum.write_set(start) for start in range(len(self.view.full_masks))]
         self._regions_by_mask: dict[int, tuple[str, ...]] = {}
-        old = self.replicas or [None] * len(bookies)
+        old: Sequence[Replica | None] = self.replicas or [None] * len(bookies)
         self.replicas = [
             was
             if was is not None and was.bookie == bookie
@@ -157,6 +160,8 @@ class LedgerWriter:
         self.last_add_pushed = entry_id
         self.length = length
         self.pending_bytes += size
+        if self._has_quorum_timeout:
+            self.failures.watch()
         # Captured and enqueued in one step: no change of the ensemble can miss it (bug B21).
         self.queue.append(op)
         failed = self.failures.mask
@@ -344,7 +349,8 @@ class LedgerWriter:
     def set_min_regions(self, min_regions: int) -> None:
         """Has later entries (and those pending) acknowledged under another R.
 
-        It takes effect when the metadata records it; ``metadata.quorum_at`` then says so.
+        It takes effect when the metadata records it; ``metadata.quorum_at`` then says so. Safe to
+        repeat. Raises IllegalQuorumError when R does not fit.
         """
         self.changer.set_min_regions(min_regions)
 
@@ -356,6 +362,7 @@ class LedgerWriter:
             return
         self.failure = error
         self.failures.stop()
+        self.context.handles.pop(self, None)
         unknown = AppendOutcomeUnknownError(f"ledger {self.ledger_id}: {error}")
         unknown.__cause__ = error
         queue = list(self.queue)
@@ -372,6 +379,10 @@ class LedgerWriter:
         if self.on_failure is not None and not isinstance(error, ClosedError):
             self.on_failure(error)
 
+    def abandon(self) -> None:
+        """The client was closed: fails without closing the ledger."""
+        self.fail(ClosedError("the ledger client was closed"))
+
     async def close(self) -> LedgerMetadata:
         """Closes the ledger at its LAC and returns the closed metadata. Safe to repeat.
 
@@ -381,7 +392,7 @@ class LedgerWriter:
         """
         self.fail(ClosedError(f"ledger {self.ledger_id} was closed by its writer"))
         async with self._closing:
-            await self.changer.wait_idle()
+            await self._wait_for_changes()
             self.metadata, self.version = await close_ledger(
                 self.context,
                 self.metadata,
@@ -390,6 +401,16 @@ class LedgerWriter:
                 may_write=not isinstance(self.failure, OwnershipLostError),
             )
         return self.metadata
+
+    async def _wait_for_changes(self) -> None:
+        limit_ms = self.context.config.metadata_timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self.changer.wait_idle()
+        except TimeoutError:
+            raise MetadataUnavailableError(
+                f"ledger {self.ledger_id}: a change of its ensemble is still under way"
+            ) from None
 
     async def publish_lac(self) -> None:
         """Tells the ensemble the LAC without an entry, so that readers see what is confirmed.

@@ -49,7 +49,7 @@ class Evidence:
     """A decision and the answers that it was made from, in order of arrival.
 
     ``entry_id`` is None for "fencing complete" (then ``lac`` is the largest seen). ``fragment`` is
-    the one that was asked, with ``regions`` of its bookies and the ``quorum`` that was applied.
+    the one that was asked, with ``regions`` of its bookies and every quorum that was applied.
     """
 
     ledger_id: int
@@ -57,7 +57,7 @@ class Evidence:
     verdict: Verdict
     fragment: Fragment
     regions: tuple[str | None, ...]
-    quorum: Quorum
+    quorums: tuple[Quorum, ...]
     answers: tuple[Answer, ...]
     lac: int = NO_ENTRY
 
@@ -97,14 +97,13 @@ class FenceTally:
 
     def evidence(self, verdict: Verdict) -> Evidence:
         """The record of the decision."""
-        view = self._views[0]
         return Evidence(
             self._ledger_id,
             None,
             verdict,
             self._fragment,
-            view.regions,
-            view.quorum,
+            self._views[0].regions,
+            tuple(view.quorum for view in self._views),
             tuple(self._answers),
             self.lac,
         )
@@ -147,7 +146,7 @@ class EntryTally:
             verdict,
             self._fragment,
             self._view.regions,
-            self._view.quorum,
+            (self._view.quorum,),
             tuple(self._answers),
         )
 

@@ -116,7 +116,7 @@ def test_tail_is_woken_by_the_lac_and_by_the_end() -> None:
             for i in range(1, 4):
                 writer.add(b"%d" % i, done)
                 await until(lambda i=i: len(done.acked) == i + 1)  # type: ignore[misc]
-            assert [e.entry_id for e in await waiting][0] == 1
+            assert next(e.entry_id for e in await waiting) == 1
             assert loop.time() - started < 0.03
             waiting = loop.create_task(reader.wait(3, 60_000))
             await asyncio.sleep(1)

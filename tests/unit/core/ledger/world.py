@@ -174,7 +174,7 @@ class FakeBookie:
         else:
             self.serve(pipe, request, said)
 
-    def serve(self, pipe: _Pipe, request: Any, code: object) -> None:
+    def serve(self, pipe: _Pipe, request: Request, code: object) -> None:
         if isinstance(request, v2.AddRequest):
             refused = v2.Code.FENCED if request.ledger_id in self.fenced else v2.Code.OK
             code = code if isinstance(code, int) else refused
