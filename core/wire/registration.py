@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import CorruptionError
+from ..runtime.metadata_store import VALUE_BYTES_MAX
 from .formats_pb2 import BookieServiceInfoFormat
 from .messages import parse
 
@@ -29,7 +30,6 @@ REGION = "region"
 FREE_BYTES = "free_bytes"
 ADDRESS_PREFIX = "address."
 
-_VALUE_BYTES_MAX = 96 * 1024
 _HOST_CHARACTERS_MAX = 253  # DNS
 
 
@@ -98,7 +98,7 @@ def decode(bookie_id: BookieId, data: bytes) -> Registration:
         if address is None:
             raise CorruptionError(f"bookie {bookie_id} registered no address, and is none itself")
         return Registration(bookie_id, address.host, address.port)
-    if len(data) > _VALUE_BYTES_MAX:
+    if len(data) > VALUE_BYTES_MAX:
         raise CorruptionError(f"bookie {bookie_id} registered {len(data)} bytes")
     try:
         return _decode(bookie_id, parse(BookieServiceInfoFormat, data))

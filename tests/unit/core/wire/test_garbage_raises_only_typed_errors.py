@@ -152,6 +152,12 @@ def test_every_truncation_and_every_extension(name: str) -> None:
 @example(b"segment {" * 200)
 @example(b"quorumSize: " + b"9" * 5000)
 @example(b'customMetadata < key: "' + b"\\x" * 5)
+@example(b'bookieHost: "\\?"')
+@example(b'bookieHost: "\\777"')
+@example(b'bookieHost: "\\ "')
+@example(b'bookieHost: "\\u12"')
+@example(b'bookieHost: "a\\')
 def test_text_forms_take_anything(text: bytes) -> None:
+    """Also escapes that the protobuf library only warns of."""
     read("ledger as text", b"BookieMetadataFormatVersion\t2\n" + text)
     read("cookie", b"5\n" + text)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rhumbline.core.protocol.errors import ProtocolError
 from rhumbline.core.protocol.ledger_metadata import DigestType
 from rhumbline.core.wire import v2
+from rhumbline.core.wire.bookkeeper_pb2 import AuthMessage
 from rhumbline.core.wire.entry import EntryDigest, encode_entry, master_key
 
 KEY = master_key(b"secret")
@@ -227,6 +228,6 @@ def test_what_is_no_answer_is_refused(packet: str) -> None:
 
 def test_a_plugin_name_is_text_of_bounded_length() -> None:
     for name in (b"\xff\xfe", b"x" * 101):
-        message = v2.AuthMessage(plugin=name, payload=b"").SerializeToString()
+        message = AuthMessage(plugin=name, payload=b"").SerializeToString()
         with pytest.raises(ProtocolError):
             v2.decode_request(bytes.fromhex("02030000") + message)

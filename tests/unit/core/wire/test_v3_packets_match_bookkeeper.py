@@ -147,8 +147,8 @@ def test_the_other_builders_round_trip() -> None:
 
 @pytest.mark.parametrize("operation", v3.Operation)
 def test_a_request_without_its_message_is_a_bad_one(operation: v3.Operation) -> None:
-    header = pb.PacketHeader(version=pb.VERSION_THREE, txn_id=1)
-    header.operation = pb.OperationType.Value(pb.OperationType.Name(operation))
+    name = pb.OperationType.Name(operation)
+    header = pb.PacketHeader(version=pb.VERSION_THREE, operation=name, txn_id=1)
     assert v3.fault_of(pb.Request(header=header)) is v3.Status.BAD_REQUEST
 
 
