@@ -51,7 +51,7 @@ class NotInstalledError(Exception):
 def zookeeper_jars() -> Path:
     """The directory with ZooKeeper's jars and what they need."""
     require("java", "mvn")
-    return _installed(f"zookeeper-{ZOOKEEPER}", _fetch_zookeeper)
+    return installed(f"zookeeper-{ZOOKEEPER}", _fetch_zookeeper)
 
 
 def etcd_binary() -> Path:
@@ -60,13 +60,13 @@ def etcd_binary() -> Path:
     if own is not None:
         return Path(own)
     require("apt-get", "dpkg")
-    return _installed("etcd", _fetch_etcd) / "usr/bin/etcd"
+    return installed("etcd", _fetch_etcd) / "usr/bin/etcd"
 
 
 def toxiproxy_binary() -> Path:
     """The proxy that breaks connections on command."""
     require("go")
-    return _installed(f"toxiproxy-{TOXIPROXY}", _fetch_toxiproxy) / "server"
+    return installed(f"toxiproxy-{TOXIPROXY}", _fetch_toxiproxy) / "server"
 
 
 def require(*programs: str) -> None:
@@ -76,10 +76,17 @@ def require(*programs: str) -> None:
             raise NotInstalledError(f"there is no {program} on this machine")
 
 
-def _fetch_zookeeper(into: Path) -> None:
+def copy_dependencies(pom: str, into: Path) -> None:
+    """Fetches the jars that a Maven project needs."""
     with tempfile.TemporaryDirectory() as work:
-        Path(work, "pom.xml").write_text(_ZOOKEEPER_POM)
-        _run("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={into}", at=work)
+        Path(work, "pom.xml").write_text(pom)
+        _run(
+            "mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={into}", at=work
+        )
+
+
+def _fetch_zookeeper(into: Path) -> None:
+    copy_dependencies(_ZOOKEEPER_POM, into)
 
 
 def _fetch_etcd(into: Path) -> None:
@@ -98,7 +105,7 @@ def _fetch_toxiproxy(into: Path) -> None:
     _run("go", "install", module, at=str(into), GOBIN=str(into))
 
 
-def _installed(name: str, fetch: Callable[[Path], None]) -> Path:
+def installed(name: str, fetch: Callable[[Path], None]) -> Path:
     """The directory ``name``, fetched once, whoever asks first."""
     root = Path(os.environ.get("RHUMBLINE_SERVERS", Path.home() / ".cache/rhumbline/servers"))
     root.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,177 @@
+"""Apache BookKeeper's own client, unmodified, as a user of our bookies; and what we share."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rhumbline.client.connect import Client
+from rhumbline.core.protocol.errors import LedgerFencedError, RhumblineError
+from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerState
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.support.apache import bookkeeper_jars, run_java
+from rhumbline.tests.support.servers import ZooKeeper, started
+
+T = TypeVar("T")
+
+pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(300)]
+
+PASSWORD = b"secret"
+_RHUMBLINE = str(Path(sys.executable).with_name("rhumbline"))
+REGIONS = ("oslo", "bonn", "rome", "oslo")
+
+
+def payload(entry_id: int) -> bytes:
+    """What Interop.java writes as entry ``entry_id``."""
+    return f"entry {entry_id} {'x' * (entry_id % 200)}".encode()
+
+
+class Cluster:
+    """Four bookie processes of ours in three regions, on a ZooKeeper of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self.zookeeper = started(ZooKeeper)
+        self.zookeeper.start()
+        self.uri = f"zk://{self.zookeeper.address}"
+        self._rhumbline("cluster", "init")
+        self.bookies = [self._start(root / f"b{n}", f"b{n}", r) for n, r in enumerate(REGIONS)]
+
+    def _rhumbline(self, *arguments: str) -> None:
+        command = [_RHUMBLINE, *arguments, "-u", self.uri]
+        done = subprocess.run(command, timeout=60, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def _start(self, directory: Path, name: str, region: str) -> "subprocess.Popen[str]":
+        directory.mkdir()
+        self._rhumbline("bookie", "format", str(directory), "--name", name, "--region", region)
+        command = [
+            "bookie",
+            "run",
+            str(directory),
+            "--port",
+            "0",
+            "-u",
+            self.uri,
+            "--region",
+            region,
+        ]
+        process = subprocess.Popen([_RHUMBLINE, *command], stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "serves" in line, line
+        return process
+
+    def stop(self) -> None:
+        for bookie in self.bookies:
+            bookie.kill()
+            bookie.communicate(timeout=10)
+        self.zookeeper.remove()
+
+    def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Runs ``work`` with a client of ours in region oslo."""
+
+        async def main() -> T:
+            async with Client(self.uri, region="oslo") as client:
+                return await work(client)
+
+        return asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    started(bookkeeper_jars)
+    made = Cluster(tmp_path_factory.mktemp("bookies"))
+    yield made
+    made.stop()
+
+
+def test_the_java_client_in_v3_mode(cluster: Cluster) -> None:
+    said = run_java(
+        cluster.zookeeper.address,
+        "v3",
+        "write-and-read:10000", "tail:300", "fence-a-writer", "explicit-lac", "delete",
+    )  # fmt: skip
+    assert said["write-and-read:10000"].endswith("entries=10000")
+    assert said["fence-a-writer"] == "fenced=-101"
+    assert said["explicit-lac"] == "lac=9"
+
+
+def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
+    said = run_java(
+        cluster.zookeeper.address,
+        "v2",
+        "write-and-read:10000", "tail:300", "fence-a-writer", "batch-read", "delete",
+    )  # fmt: skip
+    assert said["fence-a-writer"] == "fenced=-101"
+    assert int(said["batch-read"].rpartition("=")[2]) < 500
+
+
+def test_each_reads_what_the_other_wrote(cluster: Cluster) -> None:
+    made = run_java(cluster.zookeeper.address, "v2", "make:300")["make:300"]
+
+    async def read_and_write(client: Client) -> int:
+        theirs = await client.ledgers.open(int(made.removeprefix("ledger=")), PASSWORD)
+        assert theirs.metadata.state is LedgerState.CLOSED
+        assert theirs.metadata.digest_type is DigestType.CRC32C
+        found = []
+        while len(found) < 300:
+            found.extend(await theirs.read(len(found), 299))
+        await theirs.aclose()
+        assert [entry.payload for entry in found] == [payload(n) for n in range(300)]
+        ours = await client.ledgers.create(Quorum(3, 3, 2, 2), password=PASSWORD)
+        await add_all(ours.add, 300)
+        await ours.close()
+        return ours.ledger_id
+
+    ours = cluster.run(read_and_write)
+    assert run_java(cluster.zookeeper.address, "v3", f"read:{ours}")[f"read:{ours}"] == (
+        "entries=300 closed=true"
+    )
+
+
+def test_java_recovers_our_ledger_with_a_region_away_and_fences_us(cluster: Cluster) -> None:
+    """Written under R=2 and left open; one bookie of its ensemble is killed, then Java opens it."""
+
+    async def leave_open(client: Client) -> tuple[int, str, RhumblineError | None]:
+        writer = await client.ledgers.create(Quorum(3, 3, 2, 2), password=PASSWORD)
+        await add_all(writer.add, 200)
+        victim = next(b for b in writer.metadata.bookies() if b.startswith(("b1@", "b2@")))
+        index = int(victim[1])
+        cluster.bookies[index].kill()
+        loop = asyncio.get_running_loop()
+        step = f"recover:{writer.ledger_id}"
+        address = cluster.zookeeper.address
+        said = await loop.run_in_executor(None, lambda: run_java(address, "v3", step))
+        late: asyncio.Future[RhumblineError | None] = loop.create_future()
+        writer.add(b"too late", lambda _, error, __: late.set_result(error))
+        return writer.ledger_id, said[step], await asyncio.wait_for(late, 30)
+
+    _, said, error = cluster.run(leave_open)
+    assert said == "entries=200"
+    assert error is not None
+    assert isinstance(error.__cause__ or error, LedgerFencedError)
+
+
+async def add_all(
+    add: Callable[[bytes, Callable[[int, RhumblineError | None, tuple[str, ...]], None]], int],
+    count: int,
+) -> None:
+    """Adds ``count`` entries and waits until the last is acknowledged; each must be, in order."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    acked = []
+
+    def on_done(entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]) -> None:
+        assert error is None, error
+        assert len(regions) >= 2
+        acked.append(entry_id)
+        if len(acked) == count:
+            done.set_result(None)
+
+    for n in range(count):
+        add(payload(n), on_done)
+    await asyncio.wait_for(done, 30)
+    assert acked == list(range(count))
