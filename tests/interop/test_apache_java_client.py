@@ -13,6 +13,7 @@ from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import LedgerFencedError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.wire.entry import Entry
 from rhumbline.tests.support.apache import bookkeeper_jars, run_java
 from rhumbline.tests.support.servers import ZooKeeper, started
 
@@ -117,7 +118,7 @@ def test_each_reads_what_the_other_wrote(cluster: Cluster) -> None:
         theirs = await client.ledgers.open(int(made.removeprefix("ledger=")), PASSWORD)
         assert theirs.metadata.state is LedgerState.CLOSED
         assert theirs.metadata.digest_type is DigestType.CRC32C
-        found = []
+        found: list[Entry] = []
         while len(found) < 300:
             found.extend(await theirs.read(len(found), 299))
         await theirs.aclose()
