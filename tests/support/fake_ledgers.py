@@ -77,10 +77,15 @@ class FakeLedgers:
         self.pending_entries_max = 16_384
         self.entry_bytes_max = 3_670_016
         self.read_error: RhumblineError | None = None
+        self.delay_s: Callable[[], float] = lambda: 0.0
         self.entries_sent = 0
         self.batch_entries_max = 8
         self.reads = 0
         self.writers: list[FakeLedgerWriter] = []
+
+    async def pause(self) -> None:
+        """How long a request takes; a turn of the loop unless a test makes it longer."""
+        await asyncio.sleep(self.delay_s())
 
     def client(self) -> "FakeLedgerClient":
         return FakeLedgerClient(self)
@@ -135,7 +140,7 @@ class FakeLedgerWriter:
                 ledger.wake()
         if not self._is_scheduled and not self._cluster.are_acks_held:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._answer)
+            asyncio.get_running_loop().call_later(self._cluster.delay_s(), self._answer)
         return entry_id
 
     def _answer(self) -> None:
@@ -177,7 +182,7 @@ class FakeLedgerWriter:
                 self.on_failure(error)
 
     async def close(self) -> LedgerMetadata:
-        await asyncio.sleep(0)
+        await self._cluster.pause()
         self.fail(ClosedError(f"ledger {self.ledger_id} was closed here"))
         if self._ledger.is_fenced or self._ledger.is_closed:
             if self._ledger.is_closed and self._ledger.metadata.last_entry_id == self._ledger.acked:
@@ -223,7 +228,7 @@ class FakeLedgerReader:
 
     async def read(self, first: int, last: int) -> Sequence[FakeEntry]:
         self._cluster.reads += 1
-        await asyncio.sleep(0)
+        await self._cluster.pause()
         if self._cluster.read_error is not None:
             raise self._cluster.read_error
         assert 0 <= first <= last <= self._lac
@@ -232,7 +237,7 @@ class FakeLedgerReader:
         return [FakeEntry(n, ledger.entries[n]) for n in range(first, last + 1)]
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
-        await asyncio.sleep(0)
+        await self._cluster.pause()
         self._there()
         self._look()
         return self._lac
@@ -271,7 +276,7 @@ class FakeLedgerClient:
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
     ) -> FakeLedgerWriter:
-        await asyncio.sleep(0)
+        await self.cluster.pause()
         cluster = self.cluster
         if cluster.create_error is not None:
             raise cluster.create_error
@@ -294,25 +299,25 @@ class FakeLedgerClient:
         return self.cluster.ledgers[ledger_id]
 
     async def open(self, ledger_id: int, password: bytes = b"") -> FakeLedgerReader:
-        await asyncio.sleep(0)
+        await self.cluster.pause()
         return FakeLedgerReader(self.cluster, self._ledger(ledger_id))
 
     async def recover(self, ledger_id: int, password: bytes = b"") -> LedgerMetadata:
-        await asyncio.sleep(0)
+        await self.cluster.pause()
         ledger = self._ledger(ledger_id)
         if ledger.is_closed:
             return ledger.metadata
         if self.cluster.is_recovery_refused:
             raise RecoveryIncompleteError("the test says so")
         ledger.is_fenced = True
-        await asyncio.sleep(0)
+        await self.cluster.pause()
         if not ledger.is_closed:
             last = len(ledger.entries) - 1 if self.cluster.keeps_unacked else ledger.acked
             ledger.close(last)
         return ledger.metadata
 
     async def delete(self, ledger_id: int) -> None:
-        await asyncio.sleep(0)
+        await self.cluster.pause()
         ledger = self.cluster.ledgers.pop(ledger_id, None)
         if ledger is not None:
             ledger.wake()

@@ -52,8 +52,8 @@ class LogWorld:
             self.store,
             self.ledgers.client(),
             "test",
-            writer_config=writer_config or WriterConfig(backoff_ms_min=1, backoff_ms_max=5),
-            reader_config=reader_config or ReaderConfig(retry_ms=1, poll_ms=50),
+            writer_config=writer_config or WriterConfig(backoff_ms_min=10, backoff_ms_max=500),
+            reader_config=reader_config or ReaderConfig(retry_ms=100, poll_ms=50),
         )
 
     async def writer(

@@ -1,5 +1,6 @@
 """A metadata store that loses replies and requests when a test says so."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ class UnsureStore:
         self.uri = inner.uri
         self.fates: list[str] = []
         self.on_call: Callable[[str], None] = lambda name: None
+        self.delay_s: Callable[[], float] = lambda: 0.0
         self.writes = 0
         self.reads = 0
 
@@ -39,11 +41,13 @@ class UnsureStore:
         self.writes += 1
         self.on_call(name)
         fate = self._fate()
+        await asyncio.sleep(self.delay_s())
         if fate == UNAVAILABLE:
             raise MetadataUnavailableError("the test says so")
         if fate == LOST_REQUEST:
             raise IndeterminateError("the test says so")
         result = await work()
+        await asyncio.sleep(self.delay_s())
         if fate == LOST_REPLY:
             raise IndeterminateError("the test says so")
         return result
@@ -51,6 +55,7 @@ class UnsureStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         self.reads += 1
         self.on_call("get")
+        await asyncio.sleep(self.delay_s())
         return await self.inner.get(path, stale_ok=stale_ok)
 
     async def children(
