@@ -96,7 +96,7 @@ def test_a_replacement_is_legal_and_moves_nobody_else(
 
 def test_three_regions_give_one_copy_each() -> None:
     known = bookies(a=2, b=2, c=2)
-    seen: set[tuple[object, ...]] = set()
+    seen: set[str] = set()
     for seed in range(40):
         chosen = RegionAwarePlacement().new_ensemble(
             Quorum(3, 3, 2, 2), known, random=Random(seed), near=Region("a")
