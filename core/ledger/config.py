@@ -31,6 +31,7 @@ _LIMITS = {
     "poll_speculative_ms": (1, 600_000),
     "recovery_timeout_ms": (1, 3_600_000),
     "recovery_window": (1, 1000),
+    "recovery_window_bytes": (1, 1024 * _MIB),
 }
 
 
@@ -85,8 +86,10 @@ class LedgerConfig:
     """A long poll that stays silent this long is also sent to the next replica."""
     recovery_timeout_ms: int = 30_000
     """How long ``recover`` retries when too few bookies answer."""
-    recovery_window: int = 8
+    recovery_window: int = 128
     """Entries that a recovery reads ahead and re-adds side by side; 1: one after the other."""
+    recovery_window_bytes: int = 16 * _MIB
+    """As ``recovery_window``, in bytes, judged by the last entry read; at least one entry."""
 
     def __post_init__(self) -> None:
         faults = [

@@ -97,8 +97,13 @@ class _EntryRead:
                 error = corrupt
         verdict = self.tally.on_answer(index, said_of(error))
         if verdict is not None:
-            self._recovery.context.on_evidence(self.tally.evidence(verdict))
             self.verdict.set_result(verdict)
+
+    async def decision(self) -> Verdict:
+        """The verdict, which is acted upon: so it leaves its evidence."""
+        verdict = await self.verdict
+        self._recovery.context.on_evidence(self.tally.evidence(verdict))
+        return verdict
 
 
 class _Recovery:
@@ -224,12 +229,13 @@ class _Recovery:
         length_read = await self._start_read(snapshot, confirmed) if confirmed >= 0 else None
         reads: deque[_EntryRead] = deque()
         next_id = confirmed + 1
+        window = 1
         while True:
-            while len(reads) < self.context.config.recovery_window:
+            while len(reads) < window:
                 reads.append(await self._start_read(snapshot, next_id))
                 next_id += 1
             read = reads.popleft()
-            verdict = await read.verdict
+            verdict = await read.decision()
             if verdict is Verdict.ABSENT:
                 break  # the first proven gap ends the ledger, whatever lies behind it
             if verdict is Verdict.INCOMPLETE:
@@ -240,8 +246,11 @@ class _Recovery:
             assert read.entry is not None
             await adds.add(read.entry_id, read.data)
             last, length = read.entry_id, read.entry.length
+            # Usually little follows; the more does, the farther ahead it pays to read.
+            affordable = max(1, self.context.config.recovery_window_bytes // len(read.data))
+            window = min(2 * window, affordable, self.context.config.recovery_window)
         if last == confirmed and length_read is not None:
-            if await length_read.verdict is not Verdict.RECOVER:
+            if await length_read.decision() is not Verdict.RECOVER:
                 raise RecoveryIncompleteError(
                     f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
                 )

@@ -83,7 +83,9 @@ class RecoveryAdds:
         add = _Add(entry_id, request)
         self._pending.append(add)
         self._send(add, self._quorum.write_set(entry_id))
-        await self.settle(self._context.config.recovery_window - 1)
+        config = self._context.config
+        affordable = max(1, config.recovery_window_bytes // len(entry))
+        await self.settle(min(affordable, config.recovery_window) - 1)
 
     async def settle(self, at_most: int) -> None:
         """Returns when at most so many entries still wait for their quorum."""

@@ -1,0 +1,143 @@
+"""Verdicts of a recovery, against the definitions over all orders and sets of answers."""
+
+from itertools import permutations, product
+
+import pytest
+
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.ensemble_change import Next, changed_ensemble, reconsider
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
+from rhumbline.core.protocol.quorum import Quorum, QuorumView
+from rhumbline.core.protocol.recovery import (
+    EntryTally,
+    FenceTally,
+    Said,
+    Verdict,
+    closed_by_recovery,
+    quorums_from,
+)
+
+BOOKIES = tuple(BookieId(f"b{i}@0000000{i}") for i in range(4))
+FRAGMENT = Fragment(10, BOOKIES[:3])
+CASES = [
+    (Quorum(3, 3, 2, 1), "aaa"),
+    (Quorum(3, 3, 2, 2), "abc"),
+    (Quorum(3, 3, 2, 2), "aab"),
+    (Quorum(3, 3, 3, 1), "abc"),
+    (Quorum(3, 3, 1, 1), "abc"),
+    (Quorum(3, 2, 2, 1), "abc"),
+]
+
+
+def satisfies(quorum: Quorum, regions: str, members: list[int]) -> bool:
+    return (
+        len(members) >= quorum.ack_quorum
+        and len(dict.fromkeys(regions[i] for i in members)) >= quorum.min_regions
+    )
+
+
+@pytest.mark.parametrize(("quorum", "regions"), CASES)
+def test_entry_is_absent_only_if_no_writer_can_ever_be_acknowledged(
+    quorum: Quorum, regions: str
+) -> None:
+    view = QuorumView(quorum, list(regions))
+    for entry_id in range(10, 13):
+        write_set = quorum.write_set(entry_id)
+        for said in product(Said, repeat=len(write_set)):
+            answers = dict(zip(write_set, said, strict=True))
+            for order in permutations(write_set):
+                tally = EntryTally(1, entry_id, FRAGMENT, view)
+                verdict = None
+                heard: list[int] = []
+                for index in order:
+                    heard.append(index)
+                    verdict = tally.on_answer(index, answers[index])
+                    if verdict is not None:
+                        break
+                never = [i for i in heard if answers[i] is Said.NEVER]
+                rest = [i for i in write_set if i not in never]
+                if answers[heard[-1]] is Said.HAVE:
+                    assert verdict is Verdict.RECOVER
+                elif not satisfies(quorum, regions, rest):
+                    assert verdict is Verdict.ABSENT
+                else:
+                    assert verdict is Verdict.INCOMPLETE
+                    assert len(heard) == len(write_set)
+                evidence = tally.evidence(verdict)
+                assert [a.index for a in evidence.answers] == heard
+                assert evidence.entry_id == entry_id
+
+
+@pytest.mark.parametrize(("quorum", "regions"), CASES)
+def test_b12_fencing_is_complete_when_no_write_set_can_be_acknowledged_by_the_rest(
+    quorum: Quorum, regions: str
+) -> None:
+    view = QuorumView(quorum, list(regions))
+    for said in product(Said, repeat=3):
+        for order in permutations(range(3)):
+            tally = FenceTally(1, FRAGMENT, [view])
+            heard: list[int] = []
+            verdict = None
+            for index in order:
+                heard.append(index)
+                verdict = tally.on_answer(index, said[index], lac=20 + index)
+                if verdict is not None:
+                    break
+            fenced = [i for i in heard if said[i] is not Said.UNKNOWN]
+            open_sets = [
+                start
+                for start in range(3)
+                if satisfies(
+                    quorum, regions, [i for i in quorum.write_set(start) if i not in fenced]
+                )
+            ]
+            assert verdict is (Verdict.INCOMPLETE if open_sets else Verdict.COMPLETE)
+            assert tally.lac == max([9, *(20 + i for i in fenced)])
+
+
+def test_fencing_must_be_complete_under_every_r_in_force() -> None:
+    views = [QuorumView(Quorum(3, 3, 2, r), list("aab")) for r in (2, 1)]
+    tally = FenceTally(1, FRAGMENT, views)
+    assert tally.on_answer(2, Said.NEVER) is None  # R=2 is done without b, R=1 is not
+    assert tally.on_answer(0, Said.HAVE, 5) is Verdict.COMPLETE
+    assert tally.lac == 9, "never below the fragment's start (bug B2)"
+    assert [q.min_regions for q in tally.evidence(Verdict.COMPLETE).quorums] == [2, 1]
+
+
+def metadata() -> LedgerMetadata:
+    return LedgerMetadata(7, 3, 3, 2, (Fragment(0, BOOKIES[:3]),))
+
+
+def test_quorums_from_an_entry_on_are_those_in_force_then_or_later() -> None:
+    ledger = metadata().with_r(0, 2).with_r(5, 1).with_r(9, 2)
+    assert [q.min_regions for q in quorums_from(ledger, 0)] == [2, 1]
+    assert [q.min_regions for q in quorums_from(ledger, 6)] == [1, 2]
+    assert [q.min_regions for q in quorums_from(ledger, 9)] == [2]
+
+
+def test_final_value_of_a_recovery_has_its_changes_and_its_r() -> None:
+    snapshot = metadata().with_r(0, 2).in_recovery()
+    other = (BOOKIES[0], BOOKIES[1], BOOKIES[3])
+    closed = closed_by_recovery(
+        snapshot, [Fragment(4, other)], last_entry_id=6, length=70, min_regions=(4, 1)
+    )
+    assert closed.fragments == (Fragment(0, BOOKIES[:3]), Fragment(4, other))
+    assert closed.r_ranges() == ((0, 2), (4, 1))
+    assert (closed.last_entry_id, closed.length) == (6, 70)
+
+
+def test_lost_compare_and_set_is_judged_by_what_is_stored() -> None:
+    mine = metadata()
+    other = (BOOKIES[3], *BOOKIES[1:3])
+    assert reconsider(mine, mine.closed(1, 2), {0: BOOKIES[0]}) is Next.CLOSED
+    assert reconsider(mine, mine.in_recovery(), {0: BOOKIES[0]}) is Next.FENCED
+    assert reconsider(mine, mine, {0: BOOKIES[0]}) is Next.RETRY
+    assert reconsider(mine, mine.with_bookies_of(0, other), {0: BOOKIES[0]}) is Next.SETTLED
+    assert reconsider(mine, mine.with_fragment(3, other), {0: BOOKIES[0]}) is Next.FOREIGN
+
+
+def test_change_starts_behind_the_last_confirmed_entry() -> None:
+    other = (BOOKIES[3], *BOOKIES[1:3])
+    changed = changed_ensemble(metadata(), last_add_confirmed=4, bookies=other)
+    assert changed.last_fragment == Fragment(5, other)
+    assert changed.fragments[0] == Fragment(0, BOOKIES[:3])
