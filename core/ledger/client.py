@@ -6,7 +6,7 @@ from typing import Self
 
 from ..metadata.bookies import BookieDirectory
 from ..metadata.ledgers import LedgerStore
-from ..protocol.bookie_id import Region
+from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import (
     IndeterminateError,
     InvalidArgumentError,
@@ -25,7 +25,7 @@ from .config import LedgerConfig
 from .context import Backoff, LedgerContext
 from .holes import Hole
 from .pool import BookiePool
-from .read_order import ReadOrder, nearest_first
+from .read_order import NearestFirst, ReadPolicy
 from .reader import LedgerReader
 from .recovery import recover_ledger
 from .writer import LedgerWriter
@@ -53,11 +53,12 @@ class LedgerClient:
         config: LedgerConfig | None = None,
         region: Region | None = None,
         *,
-        read_order: ReadOrder | None = None,
+        reads: ReadPolicy | None = None,
         on_evidence: Callable[[Evidence], None] = _ignore,
         on_hole: Callable[[Hole], None] = _ignore,
     ) -> None:
         config = config or LedgerConfig()
+        pool = BookiePool(runtime, directory, config=config, region=region)
         self._context = LedgerContext(
             runtime=runtime,
             config=config,
@@ -65,9 +66,9 @@ class LedgerClient:
             directory=directory,
             placement=placement,
             region=region,
-            pool=BookiePool(runtime, directory, config=config, region=region),
+            pool=pool,
             tasks=Tasks(),
-            read_order=read_order or nearest_first(region, runtime.random),
+            reads=reads or NearestFirst(region, runtime.random, config, pool.on_failure),
             on_evidence=on_evidence,
             on_hole=on_hole,
             handles={},
@@ -168,6 +169,10 @@ class LedgerClient:
         Raises NoSuchLedgerError and what the metadata store raises.
         """
         await self._context.ledgers.delete(ledger_id)
+
+    def traffic(self) -> dict[BookieId, tuple[int, int]]:
+        """Bytes (sent, received) by bookie since the start, all kinds of requests."""
+        return self._context.pool.traffic()
 
     async def aclose(self) -> None:
         """Ends all connections and tasks; writers fail, readers get errors. Safe to repeat."""

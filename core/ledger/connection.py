@@ -190,7 +190,9 @@ class BookieConnection(asyncio.Protocol):
             return
         assert self._transport is not None
         out, self._out = self._out, []
-        self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+        data = b"".join(out) if len(out) > 1 else out[0]
+        self.link.sent_bytes += len(data)
+        self._transport.write(data)
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_s, self._on_tick)
 
@@ -268,6 +270,7 @@ class BookieConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answers arrived; runs of add answers, the hot case, are matched without being cut up."""
         self._heard_epoch = self._epoch
+        self.link.received_bytes += len(data)
         try:
             if not self._splitter.held_bytes and data.startswith(_ADD_HEAD):
                 data = self._take_add_answers(data)

@@ -17,7 +17,7 @@ from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .holes import Hole
 from .pool import BookiePool
-from .read_order import ReadOrder
+from .read_order import ReadPolicy
 
 if TYPE_CHECKING:
     from .reader import LedgerReader
@@ -36,7 +36,7 @@ class LedgerContext:
     region: Region | None
     pool: BookiePool
     tasks: Tasks
-    read_order: ReadOrder
+    reads: ReadPolicy
     on_evidence: Callable[[Evidence], None]
     on_hole: Callable[[Hole], None]
     handles: "dict[LedgerWriter | LedgerReader, None]"

@@ -40,6 +40,8 @@ class BookieLink:
         "bookie",
         "connection",
         "last_error",
+        "received_bytes",
+        "sent_bytes",
     )
 
     def __init__(
@@ -63,6 +65,8 @@ class BookieLink:
         self._loop = asyncio.get_running_loop()
         self._failures = 0
         self._rests_until = 0.0
+        self.sent_bytes = 0  # over all connections so far
+        self.received_bytes = 0
 
     def connect(self) -> BookieConnection | None:
         """The connection, opened if there is none; it takes requests while it is being made.

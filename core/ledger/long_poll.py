@@ -13,7 +13,7 @@ from ..protocol.quorum import QuorumView
 from ..wire import bookkeeper_pb2 as pb
 from ..wire import v3
 from .answers import entry_in, error_in
-from .read_order import ReplicaChoice
+from .read_order import ReadKind, ReplicaChoice
 
 if TYPE_CHECKING:
     from .reader import LedgerReader
@@ -25,6 +25,10 @@ PAUSE_MS_MIN = 20
 """First pause after a poll that ended at once without news; doubles."""
 
 _PAUSE_MS_MAX = 500
+
+_OUTRUN_S = 0.25
+"""News reach the bookies of an ensemble at different times; one that lags more than this is slow.
+(One way round the Earth takes light in fibre 0.2 s.)"""
 
 
 class LongPoll:
@@ -39,9 +43,8 @@ class LongPoll:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting = 0
+        self._waiting: dict[ReplicaChoice, float] = {}  # and when it was asked
         self._order = self._choose(view)
-        self._silence_s = reader.context.config.poll_speculative_ms / 1000
         self._started = self._loop.time()
         self._ask_next()
 
@@ -54,7 +57,7 @@ class LongPoll:
         others = [index for index in range(len(bookies)) if index not in holders]
         order: list[ReplicaChoice] = []
         for indices in (holders, others):
-            order += context.read_order(
+            order += context.reads.order(
                 [
                     ReplicaChoice(i, bookies[i], view.regions[i], bookies[i] in failed)
                     for i in indices
@@ -104,23 +107,41 @@ class LongPoll:
             if connection is not None and connection.send_message(
                 request, on_answer, extra_ms=POLL_MS
             ):
-                self._waiting += 1
-                if self._order:
-                    self._timer = self._loop.call_later(self._silence_s, self._ask_next)
+                self._waiting[choice] = self._loop.time()
+                self._watch_silence(choice)
                 return
+            reader.context.reads.on_failure(choice)
         if not self._waiting:
             self._end_empty()
+
+    def _watch_silence(self, choice: ReplicaChoice) -> None:
+        if self._order:
+            asked = len(self._waiting)
+            silence_ms = self._reader.context.reads.silence_ms(ReadKind.POLL, choice, asked)
+            if silence_ms > 0:
+                self._timer = self._loop.call_later(silence_ms / 1000, self._on_silence, choice)
+
+    def _on_silence(self, choice: ReplicaChoice) -> None:
+        self._timer = None
+        if self._ended.done():
+            return
+        if self._reader.context.reads.may_ask_more(ReadKind.POLL):
+            self._ask_next()
+        else:
+            self._watch_silence(choice)
 
     def _on_answer(
         self, choice: ReplicaChoice, error: RhumblineError | None, response: pb.Response | None
     ) -> None:
-        self._waiting -= 1
+        asked_at = self._waiting.pop(choice)
         error = error_in(error, response)
         if error is None:
             assert response is not None
-            self._take(response)
+            if self._take(response):
+                self._compare(choice, asked_at)
         elif isinstance(error, UnavailableError):
             self._reader.context.pool.on_failure(choice.bookie)
+            self._reader.context.reads.on_failure(choice)
         if self._ended.done():
             return
         if error is not None and self._order:
@@ -130,10 +151,11 @@ class LongPoll:
         elif not self._waiting:
             self._end_empty()
 
-    def _take(self, response: pb.Response) -> None:
+    def _take(self, response: pb.Response) -> bool:
+        """Whether the answer brings news."""
         answer = response.read_response
         if not answer.HasField("max_lac") or answer.max_lac <= self.previous:
-            return
+            return False
         if answer.HasField("body"):
             try:
                 entry, _ = entry_in(
@@ -143,6 +165,20 @@ class LongPoll:
             except CorruptionError:
                 pass  # the LAC is news all the same; the entry is read elsewhere
         self._reader.learn_lac(answer.max_lac)
+        return True
+
+    def _compare(self, choice: ReplicaChoice, asked_at: float) -> None:
+        """A replica that was asked earlier and does not have the news soon either is slow."""
+        policy = self._reader.context.reads
+        policy.on_answer(ReadKind.POLL, choice, 0.0, len(self._waiting) + 1)
+        earlier = [one for one, at in self._waiting.items() if at < asked_at]
+        if earlier:
+            self._loop.call_later(_OUTRUN_S, self._look_at, earlier)
+
+    def _look_at(self, earlier: list[ReplicaChoice]) -> None:
+        for choice in earlier:
+            if choice in self._waiting:
+                self._reader.context.reads.on_outrun(choice)
 
     def _end_empty(self) -> None:
         """Nobody had news. If that came early the ledger is empty, ended or moved: look there."""

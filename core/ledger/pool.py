@@ -67,6 +67,15 @@ class BookiePool:
             del self._failed_at[bookie]
         return list(self._failed_at)
 
+    def traffic(self) -> dict[BookieId, tuple[int, int]]:
+        """Bytes (sent, received) by bookie since the start."""
+        found: dict[BookieId, tuple[int, int]] = {}
+        for links in (self._fast, self._message):
+            for bookie, link in links.items():
+                sent, received = found.get(bookie, (0, 0))
+                found[bookie] = sent + link.sent_bytes, received + link.received_bytes
+        return found
+
     async def aclose(self) -> None:
         """Ends all connections. Safe to repeat."""
         await self._tasks.aclose()

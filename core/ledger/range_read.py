@@ -36,12 +36,11 @@ class RangeReader:
         is_striped = view.quorum.ensemble_size != view.quorum.write_quorum
         if first == last or is_striped or not all(map(is_incarnate, fragment.bookies)):
             return await self._read_singly(fragment, view, first, last)
-        config = self._context.config
         ask: Ask[list[Entry]] = Ask(
             self._order(fragment, view, first),
             lambda choice, on_reply: self._send_batch(choice, first, last, on_reply),
             pool=self._context.pool,
-            silence_ms=config.speculative_read_ms,
+            policy=self._context.reads,
         )
         _, entries = await ask.answer
         return entries
@@ -74,7 +73,7 @@ class RangeReader:
             self._order(fragment, view, entry_id),
             lambda choice, on_reply: self._send_one(choice, entry_id, on_reply),
             pool=self._context.pool,
-            silence_ms=self._context.config.speculative_read_ms,
+            policy=self._context.reads,
         )
 
     def _order(self, fragment: Fragment, view: QuorumView, entry_id: int) -> list[ReplicaChoice]:
@@ -88,7 +87,7 @@ class RangeReader:
             )
             for index in view.quorum.write_set(entry_id)
         ]
-        return list(self._context.read_order(choices))
+        return list(self._context.reads.order(choices))
 
     def _send_one(self, choice: ReplicaChoice, entry_id: int, on_reply: OnReply[Entry]) -> bool:
         def on_answer(error: RhumblineError | None, data: bytes) -> None:
