@@ -72,6 +72,7 @@ class _Appender:
         tally.last = result.last
         if self._verbose:
             sys.stdout.write("".join(f"{dlsn}\n" for dlsn in ticket.dlsns()))
+            sys.stdout.flush()
         now = time.monotonic()
         if now - self._shown_at > _PROGRESS_SECONDS:
             self._shown_at = now

@@ -22,7 +22,12 @@ from .units import parse_bytes, parse_ms
 
 ENV_PREFIX = "RHUMBLINE_"
 ENV_FILE = "RHUMBLINE_CONFIG"
-DEFAULT_FILES = ("rhumbline.toml", "/etc/rhumbline/rhumbline.toml")
+DEV_DIRECTORY = "rhumbline-dev"
+DEFAULT_FILES = (
+    "rhumbline.toml",
+    f"{DEV_DIRECTORY}/rhumbline.toml",
+    "/etc/rhumbline/rhumbline.toml",
+)
 
 _Values = dict[tuple[str, str], tuple[Any, str]]
 """(section, key) -> (value, where it comes from)."""

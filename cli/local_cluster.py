@@ -24,6 +24,12 @@ from ..core.runtime.metadata_store import MetadataStore
 
 HOST = "127.0.0.1"
 _RACK = "default"
+_MIB = 1 << 20
+
+SMALL_BOOKIES = BookieConfig(
+    log_file_bytes=32 * _MIB, read_only_below_bytes=256 * _MIB, reserve_below_bytes=64 * _MIB
+)
+"""Several bookies share one disk here, so that each reserves less of it."""
 
 
 @dataclass(slots=True)
@@ -57,7 +63,7 @@ class LocalCluster:
         self.regions = tuple(regions)
         self.metadata_uri = f"sqlite://{root.resolve()}/metadata.db"
         self._round_trips_ms = dict(round_trips_ms)
-        self._config = config or BookieConfig()
+        self._config = config or SMALL_BOOKIES
         self._serves_status = serves_status
         self._closing = AsyncExitStack()
         self.bookies = [

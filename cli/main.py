@@ -8,6 +8,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import click
 
@@ -25,6 +26,7 @@ _COMMANDS = {
     "stream": ("stream", "Creates, writes and reads streams."),
     "segment": ("segment", "Shows the log segments of a stream."),
     "namespace": ("namespace", "Creates and shows namespaces."),
+    "archive": ("archive", "Copies completed segments to cold storage and checks them."),
     "node": ("node", "Shows the bookies of the cluster."),
     "bookie": ("bookie", "Formats and runs a bookie."),
     "plan": ("plan", "Says what a quorum promises before anything is deployed."),
@@ -61,20 +63,33 @@ class _Root(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
-    def invoke(self, ctx: click.Context) -> object:
+    def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's own signature
+        """Runs a command and exits; every failure that is no bug of ours is one line."""
+        code, text = 0, ""
         try:
-            return super().invoke(ctx)
+            result = super().main(*args, **{**extra, "standalone_mode": False})
+            code = result if isinstance(result, int) else 0
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message())
+            code = EXIT_USAGE
+        except click.UsageError as error:
+            help_of = error.ctx.command_path if error.ctx is not None else "rhumbline"
+            code, text = EXIT_USAGE, f"{error.format_message()} See `{help_of} --help`."
+        except click.ClickException as error:
+            code, text = EXIT_FAILED, error.format_message()
         except RhumblineError as error:
             code, text = failure(error)
-            click.echo(f"rhumbline: {text}", err=True)
-            ctx.exit(code)
-        except KeyboardInterrupt:
-            click.echo("rhumbline: interrupted", err=True)
-            ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
             # Whoever read our output has enough. The interpreter would complain once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(EXIT_FAILED)
+            code = EXIT_FAILED
+        except OSError as error:
+            code, text = EXIT_FAILED, str(error) or type(error).__name__
+        except (KeyboardInterrupt, click.Abort):
+            code, text = EXIT_INTERRUPTED, "interrupted"
+        if text:
+            click.echo(f"rhumbline: {text}", err=True)
+        sys.exit(code)
 
 
 def _version() -> str:

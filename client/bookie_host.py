@@ -1,7 +1,7 @@
 """A bookie of this process: its storage, its metadata, and where its figures are served."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,14 @@ from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.layout import ROOT, instance_id
 from ..core.metadata.ledgers import LedgerStore
 from ..core.protocol.bookie_id import BookieId
-from ..core.protocol.errors import ConfigurationError, NodeExistsError, NoNodeError
+from ..core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    ForeignDataError,
+    NodeExistsError,
+    NoNodeError,
+    WrongClusterError,
+)
 from ..core.runtime.metadata_store import MetadataStore
 from .host import boot_id, system_runtime
 from .posix_disk import PosixDisk
@@ -38,7 +45,10 @@ async def format_bookie(
     disk = PosixDisk(directory)
     bookies = BookieDirectory(store)
     try:
-        return await format_storage(disk, system_runtime(), name, region, rack, instance, bookies)
+        with _naming(directory):
+            return await format_storage(
+                disk, system_runtime(), name, region, rack, instance, bookies
+            )
     finally:
         bookies.close()
         disk.close()
@@ -67,7 +77,8 @@ async def running_bookie(
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
-        bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), bookies)
+        with _naming(directory):
+            bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), bookies)
         closing.push_async_callback(bookie.aclose)
         if status_port is not None:
             server = StatusServer(bookie.statistics, lambda: _not_ready(bookie))
@@ -103,6 +114,15 @@ async def _publish_status_address(
         await store.create(path, data)
     except NodeExistsError:
         await store.put(path, data)
+
+
+@contextmanager
+def _naming(directory: Path) -> Iterator[None]:
+    """Puts the directory's name before what is wrong with it."""
+    try:
+        yield
+    except (ForeignDataError, CorruptionError, WrongClusterError) as error:
+        raise type(error)(f"{directory}: {error}") from error
 
 
 def _not_ready(bookie: Bookie) -> str | None:

@@ -1,6 +1,7 @@
 """``rhumbline demo``: the command around the script and its views."""
 
 import asyncio
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -43,18 +44,21 @@ def demo(file: str | None, seconds: float, round_trips: str, plain: bool) -> Non
         is_live = not plain and sys.stdout.isatty()
         try:
             outcome = run(_play(source, Path(scratch), options, is_live))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             sys.exit(_EXIT_INTERRUPTED)
     sys.exit(0 if outcome.is_good else _EXIT_DIFFERS)
 
 
 async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool) -> Outcome:
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     view = LiveView(Console()) if is_live else PlainView(click.echo)
     demo_run = Demo(source, root, options, view.update)
     try:
         with view:
             outcome = await demo_run.run()
-    except (RhumblineError, asyncio.CancelledError) as error:
+    except (RhumblineError, TimeoutError, asyncio.CancelledError) as error:
         why = "interrupted" if isinstance(error, asyncio.CancelledError) else "failed"
         say(f"{why} after {_progress(demo_run.state)}")
         raise
@@ -71,15 +75,15 @@ def summary(state: DemoState, outcome: Outcome) -> str:
     acks, delivery = state.ack_latency, state.delivery_latency
     lines = [
         "",
-        f"input    {source.line_count:>9,} records  {source.size:>12,} bytes  "
-        f"sha256 {source.sha256[:16]}  {source.label}",
+        f"input    {source.label}, {source.size:,} bytes",
+        f"         {source.line_count:>9,} records                    sha256 {source.sha256[:16]}",
         f"acked    {outcome.acked_count:>9,} records",
     ]
     for reader in outcome.readers:
         is_same = (reader.count, reader.sha256) == (source.line_count, source.sha256)
         lines.append(
-            f"read     {reader.count:>9,} records in {reader.region:9}         "
-            f"sha256 {reader.sha256[:16]}  {'identical' if is_same else 'DIFFERENT'}"
+            f"read     {reader.count:>9,} records in {reader.region:12}    "
+            f"sha256 {reader.sha256[:16]}  {'same' if is_same else 'DIFFERENT'}"
         )
     lines += [
         f"ack      p50 {acks.quantile_ms(0.5):.1f} ms  p99 {acks.quantile_ms(0.99):.1f} ms  "

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .plot import bars
-from .state import DemoState, RegionState, SegmentState
+from .state import BookieState, DemoState, RegionState, SegmentState
 
 _MOODS = {"bad": "bold red", "good": "bold green", "plain": ""}
 _WIDE = 120
@@ -47,7 +47,7 @@ def screen(state: DemoState, width: int, height: int) -> Layout:
     regions = Layout(size=regions_height)
     regions.split_row(*(Layout(_region_panel(state, region)) for region in state.regions))
     if width >= _WIDE:
-        plot_height = rest * 2 // 5
+        plot_height = rest // 2
         lower = Layout(size=rest - plot_height)
         lower.split_row(
             Layout(_segments_panel(state, rest - plot_height)),
@@ -72,7 +72,7 @@ def _header(state: DemoState, width: int) -> RenderableType:
     title = Text(no_wrap=True, overflow="ellipsis")
     title.append(" RHUMBLINE ", "bold white on blue")
     title.append(f" {state.source.label}", "bold")
-    title.append(f"  E/WQ/AQ/R {state.quorum}  {state.round_trips}", "dim")
+    title.append(f"  quorum E/WQ/AQ/R {state.quorum}", "dim")
     total = state.source.line_count
     counts = (
         f" {state.seconds:5.1f} s  acknowledged {state.acked_count:,} of {total:,}"
@@ -91,30 +91,37 @@ def _header(state: DemoState, width: int) -> RenderableType:
 
 def _region_panel(state: DemoState, region: RegionState) -> Panel:
     body = Table.grid(expand=True)
-    body.add_column(no_wrap=True)
+    longest = max((len(_name(bookie)) for bookie in region.bookies), default=0)
+    body.add_column(no_wrap=True, min_width=longest + 2)
     body.add_column(justify="right", no_wrap=True)
     for bookie in region.bookies:
         dot = Text("✗ " if region.is_cut else "● ", "red" if region.is_cut else "green")
-        name = dot + Text(bookie.bookie_id.partition("@")[0], "dim" if region.is_cut else "")
+        name = dot + Text(_name(bookie), "dim" if region.is_cut else "")
         body.add_row(name, f"{bookie.entry_count:,} entries")
     share = region.acked_count * 100 / max(state.acked_count, 1)
-    body.add_row(Text("in acks", "dim"), Text(f"{share:.0f} % of records", "dim"))
-    title = f"{region.name}  CUT OFF" if region.is_cut else f"{region.name} · {region.role}"
-    style = "bold red" if region.is_cut else "green"
-    return Panel(body, title=title, border_style=style, padding=(0, 1))
+    body.add_row(Text("  in acks", "dim"), Text(f"{share:.0f} %", "dim"))
+    role = "CUT OFF" if region.is_cut else region.role
+    return Panel(
+        body,
+        title=f"{region.name} · {role}" if role else region.name,
+        subtitle=Text(region.distances, "dim"),
+        border_style="bold red" if region.is_cut else "green",
+        padding=(0, 1),
+    )
+
+
+def _name(bookie: BookieState) -> str:
+    return bookie.bookie_id.partition("@")[0]
 
 
 def _segments_panel(state: DemoState, height: int) -> Panel:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column("seg", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    names = [(region, b.bookie_id) for region in state.regions for b in region.bookies]
-    for _ in names:
+    places = [(region, bookie) for region in state.regions for bookie in region.bookies]
+    for _ in places:
         table.add_column(justify="center", no_wrap=True)
-    heads = [
-        Text(bookie.partition("@")[0], "red" if region.is_cut else "dim")
-        for region, bookie in names
-    ]
+    heads = [Text(_name(bookie), "red" if region.is_cut else "dim") for region, bookie in places]
     table.add_row(Text("segment", "dim"), "", *heads)
     room = max(height - _BORDER - 1, 1)
     for segment in state.segments[-room:]:
@@ -122,7 +129,9 @@ def _segments_panel(state: DemoState, height: int) -> Panel:
             what = Text(f"{segment.record_count:,} records", "dim")
         else:
             what = Text("being written", "yellow")
-        table.add_row(str(segment.lssn), what, *(_copies(segment, name) for _, name in names))
+        table.add_row(
+            str(segment.lssn), what, *(_copies(segment, bookie.bookie_id) for _, bookie in places)
+        )
     return Panel(table, title="segments and where their copies are", border_style="blue")
 
 
@@ -138,7 +147,11 @@ def _copies(segment: SegmentState, bookie: str) -> Text:
 def _plots(state: DemoState, width: int, height: int) -> Layout:
     ticks = list(state.ticks)
     cut = [tick.is_cut for tick in ticks]
-    size = {"width": width // 2 - 4, "height": height - _BORDER}
+    size = {
+        "total": state.planned_ticks,
+        "width": width // 2 - 4,
+        "height": height - _BORDER,
+    }
     rates = [tick.records_per_second for tick in ticks]
     delays = [tick.p50_ms for tick in ticks]
     busy = [tick for tick in ticks[-8:] if tick.p50_ms]

@@ -1,4 +1,4 @@
-"""Bar plots of block characters, and the squeezing of a series into so many columns."""
+"""Bar plots of block characters, and the fitting of a series to so many columns."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,35 @@ from rich.text import Text
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-def squeeze(values: Sequence[float], columns: int) -> list[float]:
-    """At most ``columns`` means of neighbours; zeros (nothing happened) do not count in a mean."""
-    step = -(-len(values) // columns) if values else 1
-    squeezed = []
-    for first in range(0, len(values), step):
-        part = [value for value in values[first : first + step] if value]
-        squeezed.append(sum(part) / len(part) if part else 0.0)
-    return squeezed
+def fit(values: Sequence[float], total: int, columns: int) -> list[float]:
+    """The first ``len(values)`` of ``total`` values, where all of them would fill ``columns``.
+
+    A column is the mean of its values; zeros (nothing happened) do not count in a mean.
+    """
+    total = max(total, len(values))
+    fitted = []
+    for column in range(columns):
+        first = column * total // columns
+        if first >= len(values):
+            break
+        last = max(first + 1, (column + 1) * total // columns)
+        part = [value for value in values[first:last] if value]
+        fitted.append(sum(part) / len(part) if part else 0.0)
+    return fitted
 
 
 def bars(
-    values: Sequence[float], marked: Sequence[bool], *, width: int, height: int, style: str
+    values: Sequence[float],
+    marked: Sequence[bool],
+    *,
+    total: int,
+    width: int,
+    height: int,
+    style: str,
 ) -> Text:
     """Bars from 0 to the largest value; those that are ``marked`` in red."""
-    tops = squeeze(values, width)
-    marks = [share > 0 for share in squeeze([float(mark) for mark in marked], width)]
+    tops = fit(values, total, width)
+    marks = [share > 0 for share in fit([float(mark) for mark in marked], total, width)]
     scale = height * 8 / max(max(tops, default=0), 1e-9)
     text = Text(no_wrap=True, overflow="crop")
     for row in range(height - 1, -1, -1):

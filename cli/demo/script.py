@@ -34,6 +34,7 @@ _QUORUM = Quorum(3, 3, 2, 2)
 _SEGMENTS = 8  # so many segments are rolled in a run, by time
 _BATCH_SECONDS = 0.02
 _BATCH_MAX = 5_000
+_ACK_SECONDS_MAX = 60.0
 _CATCH_UP_SECONDS_MAX = 30.0
 _LEDGER = LedgerConfig(
     connect_timeout_ms=1_500,
@@ -41,9 +42,6 @@ _LEDGER = LedgerConfig(
     underreplicated_ms_max=3_000,
     failure_memory_ms=3_000,
 )
-
-
-_ROLES = {WRITER: "writer", NEAR: "", TAIL: "tail"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,13 @@ class Demo:
         )
         self.state = DemoState(
             source,
-            [RegionState(name, role, []) for name, role in _ROLES.items()],
+            [
+                RegionState(WRITER, "writer", f"{NEAR} {near}, {TAIL} {far} ms", []),
+                RegionState(NEAR, "", f"{WRITER} {near}, {TAIL} {other} ms", []),
+                RegionState(TAIL, "tail", f"{WRITER} {far}, {NEAR} {other} ms", []),
+            ],
             str(_QUORUM),
-            f"{WRITER}-{NEAR} {near} ms, {WRITER}-{TAIL} {far} ms, {NEAR}-{TAIL} {other} ms",
+            planned_ticks=round((options.seconds + 1) / TICK_SECONDS),
         )
         self._sent: deque[tuple[int, float]] = deque()  # (records sent until then, when)
         self._tail_digest = hashlib.sha256()
@@ -134,9 +136,11 @@ class Demo:
             ]
         ticking = Tasks(on_failure=self._on_failure)
         ticking.spawn(self._tick(), "tick")
+        state.happened(f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions")
+        near, far, other = self._options.round_trips_ms
         state.happened(
-            f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions; round trips "
-            f"are emulated: {state.round_trips}"
+            f"emulated round trips: {WRITER}-{NEAR} {near} ms, {WRITER}-{TAIL} {far} ms, "
+            f"{NEAR}-{TAIL} {other} ms"
         )
         try:
             await self._write_and_tail()
@@ -196,7 +200,8 @@ class Demo:
                 self._break_and_mend()
                 await asyncio.sleep(0 if due - state.sent_count > 0 else _BATCH_SECONDS)
             await tickets.put(None)
-            await settled(acking)
+            async with asyncio.timeout(_ACK_SECONDS_MAX):
+                await settled(acking)
             state.happened(f"all {total:,} records are acknowledged", "good")
             await writer.close()
         except BaseException:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...bench.histogram import Histogram
 from .source import Source
 
-SERIES_LENGTH = 400
+SERIES_LENGTH = 20_000
 TICK_SECONDS = 0.25
 
 
@@ -18,6 +18,8 @@ class RegionState:
 
     name: str
     role: str
+    distances: str
+    """Round trips to the other regions."""
     bookies: list["BookieState"]
     is_cut: bool = False
     acked_count: int = 0
@@ -76,7 +78,8 @@ class DemoState:
     source: Source
     regions: list[RegionState]
     quorum: str
-    round_trips: str
+    planned_ticks: int
+    """Ticks that the writing is going to take, if the machine keeps up."""
     sent_count: int = 0
     acked_count: int = 0
     read_count: int = 0
