@@ -101,7 +101,11 @@ def _fetch_etcd(into: Path) -> None:
 
 
 def _fetch_toxiproxy(into: Path) -> None:
-    module = f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"
+    go_install(f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}", into)
+
+
+def go_install(module: str, into: Path) -> None:
+    """Builds a Go program into the directory."""
     _run("go", "install", module, at=str(into), GOBIN=str(into))
 
 

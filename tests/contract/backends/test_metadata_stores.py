@@ -40,3 +40,10 @@ def test_sqlite(check: Check, tmp_path: Path) -> None:
 def test_zookeeper(check: Check) -> None:
     uri = f"zk://{servers.zookeeper().address}/contract"
     run(check, Target(lambda: open_store(uri), uri, ttl_ms=800))
+
+
+@pytest.mark.needs_server("etcd")
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_etcd(check: Check) -> None:
+    uri = f"etcd://{servers.etcd().address}/contract"
+    run(check, Target(lambda: open_store(uri), uri, ttl_ms=1000))

@@ -54,6 +54,11 @@ def zookeeper() -> Iterator[Bench]:
     yield from benches(f"zk://{servers.zookeeper().address}/model")
 
 
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[Bench]:
+    yield from benches(f"etcd://{servers.etcd().address}/model")
+
+
 def benches(uri: str) -> Iterator[Bench]:
     bench = Bench(uri)
     yield bench
@@ -77,3 +82,10 @@ def test_sqlite(sqlite: Bench, program: list[Step]) -> None:
 @given(program=programs())
 def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
     zookeeper.check(program)
+
+
+@pytest.mark.needs_server("etcd")
+@REMOTE
+@given(program=programs())
+def test_etcd(etcd: Bench, program: list[Step]) -> None:
+    etcd.check(program)

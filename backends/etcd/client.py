@@ -1,0 +1,237 @@
+"""Calls to etcd: which server, how long, and what a failure means.
+
+One channel a server; the current one is used until a call on it fails, then the next one is. A read
+is repeated until the deadline. A write leaves once, on a channel that is ready: before that it is
+certain that nothing happened, after that only etcd's own refusals are certain.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from ...core.protocol.errors import (
+    ClosedError,
+    IndeterminateError,
+    LimitExceededError,
+    MetadataUnavailableError,
+    RhumblineError,
+    SessionLostError,
+    UnauthorizedError,
+)
+from . import etcd_pb2 as pb
+
+Answer = TypeVar("Answer", bound=Message)
+
+TRY_MS = 1_000
+"""How long one server is given to be connected, or to answer a read, while others are left."""
+
+_PAUSE_MS = 50
+_SERVICE = "/etcdserverpb."
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_HAS_LEADER = ("hasleader", "true")
+
+_REFUSALS: dict[grpc.StatusCode, type[RhumblineError]] = {
+    grpc.StatusCode.PERMISSION_DENIED: UnauthorizedError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthorizedError,
+    grpc.StatusCode.INVALID_ARGUMENT: LimitExceededError,
+    grpc.StatusCode.FAILED_PRECONDITION: MetadataUnavailableError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: MetadataUnavailableError,
+    grpc.StatusCode.NOT_FOUND: SessionLostError,  # only leases are asked for by id
+}
+
+
+class CompactedError(Exception):
+    """The revision that was asked for is no longer kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the servers are and how to be let in. ``user`` is (name, password)."""
+
+    addresses: tuple[str, ...]
+    user: tuple[str, str] | None = None
+    is_tls: bool = False
+    tls_ca: bytes | None = None
+    tls_cert: bytes | None = None
+    tls_key: bytes | None = None
+
+
+class EtcdClient:
+    """The servers of one cluster."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._current = 0
+        self._token: str | None = None
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def read(
+        self, method: str, request: Message, answer: type[Answer], *, deadline: float
+    ) -> Answer:
+        """A call that may be repeated.
+
+        Raises MetadataUnavailableError, CompactedError, and what etcd's refusals are here.
+        """
+        while True:
+            left = self._left(deadline)
+            try:
+                return await self._call(method, request, answer, min(left, TRY_MS / 1000))
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.OUT_OF_RANGE:
+                    raise CompactedError from error
+                await self._failed(error, deadline)
+
+    async def write(
+        self, method: str, request: Message, answer: type[Answer], *, deadline: float
+    ) -> Answer:
+        """A call that is sent once.
+
+        Raises MetadataUnavailableError, IndeterminateError, and what etcd's refusals are here.
+        """
+        while True:
+            await self._ready(deadline)
+            try:
+                return await self._call(method, request, answer, self._left(deadline))
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
+                    self._token = None  # it ran out; nothing was done
+                    continue
+                if error.code() not in _REFUSALS:
+                    self._next()
+                    raise IndeterminateError(f"etcd: {_line(error)}") from error
+                raise _refusal(error) from error
+
+    def stream(self, method: str, answer: type[Answer]) -> grpc.aio.StreamStreamCall:
+        """A stream to the current server; it fails when that server has no leader."""
+        self._check_open()
+        call = self._channel().stream_stream(
+            _SERVICE + method,
+            request_serializer=lambda request: request.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        return call(metadata=[*self._metadata(), _HAS_LEADER])
+
+    async def stream_failed(self, error: grpc.aio.AioRpcError | None) -> None:
+        """Turns to the next server, after a pause, and forgets a token that was refused."""
+        if error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            self._token = None
+            await self._authenticate(TRY_MS / 1000)
+        self._next()
+        await asyncio.sleep(_PAUSE_MS / 1000)
+
+    async def aclose(self) -> None:
+        """Closes the channels. Safe to repeat."""
+        self._is_closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close(None)
+
+    async def _call(
+        self, method: str, request: Message, answer: type[Answer], timeout_s: float
+    ) -> Answer:
+        self._check_open()
+        if self._access.user is not None and self._token is None:
+            await self._authenticate(timeout_s)
+        return await self._unary(method, request, answer, timeout_s)
+
+    async def _unary(
+        self, method: str, request: Message, answer: type[Answer], timeout_s: float
+    ) -> Answer:
+        call = self._channel().unary_unary(
+            _SERVICE + method,
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        try:
+            result: Answer = await call(request, timeout=timeout_s, metadata=self._metadata())
+        except grpc.aio.UsageError as error:
+            raise ClosedError("the etcd client is closed") from error
+        return result
+
+    async def _authenticate(self, timeout_s: float) -> None:
+        if self._access.user is None:
+            return
+        name, password = self._access.user
+        request = pb.AuthenticateRequest(name=name, password=password)
+        answer = await self._unary("Auth/Authenticate", request, pb.AuthenticateResponse, timeout_s)
+        self._token = answer.token
+
+    async def _ready(self, deadline: float) -> None:
+        """Until the current channel is connected, trying one server after the other."""
+        while True:
+            self._check_open()
+            try:
+                async with asyncio.timeout(min(self._left(deadline), TRY_MS / 1000)):
+                    await self._channel().channel_ready()
+                if self._access.user is not None and self._token is None:
+                    await self._authenticate(self._left(deadline))
+                return
+            except TimeoutError:
+                self._next()
+            except grpc.aio.AioRpcError as error:
+                await self._failed(error, deadline)
+
+    async def _failed(self, error: grpc.aio.AioRpcError, deadline: float) -> None:
+        """After a read failed: raises if that is final, or turns to the next server."""
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
+            self._token = None
+        elif error.code() in _REFUSALS and error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
+            raise _refusal(error) from error
+        else:
+            self._next()
+            await asyncio.sleep(min(_PAUSE_MS / 1000, self._left(deadline)))
+
+    def _left(self, deadline: float) -> float:
+        left = deadline - self._loop.time()
+        if left <= 0:
+            raise MetadataUnavailableError("etcd did not answer in time")
+        return left
+
+    def _channel(self) -> grpc.aio.Channel:
+        address = self._access.addresses[self._current]
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._connect(address)
+        return channel
+
+    def _connect(self, address: str) -> grpc.aio.Channel:
+        if not self._access.is_tls:
+            return grpc.aio.insecure_channel(address, options=_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(
+            self._access.tls_ca, self._access.tls_key, self._access.tls_cert
+        )
+        return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+
+    def _next(self) -> None:
+        self._current = (self._current + 1) % len(self._access.addresses)
+
+    def _metadata(self) -> list[tuple[str, str]]:
+        return [] if self._token is None else [("token", self._token)]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the etcd client is closed")
+
+
+def _refusal(error: grpc.aio.AioRpcError) -> RhumblineError:
+    return _REFUSALS[error.code()](f"etcd: {_line(error)}")
+
+
+def _line(error: grpc.aio.AioRpcError) -> str:
+    return f"{error.code().name}: {' '.join((error.details() or '').split())}"

@@ -1,0 +1,245 @@
+"""Our operations as etcd transactions: read a snapshot, plan on it, write if it still holds.
+
+All that the plan looked at is compared in the write: a node by its creation (or by its last change,
+where a version is expected), an absent one by its absence, the children of a deleted one by the
+emptiness of the ranges between those that go with it. When a comparison fails, all begins again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...core.protocol.errors import (
+    LimitExceededError,
+    MetadataUnavailableError,
+    NodeExistsError,
+)
+from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
+from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..snapshot import Footprint, Snapshot, footprint
+from . import etcd_pb2 as pb
+from .client import CompactedError, EtcdClient
+from .gate import Gate
+from .keys import Keys
+
+TXN_PARTS_MAX = 128
+"""etcd's default for --max-txn-ops, for comparisons and for operations each."""
+
+
+class Creation(NamedTuple):
+    """How a single creation is made: for a lease, and with a number behind its name."""
+
+    lease: int = 0
+    sequential: bool = False
+
+
+class _Counter(NamedTuple):
+    """A parent's counter as it was read; ``revision`` of its last change (0: it is not there)."""
+
+    key: bytes
+    number: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A snapshot, and the creation revision of each node in it (0: it is not there)."""
+
+    snapshot: Snapshot
+    creations: dict[str, int]
+
+
+class Commits:
+    """Carries out operations of one store."""
+
+    def __init__(self, client: EtcdClient, keys: Keys, gate: Gate) -> None:
+        self._client = client
+        self._keys = keys
+        self._gate = gate
+
+    async def commit(self, operations: Sequence[Operation], deadline: float) -> Version:
+        """All or nothing; the version of all that was written.
+
+        Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
+        """
+
+        def planned(read: _Read) -> Plan:
+            plan = Plan(read.snapshot)
+            for operation in operations:
+                plan.apply(operation)
+            return plan
+
+        while True:
+            request = await self._request(operations, planned, deadline)
+            version = await self._write(request, deadline)
+            if version is not None:
+                return version
+
+    async def create(
+        self, path: str, data: bytes, creation: Creation, deadline: float
+    ) -> tuple[str, Version]:
+        """One node; its path, with the number if it has one, and version. Raises as ``commit``."""
+        owner = str(creation.lease) if creation.lease else None
+        while True:
+            counter = None
+            target = path
+            if creation.sequential:
+                counter = await self._counter(parent_of(path), deadline)
+                target = f"{path}{counter.number:0{SEQUENCE_DIGITS}d}"
+
+            def planned(read: _Read, target: str = target) -> Plan:
+                plan = Plan(read.snapshot)
+                plan.create(target, data, owner)
+                return plan
+
+            try:
+                request = await self._request([Create(target)], planned, deadline)
+            except NodeExistsError:
+                if counter is None or counter == await self._counter(parent_of(path), deadline):
+                    raise
+                continue  # somebody took this number since the counter was read
+            if counter is not None:
+                self._count(request, counter)
+            version = await self._write(request, deadline)
+            if version is not None:
+                return target, version
+
+    async def _write(self, request: pb.TxnRequest, deadline: float) -> Version | None:
+        """The version, or None when something that was looked at has changed."""
+        if max(len(request.success), len(request.compare)) > TXN_PARTS_MAX:
+            raise LimitExceededError(
+                f"a transaction of {len(request.success)} operations and {len(request.compare)} "
+                f"comparisons in etcd, with parents; the limit is {TXN_PARTS_MAX}"
+            )
+        answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
+        if answer.succeeded:
+            return self.version(answer.header.revision)
+        await self._gate.check_open(deadline)
+        if asyncio.get_running_loop().time() >= deadline:
+            raise MetadataUnavailableError("etcd: others changed the same nodes all the time")
+        return None
+
+    async def _request(
+        self,
+        operations: Sequence[Operation],
+        planned: Callable[[_Read], Plan],
+        deadline: float,
+    ) -> pb.TxnRequest:
+        while True:
+            try:
+                read = await self._read(footprint(operations), deadline)
+            except CompactedError:
+                continue
+            plan = planned(read)
+            compare = [self._gate.condition(), *self._unchanged(read, operations)]
+            parts: list[pb.RequestOp] = []
+            for path, change in plan.changes.items():
+                if change.data is None:
+                    compare += self._childless(path, plan, read.snapshot)
+                parts += self._parts(path, change)
+            return pb.TxnRequest(compare=compare, success=parts)
+
+    def version(self, revision: int) -> Version:
+        """The version of a node that was last changed at a revision."""
+        return Version(f"{self._gate.epoch}.{revision}")
+
+    async def _read(self, wanted: Footprint, deadline: float) -> _Read:
+        """Everything that the operations look at, as of one revision."""
+        requests = [pb.RangeRequest(key=self._keys.node(path)) for path in wanted.paths]
+        for path, limit in wanted.listings.items():
+            start, end = self._keys.children(path)
+            requests.append(pb.RangeRequest(key=start, range_end=end, limit=limit, keys_only=True))
+        answers = await self._ranges(requests, deadline)
+        nodes: dict[str, Node | None] = {}
+        creations: dict[str, int] = {}
+        for path, answer in zip(wanted.paths, answers, strict=False):
+            creations[path] = answer.kvs[0].create_revision if answer.kvs else 0
+            nodes[path] = self._node(answer.kvs[0]) if answer.kvs else None
+        names = {
+            path: [self._keys.child_name(kv.key) for kv in answer.kvs]
+            for path, answer in zip(wanted.listings, answers[len(wanted.paths) :], strict=True)
+        }
+        return _Read(Snapshot(Node(b"", self.version(0)), nodes, names), creations)
+
+    def _node(self, kv: pb.KeyValue) -> Node:
+        return Node(kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None)
+
+    async def _counter(self, parent: str, deadline: float) -> _Counter:
+        key = self._keys.sequence(parent)
+        answer = await self._client.read(
+            "KV/Range", pb.RangeRequest(key=key), pb.RangeResponse, deadline=deadline
+        )
+        if not answer.kvs:
+            return _Counter(key, 0, 0)
+        return _Counter(key, int(answer.kvs[0].value), answer.kvs[0].mod_revision)
+
+    def _count(self, request: pb.TxnRequest, counter: _Counter) -> None:
+        """Makes the transaction take the counter's number."""
+        request.compare.append(
+            pb.Compare(target=pb.Compare.MOD, key=counter.key, mod_revision=counter.revision)
+        )
+        put = pb.PutRequest(key=counter.key, value=b"%d" % (counter.number + 1))
+        request.success.append(pb.RequestOp(request_put=put))
+
+    async def _ranges(
+        self, requests: list[pb.RangeRequest], deadline: float
+    ) -> list[pb.RangeResponse]:
+        answers: list[pb.RangeResponse] = []
+        revision = 0
+        for start in range(0, len(requests), TXN_PARTS_MAX):
+            batch = requests[start : start + TXN_PARTS_MAX]
+            for request in batch:
+                request.revision = revision
+            txn = pb.TxnRequest(success=[pb.RequestOp(request_range=request) for request in batch])
+            answer = await self._client.read("KV/Txn", txn, pb.TxnResponse, deadline=deadline)
+            revision = revision or answer.header.revision
+            answers += [response.response_range for response in answer.responses]
+        return answers
+
+    def _unchanged(self, read: _Read, operations: Sequence[Operation]) -> list[pb.Compare]:
+        """What was looked at is still there, or still not."""
+        exact = {operation.path for operation in operations if _expects(operation)}
+        compare = []
+        for path, revision in read.creations.items():
+            key, node = self._keys.node(path), read.snapshot.node(path)
+            if node is not None and path in exact:
+                mod = int(node.version.rpartition(".")[2])
+                compare.append(pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=mod))
+            else:
+                compare.append(
+                    pb.Compare(target=pb.Compare.CREATE, key=key, create_revision=revision)
+                )
+        return compare
+
+    def _parts(self, path: str, change: Change) -> list[pb.RequestOp]:
+        key = self._keys.node(path)
+        if change.data is None:
+            gone = (key, self._keys.sequence(path))
+            return [
+                pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in gone
+            ]
+        put = pb.PutRequest(key=key, value=change.data, lease=int(change.owner or 0))
+        return [pb.RequestOp(request_put=put)]
+
+    def _childless(self, path: str, plan: Plan, snapshot: Snapshot) -> list[pb.Compare]:
+        """No child but those that go in the same transaction."""
+        start, end = self._keys.children(path)
+        bounds = [start]
+        for name in snapshot.names.get(path, ()):
+            child = f"{path}/{name}"
+            assert plan.changes[child].data is None, "the plan let a parent go under its child"
+            bounds += [self._keys.node(child), self._keys.node(child) + b"\x00"]
+        bounds.append(end)
+        return [
+            pb.Compare(target=pb.Compare.CREATE, key=low, range_end=high, create_revision=0)
+            for low, high in zip(bounds[::2], bounds[1::2], strict=True)
+            if low < high
+        ]
+
+
+def _expects(operation: Operation) -> bool:
+    match operation:
+        case Check(version=expect) | Put(expect=expect) | Delete(expect=expect):
+            return expect is not None
+    return False

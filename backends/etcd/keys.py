@@ -1,0 +1,65 @@
+"""Where nodes are among etcd's keys.
+
+The node ``/a/b/c`` has the key ``<prefix>/n/a/b//c``: the double slash stands before the last name.
+So the direct children of a node are one range of keys (``.../a/b//``), without what is below them,
+and its whole subtree is one range too (``.../a/b/``). Beside the nodes there are
+``<prefix>/s/a/b``, the next number of sequential children of ``/a/b``, and ``<prefix>/gate``.
+"""
+
+from typing import NamedTuple
+
+from ...core.runtime.metadata_store import parent_of
+
+
+class KeyRange(NamedTuple):
+    """From ``start`` up to but not ``end``."""
+
+    start: bytes
+    end: bytes
+
+
+class Keys:
+    """The keys below one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._nodes = f"{prefix}/n"
+        self._sequences = f"{prefix}/s"
+        self.gate = f"{prefix}/gate".encode()
+
+    def node(self, path: str) -> bytes:
+        """The key of a node (not of the root, which has none)."""
+        assert path != "/", "the root has no key"
+        return f"{self._container(parent_of(path))}//{path.rpartition('/')[2]}".encode()
+
+    def path(self, key: bytes) -> str:
+        """The path of a node's key."""
+        parent, _, name = key.decode().removeprefix(self._nodes).rpartition("//")
+        return f"{parent}/{name}"
+
+    def sequence(self, parent: str) -> bytes:
+        """The key of a parent's counter."""
+        return f"{self._sequences}{parent}".encode()
+
+    def children(self, path: str, after: str | None = None) -> KeyRange:
+        """The direct children, from behind a name."""
+        first = f"{self._container(path)}//"
+        start = first if after is None else f"{first}{after}\x00"
+        return KeyRange(start.encode(), _behind(first))
+
+    def child_name(self, key: bytes) -> str:
+        """The last name in a node's key."""
+        return key.decode().rpartition("//")[2]
+
+    def subtree(self, path: str) -> KeyRange:
+        """Everything below a node."""
+        first = f"{self._container(path)}/"
+        return KeyRange(first.encode(), _behind(first))
+
+    def _container(self, path: str) -> str:
+        return self._nodes if path == "/" else f"{self._nodes}{path}"
+
+
+def _behind(prefix: str) -> bytes:
+    """The first key behind all that begin with a prefix that ends in a slash."""
+    assert prefix.endswith("/")
+    return prefix[:-1].encode() + b"0"

@@ -1,0 +1,83 @@
+"""A session: an etcd lease, kept alive by this process, whose keys go with it."""
+
+import asyncio
+from collections.abc import Callable
+
+import grpc.aio
+
+from ...core.protocol.errors import ClosedError, MetadataError, MetadataUnavailableError
+from ...core.runtime.tasks import Tasks
+from . import etcd_pb2 as pb
+from .client import EtcdClient
+
+BEATS_PER_TTL = 4
+
+
+class EtcdSession:
+    """Lost when etcd says so, which a process that cannot reach it hears later."""
+
+    def __init__(self, client: EtcdClient, lease: int, ttl_ms: int, timeout_ms: int) -> None:
+        self.lease = lease
+        self.is_lost = False
+        self._client = client
+        self._ttl_ms = ttl_ms
+        self._timeout_ms = timeout_ms
+        self._on_lost: list[Callable[[], None]] = []
+        self._tasks = Tasks()
+        self._tasks.spawn(self._keep(), f"etcd lease {lease:x}")
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session is lost (at once if it is already)."""
+        if self.is_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            self._on_lost.append(callback)
+
+    async def close(self) -> None:
+        """Ends the session and removes its nodes, or leaves that to its TTL. Safe to repeat."""
+        self._on_lost.clear()
+        was_lost, self.is_lost = self.is_lost, True
+        await self._tasks.aclose()
+        if was_lost:
+            return
+        request = pb.LeaseRevokeRequest(ID=self.lease)
+        deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
+        try:
+            await self._client.write(
+                "Lease/LeaseRevoke", request, pb.LeaseRevokeResponse, deadline=deadline
+            )
+        except (MetadataError, ClosedError):
+            return  # gone already, or nobody keeps it alive any more
+
+    async def _keep(self) -> None:
+        pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL
+        while not self.is_lost:
+            await asyncio.sleep(pause_s)
+            try:
+                async with asyncio.timeout(pause_s):
+                    is_kept = await self._beat()
+            except (TimeoutError, grpc.aio.AioRpcError, MetadataUnavailableError) as error:
+                failure = error if isinstance(error, grpc.aio.AioRpcError) else None
+                await self._client.stream_failed(failure)
+                pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL / 2
+                continue
+            pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL
+            if not is_kept:
+                self._lose()
+
+    async def _beat(self) -> bool:
+        call = self._client.stream("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse)
+        try:
+            await call.write(pb.LeaseKeepAliveRequest(ID=self.lease))
+            answer = await call.read()
+            if not isinstance(answer, pb.LeaseKeepAliveResponse):
+                raise MetadataUnavailableError("etcd ended a stream")
+            return bool(answer.TTL > 0)
+        finally:
+            call.cancel()
+
+    def _lose(self) -> None:
+        self.is_lost = True
+        for callback in self._on_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        self._on_lost.clear()

@@ -1,0 +1,119 @@
+"""One watch stream for all watches of a store.
+
+Watches are hints, so nothing is resumed: after a stream failed, or etcd dropped a watch (the
+history that it was behind on was compacted), it is set anew from now on and fires once.
+"""
+
+import asyncio
+
+import grpc.aio
+
+from ...core.runtime.tasks import Tasks
+from ..watching import Watches
+from . import etcd_pb2 as pb
+from .client import EtcdClient
+from .keys import Keys
+
+Stream = grpc.aio.StreamStreamCall
+
+
+class Watcher:
+    """Keeps the server's watches like ``watches``."""
+
+    def __init__(self, client: EtcdClient, keys: Keys, tasks: Tasks) -> None:
+        self.watches = Watches(self._path_changed)
+        self._client = client
+        self._keys = keys
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
+        self._stale: dict[str, None] = {}
+        self._news = asyncio.Event()
+        self._set: dict[str, tuple[int, ...]] = {}
+        self._paths: dict[int, str] = {}
+        self._last_id = 0
+
+    def _path_changed(self, path: str) -> None:
+        self._stale[path] = None
+        self._news.set()
+        if self._task is None and not self._tasks.is_closed:
+            self._task = self._tasks.spawn(self._run(), "etcd watches")
+
+    async def _run(self) -> None:
+        while True:
+            self._set.clear()
+            self._paths.clear()
+            self._stale.update(dict.fromkeys(self.watches.paths()))
+            self._news.set()
+            failure: grpc.aio.AioRpcError | None = None
+            call = self._client.stream("Watch/Watch", pb.WatchResponse)
+            writing = asyncio.create_task(self._write(call), name="etcd watch requests")
+            try:
+                await self._read(call)
+            except grpc.aio.AioRpcError as error:
+                failure = error
+            finally:
+                call.cancel()
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+            await self._client.stream_failed(failure)
+
+    async def _read(
+        self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
+    ) -> None:
+        while isinstance(answer := await call.read(), pb.WatchResponse):
+            if answer.created and not answer.canceled:
+                self._fire(answer.watch_id)
+            elif answer.canceled:
+                path = self._paths.pop(answer.watch_id, None)
+                if path is not None:
+                    self._set.pop(path, None)
+                    self._path_changed(path)
+            self.watches.changed(self._keys.path(event.kv.key) for event in answer.events)
+
+    def _fire(self, watch_id: int) -> None:
+        if watch_id in self._paths:
+            self.watches.fire_at(self._paths[watch_id])
+
+    async def _write(
+        self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
+    ) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._stale:
+                path = next(iter(self._stale))
+                del self._stale[path]
+                for request in self._requests(path):
+                    await call.write(request)
+
+    def _requests(self, path: str) -> list[pb.WatchRequest]:
+        """What makes the server watch ``path`` as it is watched here."""
+        is_prefix = self.watches.is_prefix(path)
+        have = self._set.get(path, ())
+        ranges = [] if is_prefix is None else self._ranges(path, is_prefix=is_prefix)
+        if len(have) == len(ranges):
+            if have:
+                self.watches.fire_at(path)
+            return []
+        requests = [
+            pb.WatchRequest(cancel_request=pb.WatchCancelRequest(watch_id=known)) for known in have
+        ]
+        for known in have:
+            del self._paths[known]
+        self._set.pop(path, None)
+        fresh = []
+        for start, end in ranges:
+            self._last_id += 1
+            fresh.append(self._last_id)
+            self._paths[self._last_id] = path
+            create = pb.WatchCreateRequest(key=start, range_end=end, watch_id=self._last_id)
+            requests.append(pb.WatchRequest(create_request=create))
+        if fresh:
+            self._set[path] = tuple(fresh)
+        return requests
+
+    def _ranges(self, path: str, *, is_prefix: bool) -> list[tuple[bytes, bytes]]:
+        ranges = [] if path == "/" else [(self._keys.node(path), b"")]
+        if is_prefix:
+            ranges.append(self._keys.subtree(path))
+        return ranges
