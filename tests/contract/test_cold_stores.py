@@ -1,27 +1,105 @@
 """Every cold store passes the same checks; real servers, where they can be had."""
 
 import asyncio
+import functools
+import itertools
 import os
 from pathlib import Path
 
 import pytest
 
 from rhumbline.coldstore.conformance import CHECKS
+from rhumbline.coldstore.hdfs import HdfsColdStore, HdfsOptions
 from rhumbline.coldstore.local import LocalColdStore, sweep_leftovers
 from rhumbline.coldstore.open import open_cold_store
-from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.coldstore.s3 import S3ColdStore, S3Options
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    UnauthorizedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from rhumbline.core.runtime.cold_store import ColdStore
+from rhumbline.tests.support.cold_servers import S3, Hdfs
+from rhumbline.tests.support.servers import free_port, started
+
+_NUMBERS = itertools.count()
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_local_directory_keeps_the_contract(name: str, tmp_path: Path) -> None:
+def checked(name: str, store: ColdStore) -> None:
+    """Runs one check of the kit on a store, which is closed after it."""
+
     async def main() -> None:
-        store = LocalColdStore(tmp_path / "cold")
         try:
             await CHECKS[name](store)
         finally:
             await store.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_local_directory_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    checked(name, LocalColdStore(tmp_path / "cold"))
+
+
+@functools.cache
+def s3() -> S3:
+    server = S3()
+    server.start()
+    return server
+
+
+@functools.cache
+def hdfs() -> Hdfs:
+    server = Hdfs()
+    server.start()
+    return server
+
+
+def s3_store(secret_key: str = S3.secret_key, bucket: str = S3.bucket) -> S3ColdStore:
+    """A store of its own below a fresh prefix of the shared server."""
+    return S3ColdStore(
+        S3Options(
+            bucket,
+            f"test-{next(_NUMBERS)}",
+            endpoint=f"http://{started(s3).address}",
+            access_key=S3.access_key,
+            secret_key=secret_key,
+        )
+    )
+
+
+@pytest.mark.needs_server("s3")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", CHECKS)
+def test_s3_keeps_the_contract(name: str) -> None:
+    checked(name, s3_store())
+
+
+@pytest.mark.needs_server("hdfs")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", CHECKS)
+def test_hdfs_keeps_the_contract(name: str) -> None:
+    url = f"http://{started(hdfs).address}"
+    checked(name, HdfsColdStore(HdfsOptions(url, f"/test-{next(_NUMBERS)}")))
+
+
+@pytest.mark.needs_server("s3")
+def test_s3_refusals_are_typed() -> None:
+    with pytest.raises(UnauthorizedError):
+        checked("a_key_is_put_once", s3_store(secret_key="wrong"))
+    with pytest.raises(ConfigurationError):
+        checked("a_key_is_put_once", s3_store(bucket="no-such-bucket"))
+
+
+def test_a_store_that_is_away_is_unavailable() -> None:
+    away = S3Options("bucket", endpoint=f"http://127.0.0.1:{free_port()}", access_key="a",
+                     secret_key="b", timeout_ms=2000)  # fmt: skip
+    with pytest.raises(UnknownOutcomeError):
+        checked("a_key_is_put_once", S3ColdStore(away))
+    with pytest.raises(UnavailableError):
+        checked("what_is_not_there_is_said_so", S3ColdStore(away))
 
 
 def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: Path) -> None:
