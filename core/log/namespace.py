@@ -1,6 +1,6 @@
 """Namespaces: where streams are created, listed, deleted and opened."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from ..protocol.dlsn import Dlsn
@@ -26,8 +26,10 @@ from .policy import StreamPolicy
 from .positioning import Start, find_start
 from .reader import StreamReader
 from .records import NamespaceRecord, StreamRecord
+from .retention import Maintained, Retention
 from .segment_chain import SegmentChain
 from .stream_store import StreamStore
+from .subscriptions import SubscriptionStore
 from .writer import StreamWriter
 
 _TOKEN_BYTES = 16
@@ -91,12 +93,18 @@ class Namespace:
         *,
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
+        delete_archived: Callable[[str, Segment], Awaitable[None]] | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
         self._runtime = runtime
         self._store = store
         self._ledgers = ledgers
         self._streams = StreamStore(store, name)
+        self.subscriptions = SubscriptionStore(store, name)
+        """Stored positions by name."""
+        self._retention = Retention(
+            self._streams, ledgers, self.subscriptions, delete_archived=delete_archived
+        )
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
 
@@ -142,6 +150,14 @@ class Namespace:
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
             )
         return (await self._streams.update(name, lambda record: record.truncated(position))).start
+
+    async def maintain(self, name: str) -> Maintained:
+        """One pass of retention: truncates by the policy, purges what was truncated a grace ago.
+
+        Meant to be called now and then by one process or many. Raises NoSuchStreamError.
+        """
+        policy = await self._policy_of(name)
+        return await self._retention.maintain(name, policy, self._runtime.clock.wall_ms())
 
     async def delete_stream(self, name: str) -> None:
         """Deletes a stream with all of its segments; whoever writes it loses it.

@@ -62,6 +62,9 @@ class StreamRecord:
     """What is below was truncated: no reader may see it. Only moves forward."""
     first_lssn: int = FIRST_LSSN
     """The first segment whose metadata is still there; never above ``start``."""
+    marked_lssn: int = FIRST_LSSN
+    """Segments below it were truncated at ``marked_ms`` or earlier: the grace before purging."""
+    marked_ms: int = 0
     is_deleting: bool = False
     """Deletion has begun and goes on, whoever repeats it."""
 
@@ -69,9 +72,15 @@ class StreamRecord:
         """With the start moved forward to ``start`` (never back)."""
         return self if start <= self.start else replace(self, start=start)
 
+    def marked(self, now_ms: int) -> "StreamRecord":
+        """Noting that what is truncated now was truncated by ``now_ms``."""
+        if self.start.lssn <= self.marked_lssn:
+            return self
+        return replace(self, marked_lssn=self.start.lssn, marked_ms=now_ms)
+
     def purged(self, first_lssn: int) -> "StreamRecord":
         """Without the segments below ``first_lssn``, all of which are truncated."""
-        assert first_lssn <= self.start.lssn, "only truncated segments are purged"
+        assert first_lssn <= self.marked_lssn <= self.start.lssn, "only truncated segments go"
         return replace(self, first_lssn=max(first_lssn, self.first_lssn))
 
     def encode(self) -> bytes:
@@ -84,6 +93,7 @@ class StreamRecord:
                 "policy": None if self.policy is None else self.policy.to_fields(),
                 "start": str(self.start),
                 "first_lssn": self.first_lssn,
+                "marked": [self.marked_lssn, self.marked_ms],
                 "is_deleting": self.is_deleting,
             },
         )
@@ -95,7 +105,8 @@ class StreamRecord:
         policy = fields["policy"]
         try:
             start = Dlsn.parse(fields["start"])
-        except InvalidArgumentError as error:
+            marked_lssn, marked_ms = map(int, fields["marked"])
+        except (InvalidArgumentError, TypeError, ValueError) as error:
             raise CorruptionError(f"stream {name}: {error}") from error
         return cls(
             identity=fields["identity"],
@@ -103,6 +114,8 @@ class StreamRecord:
             policy=None if policy is None else StreamPolicy.from_fields(policy),
             start=start,
             first_lssn=fields["first_lssn"],
+            marked_lssn=marked_lssn,
+            marked_ms=marked_ms,
             is_deleting=fields["is_deleting"],
         )
 
@@ -113,6 +126,7 @@ _STREAM: dict[str, type | tuple[type, ...]] = {
     "policy": (dict, type(None)),
     "start": str,
     "first_lssn": int,
+    "marked": list,
     "is_deleting": bool,
 }
 

@@ -90,6 +90,24 @@ class StreamExistsError(RefusedError):
     code = "stream-exists"
 
 
+class NoSuchSubscriptionError(RefusedError):
+    """The stream has no subscription of this name."""
+
+    code = "no-such-subscription"
+
+
+class DuplicateRecordError(RefusedError):
+    """The producer's sequence is in the stream already: the retry succeeded before."""
+
+    code = "duplicate-record"
+
+
+class SequenceGapError(RefusedError):
+    """The producer's sequence skips numbers: records before it never arrived here."""
+
+    code = "sequence-gap"
+
+
 class TxidOutOfOrderError(RefusedError):
     """A record's txid is below the one before it."""
 

@@ -1,0 +1,155 @@
+"""Named subscriptions: a position by name, stored in the namespace, moved by compare-and-set.
+
+A position is where reading goes on: everything below it was processed. It only moves forward,
+unless it is reset on purpose; so two members of a group that both commit never undo each other.
+Committing after processing gives at-least-once; exactly-once needs the position in the
+application's own transaction instead.
+"""
+
+from dataclasses import dataclass, replace
+
+from ..protocol.dlsn import Dlsn
+from ..protocol.errors import (
+    BadVersionError,
+    CorruptionError,
+    IndeterminateError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchSubscriptionError,
+)
+from ..protocol.metadata_record import decode_metadata_record, encode_metadata_record
+from ..runtime.metadata_store import MetadataStore, Version
+from .layout import StreamPaths
+
+_FORMAT = 1
+_CONTENTION_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A stored position. ``generation`` counts resets: a commit from before one is refused."""
+
+    name: str
+    position: Dlsn
+    generation: int = 0
+
+
+class SubscriptionStore:
+    """The subscriptions of the streams of one namespace."""
+
+    def __init__(self, store: MetadataStore, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    async def create(self, stream: str, name: str, position: Dlsn) -> Subscription:
+        """Makes a subscription at ``position``, or returns the one that is there."""
+        fresh = Subscription(name, position)
+        try:
+            await self._store.create(self._path(stream, name), _encode(fresh))
+        except (NodeExistsError, IndeterminateError):
+            return await self.read(stream, name)
+        return fresh
+
+    async def read(self, stream: str, name: str) -> Subscription:
+        """The stored position. Raises NoSuchSubscriptionError."""
+        return (await self._read(stream, name))[0]
+
+    async def commit(self, subscription: Subscription, stream: str, position: Dlsn) -> Subscription:
+        """Moves the position forward to ``position``; never back, so a repeat is safe.
+
+        Raises NoSuchSubscriptionError, and InvalidArgumentError when the subscription was reset
+        after ``subscription`` was read: whoever reads from the old place must begin again.
+        """
+        for _ in range(_CONTENTION_MAX):
+            found, version = await self._read(stream, subscription.name)
+            if found.generation != subscription.generation:
+                raise InvalidArgumentError(
+                    f"subscription {found.name} of {stream} was reset to {found.position}"
+                )
+            if position <= found.position:
+                return found
+            moved = replace(found, position=position)
+            if await self._put(stream, moved, version):
+                return moved
+        raise MetadataUnavailableError(f"subscription {subscription.name} changes all the time")
+
+    async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
+        """Moves the position anywhere, and makes commits of the present readers fail."""
+        for _ in range(_CONTENTION_MAX):
+            found, version = await self._read(stream, name)
+            moved = Subscription(name, position, found.generation + 1)
+            if await self._put(stream, moved, version):
+                return moved
+        raise MetadataUnavailableError(f"subscription {name} changes all the time")
+
+    async def delete(self, stream: str, name: str) -> None:
+        """Removes a subscription. Raises NoSuchSubscriptionError."""
+        try:
+            await self._store.delete(self._path(stream, name))
+        except NoNodeError as error:
+            raise _missing(stream, name) from error
+
+    async def names(
+        self, stream: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """A page of names, in order, from behind ``after``."""
+        path = StreamPaths(self._namespace, stream).subscriptions
+        try:
+            return await self._store.children(path, after=after, limit=limit)
+        except NoNodeError:
+            return []
+
+    async def slowest(self, stream: str) -> Dlsn | None:
+        """The lowest stored position; None without subscriptions."""
+        lowest: Dlsn | None = None
+        for name in await self.names(stream):
+            try:
+                position = (await self.read(stream, name)).position
+            except NoSuchSubscriptionError:
+                continue  # deleted meanwhile
+            lowest = position if lowest is None else min(lowest, position)
+        return lowest
+
+    def _path(self, stream: str, name: str) -> str:
+        return StreamPaths(self._namespace, stream).subscription(name)
+
+    async def _read(self, stream: str, name: str) -> tuple[Subscription, Version]:
+        try:
+            value = await self._store.get(self._path(stream, name))
+        except NoNodeError as error:
+            raise _missing(stream, name) from error
+        return _decode(name, value.data), value.version
+
+    async def _put(self, stream: str, value: Subscription, version: Version) -> bool:
+        try:
+            await self._store.put(self._path(stream, value.name), _encode(value), expect=version)
+        except (BadVersionError, IndeterminateError):
+            return False  # look again
+        except NoNodeError as error:
+            raise _missing(stream, value.name) from error
+        return True
+
+
+def _missing(stream: str, name: str) -> NoSuchSubscriptionError:
+    return NoSuchSubscriptionError(f"no subscription {name} of stream {stream}")
+
+
+def _encode(value: Subscription) -> bytes:
+    return encode_metadata_record(
+        _FORMAT, {"position": str(value.position), "generation": value.generation}
+    )
+
+
+def _decode(name: str, data: bytes) -> Subscription:
+    fields = decode_metadata_record(
+        f"subscription {name}",
+        data,
+        version=_FORMAT,
+        fields={"position": str, "generation": int},
+    )
+    try:
+        return Subscription(name, Dlsn.parse(fields["position"]), fields["generation"])
+    except InvalidArgumentError as error:
+        raise CorruptionError(f"subscription {name}: {error}") from error
