@@ -7,6 +7,7 @@ started again. Losing the metadata store stops neither reads nor adds to known l
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from ..metadata.bookies import BookieDirectory
@@ -15,15 +16,22 @@ from ..protocol.bookie_id import BookieId
 from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
-from ..runtime.tasks import Tasks
+from ..runtime.tasks import Tasks, settled
 from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, RACK, REGION, Registration
 from .config import BookieConfig
 from .connection import Connection
+from .garbage import GarbageCollector
 from .identity import Identity, check_identity, mark_opened, read_identity
+from .limbo_keeper import LimboKeeper
+from .maintenance import Maintenance
 from .membership import Membership
 from .service import EntryService
 from .space import SpaceWatch
 from .storage import Storage
+from .tiered_index import IndexStore, MemoryIndexStore
+
+OpenIndex = Callable[[BookieId], Awaitable[IndexStore]]
+"""Opens the durable index of a bookie, e.g. lmdb_index.open_lmdb_index."""
 
 
 class Bookie:
@@ -38,24 +46,36 @@ class Bookie:
         directory: BookieDirectory,
         *,
         identity: Identity,
+        index: IndexStore | None = None,
     ) -> None:
         self._disk = disk
         self._config = config
         self._directory = directory
         self._identity = identity
         self._tasks = Tasks()
-        self.storage = Storage(runtime, disk, config, identity.bookie_id)
+        index = MemoryIndexStore() if index is None else index
+        self.storage = Storage(runtime, disk, config, identity.bookie_id, index)
         self._space = SpaceWatch(disk, config)
         self._space.on_change = self._mode_changed
         self.service = EntryService(
             config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
         )
         self.service.on_change = self._mode_changed
+        self.limbo = LimboKeeper(self.storage, ledgers)
+        self.collector = GarbageCollector(self.service, ledgers, config)
+        self.maintenance = Maintenance(
+            self.storage,
+            self.collector,
+            self.limbo,
+            config,
+            (directory.instance_id, identity.instance_id),
+        )
         self._is_read_only_by_command = False
         self._connections: dict[Connection, None] = {}
         self._closed_reasons: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._membership: Membership | None = None
+        self._maintaining: asyncio.Task[Any] | None = None
         self._is_closed = False
 
     @classmethod
@@ -66,15 +86,18 @@ class Bookie:
         config: BookieConfig,
         ledgers: LedgerStore,
         directory: BookieDirectory,
+        *,
+        open_index: OpenIndex | None = None,
     ) -> Self:
-        """Opens formatted storage.
+        """Opens formatted storage. ``open_index``: None keeps the index in memory only.
 
         Raises ForeignDataError (not a bookie's, or of another format), WrongClusterError,
         CorruptionError (its log is gone), DiskFullError, DiskFailedError, MetadataError.
         """
         identity = await read_identity(disk)
         await check_identity(identity, directory)
-        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity)
+        index = None if open_index is None else await open_index(identity.bookie_id)
+        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity, index=index)
         await bookie._open_storage()
         return bookie
 
@@ -122,6 +145,7 @@ class Bookie:
                 "choose another address, or stop what uses it"
             ) from error
         self._tasks.spawn(self._space.run(), "free space")
+        self._maintaining = self._tasks.spawn(self.maintenance.run(), "maintenance")
         registration = self._registration(host)
         self._membership = Membership(self._directory, self._config, registration, self._tasks)
         await self._membership.join(read_only=self.is_read_only)
@@ -168,6 +192,9 @@ class Bookie:
         if self._server is not None:
             self._server.close()
         self.service.takes_adds = self.service.takes_recovery_adds = False
+        if self._maintaining is not None:
+            self._maintaining.cancel()
+            await settled(self._maintaining)
         await self.storage.aclose()
         self.service.polls.close()
         for connection in list(self._connections):
@@ -201,6 +228,12 @@ class Bookie:
             "sessions_lost": 0 if self._membership is None else self._membership.lost_count,
             "limbo": storage.states.limbo.is_active,
             "damages": len(storage.damages),
+            "sealed_logs": len(storage.sealed_logs),
+            "sorted_files": len(storage.sorted),
+            "sorted_bytes": self.maintenance.sorter.written_bytes,
+            "deleted_ledgers": self.collector.deleted_count,
+            "ledgers_held_back": self.collector.held_back_count,
+            "maintenance_failures": self.maintenance.failed_count,
             "closed": dict(sorted(self._closed_reasons.items())),
             "failure": None if failure is None else str(failure),
         }

@@ -80,6 +80,21 @@ class BookieConfig:
     reserve_below_bytes: int = 256 * MIB
     """Less free space than this: no recovery adds either."""
 
+    maintenance_ms: int = 10_000
+    """How often it is looked whether there is something to sort, compact or let out of limbo."""
+
+    sealed_logs_kept: int = 4
+    """Sealed logs that are not sorted yet: what is deleted soon is never copied."""
+
+    compact_below_percent: int = 50
+    """A sorted file is rewritten when less than this share of it is live."""
+
+    collect_ms: int = 600_000
+    """How often ledgers are compared with the metadata."""
+
+    tombstone_ms: int = 7 * 24 * 3_600_000
+    """How long a deleted ledger is remembered."""
+
     def __post_init__(self) -> None:
         faults = []
         for item in fields(self):

@@ -142,6 +142,13 @@ class MemoryIndex:
         """See EntryIndex."""
         return iter(sorted(self._ledgers))
 
+    def rows(self) -> Iterator[IndexedEntry]:
+        """Everything, by ledger and entry."""
+        for ledger_id in sorted(self._ledgers):
+            entries = self._ledgers[ledger_id]
+            for row in entries.page(0, len(entries)):
+                yield IndexedEntry(ledger_id, *row)
+
     def put(self, rows: Sequence[IndexedEntry]) -> None:
         """See EntryIndex."""
         for ledger_id, entry_id, position, length in rows:

@@ -31,11 +31,13 @@ _LIMBO = 5
 _LIMBO_CLEARED = 6
 _BOOT = 7
 _CLEAN_END = 8
+_SORTED_LEDGERS = 9
 
 _LEDGER_FIELDS = struct.Struct(">BqBqqH20s")
 _TOMBSTONE_FIELDS = struct.Struct(">Bqq")
 _COUNT_FIELDS = struct.Struct(">BQ")
 _NUMBER = struct.Struct(">Q")
+_PAIR = struct.Struct(">QQ")
 _LAC = struct.Struct(">q")
 _FENCED = 1
 _PROVEN = 2
@@ -85,14 +87,21 @@ class LedgerState:
 
 @dataclass(slots=True)
 class Manifest:
-    """Which files count: sorted ones, and logs from ``log_floor`` on. Others are leftovers."""
+    """Which files count: sorted ones, and logs from ``log_floor`` on. Others are leftovers.
+
+    ``index_sequence``: an index that missed this checkpoint may name files that are gone.
+    """
 
     log_floor: int = 0
-    sorted_files: list[int] = field(default_factory=list)
+    index_sequence: int = 0
+    sorted_files: dict[int, int] = field(default_factory=dict)
+    """File number -> where the file ends."""
 
     def encode(self) -> bytes:
         """The state record of the manifest."""
-        numbers = (self.log_floor, *self.sorted_files)
+        numbers = [self.log_floor, self.index_sequence]
+        for number, end in self.sorted_files.items():
+            numbers += (number, end)
         return bytes([_MANIFEST]) + struct.pack(f">{len(numbers)}Q", *numbers)
 
 
@@ -109,8 +118,10 @@ class LedgerStates:
         """The operating system's run that wrote last."""
         self.is_clean = False
         """Whether the last record said that the bookie was closed in order."""
-        self.snapshot_count: int | None = None
-        """What the newest complete snapshot says that it holds."""
+        self.sorted_ledgers: dict[int, int] = {}
+        """Of a sorted file: ledger id -> bytes of its entries there."""
+        self.has_whole_snapshot = False
+        """Whether a snapshot with all that it promised was read."""
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
         """A ledger seen for the first time. The caller journals it."""
@@ -184,13 +195,18 @@ class LedgerStates:
         self.tombstones[ledger_id] = wall_ms
 
     def _apply_snapshot_end(self, record: bytes) -> None:
-        self.snapshot_count = _COUNT_FIELDS.unpack(record)[1]
+        if len(self.ledgers) >= _COUNT_FIELDS.unpack(record)[1]:
+            self.has_whole_snapshot = True
 
     def _apply_manifest(self, record: bytes) -> None:
         numbers = [number for (number,) in _NUMBER.iter_unpack(record[1:])]
-        if not numbers:
-            raise CorruptionError("an empty manifest record")
-        self.manifest = Manifest(numbers[0], numbers[1:])
+        if len(numbers) < 2 or len(numbers) % 2:
+            raise CorruptionError("a manifest record is cut")
+        files = dict(zip(numbers[2::2], numbers[3::2], strict=True))
+        self.manifest = Manifest(numbers[0], numbers[1], files)
+
+    def _apply_sorted_ledgers(self, record: bytes) -> None:
+        self.sorted_ledgers = dict(_PAIR.iter_unpack(record[1:]))
 
     def _apply_limbo(self, record: bytes) -> None:
         _, below = _COUNT_FIELDS.unpack(record)
@@ -225,6 +241,11 @@ def clean_end_record() -> bytes:
     return bytes([_CLEAN_END])
 
 
+def sorted_ledgers_record(ledger_bytes: dict[int, int]) -> bytes:
+    """First in a sorted file: how many bytes each ledger has there."""
+    return bytes([_SORTED_LEDGERS]) + b"".join(_PAIR.pack(*item) for item in ledger_bytes.items())
+
+
 def limbo_records(limbo: Limbo) -> Iterator[bytes]:
     """The state records of a limbo; the first one begins it anew."""
     if not limbo.is_active:
@@ -249,4 +270,5 @@ _HANDLERS: dict[int, Callable[[LedgerStates, bytes], None]] = {
     _LIMBO_CLEARED: LedgerStates._apply_limbo_cleared,
     _BOOT: LedgerStates._apply_boot,
     _CLEAN_END: LedgerStates._apply_clean_end,
+    _SORTED_LEDGERS: LedgerStates._apply_sorted_ledgers,
 }

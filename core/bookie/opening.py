@@ -4,8 +4,8 @@
    file that nobody names, and that no good header places, was never used.
 2. The logs in order, from the first one whose entries the index does not cover: state records and
    entries. Each log begins with a snapshot of the state before it.
-3. Sorted files that the manifest names, oldest first, for entries that no log still has; only when
-   the index has to be rebuilt.
+3. Sorted files that the manifest names; their entries are read, oldest file first, only when the
+   index has to be rebuilt, and hold where no log has the same id.
 
 What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here except the removal of
 files that nothing refers to.
@@ -14,6 +14,8 @@ files that nothing refers to.
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from crc32c import crc32c
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import CorruptionError, ForeignDataError
@@ -28,11 +30,13 @@ from .groups import (
     SORTED_KIND,
     FileHeader,
     decode_file_header,
+    decode_group_header,
     iterate_records,
 )
 from .index import IndexedEntry
 from .ledger_state import LedgerStates
 from .replay import Damage, Scan, scan_file
+from .sorted_file import SortedFile
 from .write_log import LogTail
 
 OnEntries = Callable[[list[IndexedEntry]], None]
@@ -40,11 +44,11 @@ OnEntries = Callable[[list[IndexedEntry]], None]
 
 @dataclass(slots=True)
 class Opened:
-    """What was found. ``logs`` and ``sorted_files`` are the file numbers in use, rising."""
+    """What was found. ``logs`` are the file numbers in use, rising."""
 
     states: LedgerStates
     logs: list[int] = field(default_factory=list)
-    sorted_files: list[int] = field(default_factory=list)
+    sorted: dict[int, SortedFile] = field(default_factory=dict)
     tail: LogTail = field(default_factory=LogTail)
     highest_number: int = 0
     damages: list[Damage] = field(default_factory=list)
@@ -65,21 +69,26 @@ async def open_files(
     boot_id: str,
     covered_log: int,
     on_entries: OnEntries,
-    on_sorted: OnEntries,
 ) -> Opened:
-    """Replays what is there. ``covered_log``: entries of lower files are in the index already.
+    """Replays the logs. ``covered_log``: entries of lower files are in the index already.
 
-    ``on_entries`` gets rows from logs, where the last one of an id holds; afterwards ``on_sorted``
-    those of sorted files, newest file last, each of which holds only if no log has that id.
-
-    Raises ForeignDataError for files of another bookie or format, DiskFailedError.
+    ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
+    rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
     """
     opened = Opened(LedgerStates())
     logs = await _find_logs(files, bookie, opened)
-    for log in logs[_first_to_replay(logs, covered_log) :]:
-        await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
+    first = _first_to_replay(logs, covered_log)
+    while True:
+        states = opened.states = LedgerStates()
+        damages = len(opened.damages)
+        for log in logs[first:]:
+            await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
+        if first == 0 or states.has_whole_snapshot:
+            break
+        del opened.damages[damages:]
+        first -= 1  # its snapshot cannot be read: the state of before is in the log before
     _check_floor(opened, logs)
-    await _find_sorted_files(files, opened, bookie, on_sorted if covered_log == 0 else None)
+    await _find_sorted_files(files, opened, bookie)
     return opened
 
 
@@ -214,36 +223,57 @@ def _check_floor(opened: Opened, logs: list[_Log]) -> None:
 # --- sorted files -------------------------------------------------------------------------------
 
 
-async def _find_sorted_files(
-    files: LogFiles, opened: Opened, bookie: BookieId, on_sorted: OnEntries | None
-) -> None:
+async def _find_sorted_files(files: LogFiles, opened: Opened, bookie: BookieId) -> None:
+    """The sorted files that the manifest names, each with what its first group says of it."""
     numbers = await files.numbers(SORTED_KIND)
     _raise_highest(opened, numbers)
-    wanted = opened.states.manifest.sorted_files
-    for number in wanted:
+    for number, end in opened.states.manifest.sorted_files.items():
         if number not in numbers:
             opened.damages.append(Damage(number, 0, 0, "a sorted file is missing"))
             continue
         header = await _header(files, SORTED_KIND, number, bookie)
-        if header is None:
-            opened.damages.append(Damage(number, 0, 0, "a sorted file's header is damaged"))
-            continue
-        opened.sorted_files.append(number)
-        if on_sorted is not None:
-            await _replay_sorted(files, number, header, opened, on_sorted)
+        ledger_bytes: dict[int, int] | None = None
+        if header is not None:
+            ledger_bytes = await _read_ledger_bytes(files, number, header)
+        if ledger_bytes is None:
+            opened.damages.append(Damage(number, 0, end, "the head of a sorted file is damaged"))
+        opened.sorted[number] = SortedFile(number, end, ledger_bytes or {})
 
 
-async def _replay_sorted(
-    files: LogFiles, number: int, header: FileHeader, opened: Opened, on_sorted: OnEntries
-) -> None:
-    nothing = LedgerStates()
-
-    def on_group(offset: int, body: bytes) -> None:
-        on_sorted(_read_group(nothing, body, number << OFFSET_BITS | offset))
-
+async def _read_ledger_bytes(
+    files: LogFiles, number: int, header: FileHeader
+) -> dict[int, int] | None:
     file = await files.open(SORTED_KIND, number)
-    scan = await scan_file(file, header, await file.size(), on_group)
-    opened.damages.extend(scan.damages)
+    head = await file.read(FILE_HEADER_BYTES, GROUP_HEADER_BYTES)
+    group = decode_group_header(head)
+    if group is None or group.generation != header.generation:
+        return None
+    body = await file.read(FILE_HEADER_BYTES + GROUP_HEADER_BYTES, group.length)
+    if len(body) != group.length or crc32c(body) != group.crc:
+        return None
+    states = LedgerStates()
+    _read_group(states, body, 0)
+    return states.sorted_ledgers
+
+
+async def replay_sorted(
+    files: LogFiles, bookie: BookieId, opened: Opened, on_entries: OnEntries
+) -> None:
+    """For a rebuild of the index: rows of the sorted files, oldest file first."""
+    for number, known in opened.sorted.items():
+        header = await _header(files, SORTED_KIND, number, bookie)
+        if header is None:
+            continue  # reported when it was found
+        states = LedgerStates()
+
+        def on_group(
+            offset: int, body: bytes, number: int = number, states: LedgerStates = states
+        ) -> None:
+            on_entries(_read_group(states, body, number << OFFSET_BITS | offset))
+
+        file = await files.open(SORTED_KIND, number)
+        scan = await scan_file(file, header, known.end, on_group)
+        opened.damages.extend(scan.damages)
 
 
 def _raise_highest(opened: Opened, numbers: list[int]) -> None:

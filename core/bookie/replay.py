@@ -6,6 +6,7 @@ never went down (then what was written is there, and a killed process leaves onl
 remains is the torn end of a group that nobody was told about.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from .groups import (
 
 _CHUNK_BYTES = 4 << 20
 _BODY_BYTES_MAX = 128 << 20
+_PAUSE_BYTES = 256 << 10
 
 OnGroup = Callable[[int, bytes], None]
 """(offset of the body in the file, body)"""
@@ -79,6 +81,7 @@ async def scan_file(file: File, header: FileHeader, end: int | None, on_group: O
     window = _Window(file, size if end is None else min(size, end))
     scan = Scan()
     offset, number, previous = FILE_HEADER_BYTES, 0, (0, 0)
+    pause_at = offset + _PAUSE_BYTES
     while offset < window.size:
         group, body = await _group_at(window, offset, header)
         fault = _fault_of(group, body, number, previous)
@@ -86,6 +89,9 @@ async def scan_file(file: File, header: FileHeader, end: int | None, on_group: O
             assert group is not None
             on_group(offset + GROUP_HEADER_BYTES, body)
             offset += GROUP_HEADER_BYTES + group.length
+            if offset >= pause_at:
+                pause_at = offset + _PAUSE_BYTES
+                await asyncio.sleep(0)  # others have work too
             number, previous = group.number + 1, (group.length, group.crc)
             scan.end, scan.crc = offset, group.crc
             continue

@@ -5,6 +5,7 @@ that a crash could take back. Answers are three-valued: an entry, NoSuchEntryErr
 NoSuchLedgerError where that can be proved, and otherwise an error that means "unknown".
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from crc32c import crc32c
@@ -12,6 +13,7 @@ from crc32c import crc32c
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import (
     CorruptionError,
+    DiskFailedError,
     DiskFullError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -24,13 +26,27 @@ from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
 from .config import BookieConfig
 from .files import FileGoneError, LogFiles
-from .groups import LOG_KIND, RECORD_HEADER, RECORD_HEADER_BYTES, SORTED_KIND
-from .index import EntryIndex, Location, MemoryIndex
+from .groups import (
+    LOG_KIND,
+    OFFSET_BITS,
+    RECORD_HEADER,
+    RECORD_HEADER_BYTES,
+    SORTED_KIND,
+)
+from .index import IndexedEntry, Location, MemoryIndex
 from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
-from .opening import open_files
+from .opening import Opened, open_files, replay_sorted
 from .replay import Damage
+from .sorted_file import SortedFile, SortedFileWriter
 from .tail_cache import TailCache
+from .tiered_index import IndexStore, TieredIndex
 from .write_log import Answerer, Group, OnDurable, WriteLog
+
+_MOVES_AT_ONCE = 1_000
+
+
+def _stands_in(location: Location | None, number: int) -> bool:
+    return location is not None and location.position >> OFFSET_BITS == number
 
 
 class StorageListener:
@@ -50,7 +66,12 @@ class Storage:
     """All that a bookie keeps on disk. Made by ``open``; one owner."""
 
     def __init__(
-        self, runtime: Runtime, disk: Disk, config: BookieConfig, bookie: BookieId
+        self,
+        runtime: Runtime,
+        disk: Disk,
+        config: BookieConfig,
+        bookie: BookieId,
+        index_store: IndexStore,
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -58,11 +79,15 @@ class Storage:
         self.files = LogFiles(disk, config.read_cache_bytes)
         self.log = WriteLog(self.files, config, bookie, self)
         self.states = LedgerStates()
-        self.index: EntryIndex = MemoryIndex()
+        self.index = TieredIndex(index_store)
         self.tail = TailCache(config.tail_cache_bytes)
         self.listener = StorageListener()
         self.damages: list[Damage] = []
         self.sealed_logs: list[int] = []
+        """Logs before the one that is being written, oldest first."""
+        self.sorted: dict[int, SortedFile] = {}
+        self._sequence = 0
+        self.on_sealed: Callable[[], None] = lambda: None
         self._highest_number = 0
         self.entry_count = 0
         self.entry_bytes = 0
@@ -74,35 +99,50 @@ class Storage:
         DiskFailedError.
         """
         await self.files.prepare()
-        index = MemoryIndex()
-        opened = await open_files(
-            self.files,
-            self._bookie,
-            self._config.boot_id,
-            0,
-            index.put,
-            lambda rows: index.put([row for row in rows if not index.find(row[0], row[1])]),
-        )
+        opened = await self._replay()
         if must_exist and not opened.tail.number:
             raise CorruptionError(
                 "the write log of this bookie is gone: what it acknowledged is lost here; "
                 "format an empty directory as a new bookie"
             )
-        self.index = index
-        self.states = opened.states
+        self.states = states = opened.states
         self.damages = opened.damages
         self._highest_number = opened.highest_number
         self.sealed_logs = opened.logs
+        self.sorted = opened.sorted
+        self._sequence = max(self.index.store.sequence, states.manifest.index_sequence)
+        for ledger_id in states.tombstones:
+            self.index.drop(ledger_id)
         if opened.damages:
-            self.states.limbo.begin(None)
-        self.states.settle()
-        self.states.boot_id = self._config.boot_id
-        if not self.states.manifest.log_floor:
-            self.states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
+            states.limbo.begin(None)
+        states.settle()
+        states.boot_id = self._config.boot_id
+        if not states.manifest.log_floor:
+            states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
         await self.log.open(opened.tail)
         if opened.tail.number and not opened.damages:
             await self.files.cut(LOG_KIND, opened.tail.number, opened.tail.end)
         await self._remove_leftovers()
+
+    async def _replay(self) -> Opened:
+        """Reads the logs, and everything if the index is not one that the files agree with."""
+        index, store = self.index, self.index.store
+        config = self._config
+        numbers = await self.files.numbers(LOG_KIND)
+        if store.covered_log > max(numbers, default=0) + 1:
+            await store.clear()  # of a later life than these files
+        opened = await open_files(
+            self.files, self._bookie, config.boot_id, store.covered_log, index.put
+        )
+        if store.covered_log and store.sequence < opened.states.manifest.index_sequence:
+            await store.clear()  # it may name files that are gone
+            index.recent = MemoryIndex()
+            opened = await open_files(self.files, self._bookie, config.boot_id, 0, index.put)
+        if not store.covered_log:
+            older = MemoryIndex()
+            await replay_sorted(self.files, self._bookie, opened, older.put)
+            index.put([row for row in older.rows() if index.find(row[0], row[1]) is None])
+        return opened
 
     async def _remove_leftovers(self) -> None:
         """Files that a step which was cut off left behind, and that nothing refers to."""
@@ -120,13 +160,26 @@ class Storage:
         """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""
         if self.log.failure is None:
             self.log.append_state(clean_end_record())
+        is_orderly = self.log.failure is None
         await self.log.aclose()
+        if is_orderly and self.index.store.is_durable:
+            await self._last_checkpoint()
         await self.files.aclose()
+        await self.index.store.close()
+
+    async def _last_checkpoint(self) -> None:
+        """With the log closed, the index covers it to its end: the next start is quick."""
+        self._sequence += 1
+        try:
+            await self.index.checkpoint(self.log.number + 1, self._sequence)
+        except (DiskFullError, DiskFailedError):
+            return  # then the next start reads the log instead
 
     async def abandon(self) -> None:
         """Closes the files of a storage that could not be opened. Safe to repeat."""
         await self.log.aclose()
         await self.files.aclose()
+        await self.index.store.close()
 
     # --- adding ---------------------------------------------------------------------------------
 
@@ -212,7 +265,7 @@ class Storage:
         have been).
         """
         location = self.index.find(ledger_id, entry_id)
-        if location is not None and ledger_id not in self.states.tombstones:
+        if location is not None and self.is_held(ledger_id):
             return location
         raise self.absence(ledger_id)
 
@@ -249,6 +302,69 @@ class Storage:
             raise CorruptionError(f"another entry stands where {ledger_id}:{entry_id} belongs")
         return entry
 
+    # --- maintenance ----------------------------------------------------------------------------
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return self._runtime.clock.wall_ms()
+
+    def is_held(self, ledger_id: int) -> bool:
+        """Whether entries of the ledger count: it is known, or its state may have been lost."""
+        states = self.states
+        if ledger_id in states.ledgers:
+            return True
+        return ledger_id not in states.tombstones and states.limbo.covers(ledger_id)
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        """Forgets a ledger that is gone from the metadata, leaving a tombstone."""
+        record = self.states.delete(ledger_id, self._runtime.clock.wall_ms())
+
+        def durable(error: RhumblineError | None) -> None:
+            if error is None:
+                self.index.drop(ledger_id)
+
+        self.log.append_state(record, durable)
+
+    async def journal(self, record: bytes) -> None:
+        """Appends a state record and waits until it is durable. Raises what the log failed with."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def durable(error: RhumblineError | None) -> None:
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.log.append_state(record, durable)
+        await done
+
+    async def write_manifest(self) -> None:
+        """Journals which files count. The index on disk is the one that it will ask for."""
+        self.states.manifest.index_sequence = self.index.store.sequence
+        await self.journal(self.states.manifest.encode())
+
+    async def checkpoint(self) -> None:
+        """Makes the index durable, over all sealed logs. One at a time."""
+        covered = self.sealed_logs[-1] + 1 if self.sealed_logs else 1
+        covered = max(covered, self.index.store.covered_log)
+        self._sequence += 1
+        await self.index.checkpoint(covered, self._sequence)
+
+    def new_sorted_file(self) -> SortedFileWriter:
+        """A writer for a sorted file with a number and generation of its own."""
+        number = self.next_file_number()
+        return SortedFileWriter(self.files, self._bookie, number, self.next_generation())
+
+    async def move(self, old_number: int, rows: Sequence[IndexedEntry]) -> None:
+        """Has the index point to the new places, where it still points to the old file."""
+        find, put = self.index.find, self.index.put
+        for start in range(0, len(rows), _MOVES_AT_ONCE):
+            part = rows[start : start + _MOVES_AT_ONCE]
+            put([row for row in part if _stands_in(find(row[0], row[1]), old_number)])
+            await asyncio.sleep(0)
+
     # --- what the log asks and tells ------------------------------------------------------------
 
     def next_file_number(self) -> int:
@@ -282,7 +398,7 @@ class Storage:
     ) -> list[LedgerState]:
         """Makes a group's entries readable; returns ledgers with polls whose LAC rose."""
         now_ms = self._runtime.clock.wall_ms()
-        entries_of = self._recent().entries_of
+        entries_of = self.index.recent.entries_of
         previous: LedgerState | None = None
         advanced: dict[int, LedgerState] = {}
         put: Callable[[int, int, int], None] | None = None
@@ -298,10 +414,6 @@ class Storage:
                     advanced[ledger.ledger_id] = ledger
         return list(advanced.values())
 
-    def _recent(self) -> MemoryIndex:
-        assert isinstance(self.index, MemoryIndex)
-        return self.index
-
     def group_refused(self, group: Group, error: RhumblineError) -> None:
         """See LogOwner."""
         for connection, outbox in group.outboxes.items():
@@ -315,6 +427,7 @@ class Storage:
         """See LogOwner."""
         self.files.seal(number)
         self.sealed_logs.append(number)
+        self.on_sealed()
 
     def log_failed(self, error: RhumblineError) -> None:
         """See LogOwner."""

@@ -1,0 +1,107 @@
+"""What a bookie does beside serving: checkpoints, sorting, garbage collection, leaving limbo.
+
+One task does one thing at a time, so none of them has to mind another. A step that fails because
+the disk or the metadata store is not usable now is tried again at the next turn.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..protocol.errors import MetadataError, RhumblineError
+from .config import BookieConfig
+from .garbage import GarbageCollector
+from .limbo_keeper import LimboKeeper
+from .sorter import Sorter
+from .storage import Storage
+
+
+class Maintenance:
+    """The steps in turn; ``run`` for the life of a bookie, ``step`` for tests."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        collector: GarbageCollector,
+        limbo: LimboKeeper,
+        config: BookieConfig,
+        instance_ids: tuple[Callable[[], Awaitable[str]], str],
+    ) -> None:
+        self._storage = storage
+        self._collector = collector
+        self._limbo = limbo
+        self._config = config
+        self._ask_instance, self._expected_instance = instance_ids
+        self._wake = asyncio.Event()
+        self._collected_s: float | None = None
+        self._damaged: set[int] = set()
+        self.sorter = Sorter(storage)
+        self.failed_count = 0
+        self.last_failure: RhumblineError | None = None
+        self.may_delete_many = False
+        """Set by an operator; the next collection has no limit, and resets it."""
+        storage.on_sealed = self._wake.set
+
+    async def run(self) -> None:
+        """Turns until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._config.maintenance_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass  # a turn is due anyway
+            self._wake.clear()
+            await self.step()
+
+    async def step(self) -> None:
+        """One turn of everything that is due."""
+        for work in (self._checkpoint, self._limbo.step, self._collect, self._sort, self._compact):
+            try:
+                await work()
+            except (RhumblineError, MetadataError) as error:
+                self.failed_count += 1
+                self.last_failure = error
+
+    async def _checkpoint(self) -> None:
+        storage = self._storage
+        sealed = storage.sealed_logs
+        if sealed and storage.index.store.covered_log <= sealed[-1]:
+            await storage.checkpoint()
+
+    async def _collect(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        due_s = (self._collected_s or 0) + self._config.collect_ms / 1000
+        if self._collected_s is not None and now_s < due_s and not self.may_delete_many:
+            return
+        self._collected_s = now_s
+        is_unlimited, self.may_delete_many = self.may_delete_many, False
+        await self._collector.collect(
+            await self._ask_instance(), self._expected_instance, is_unlimited=is_unlimited
+        )
+
+    async def _sort(self) -> None:
+        """Sealed logs beyond those that are kept as they are, oldest first."""
+        storage = self._storage
+        while len(storage.sealed_logs) > self._config.sealed_logs_kept:
+            number = storage.sealed_logs[0]
+            if number in self._damaged or number >= storage.index.store.covered_log:
+                return
+            if not await self.sorter.sort_log(number):
+                self._damaged.add(number)  # stays until scrub has repaired it
+                return
+
+    async def _compact(self) -> None:
+        """The sorted file with the largest share of garbage, if that is worth the copying."""
+        storage = self._storage
+        live = storage.states.ledgers
+        worst, worst_share = None, self._config.compact_below_percent / 100
+        for number, known in storage.sorted.items():
+            total = known.entry_bytes
+            share = known.live_bytes(live) / total if total else 0.0
+            if share < worst_share and number not in self._damaged:
+                worst, worst_share = number, share
+        if worst is not None and not await self.sorter.compact(worst):
+            self._damaged.add(worst)
+
+    def repaired(self) -> None:
+        """Scrub has repaired something: files that could not be sorted are tried again."""
+        self._damaged.clear()

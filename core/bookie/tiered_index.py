@@ -1,0 +1,161 @@
+"""The index as storage uses it: what is new in memory, over what the last checkpoint made durable.
+
+``recent`` takes every change at once. A checkpoint freezes it, writes it to the store in one
+transaction together with the log number that it covers, and starts another. Reads look at the
+newest tier first. Invariant: a row of a newer tier replaces that of an older one.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from .index import EntryIndex, IndexedEntry, Location, MemoryIndex
+
+
+class IndexStore(EntryIndex, Protocol):
+    """An index that holds what a checkpoint gave it."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it is there after a restart."""
+        ...
+
+    @property
+    def covered_log(self) -> int:
+        """Entries of logs with lower numbers are in it; 0: it has to be rebuilt."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last checkpoint in it."""
+        ...
+
+    async def apply(
+        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+    ) -> None:
+        """Drops ledgers, then puts rows, and notes the numbers: all of it durably, or nothing."""
+        ...
+
+    async def clear(self) -> None:
+        """Empties it, to be rebuilt."""
+        ...
+
+    async def close(self) -> None:
+        """Releases it. Safe to repeat."""
+        ...
+
+
+class MemoryIndexStore(MemoryIndex):
+    """A store that forgets: rebuilt at each start. The simulator's."""
+
+    is_durable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.covered_log = self.sequence = 0
+
+    async def apply(
+        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+    ) -> None:
+        """See IndexStore."""
+        for ledger_id in drops:
+            self.drop(ledger_id)
+        self.put(rows)
+        self.covered_log, self.sequence = covered_log, sequence
+
+    async def clear(self) -> None:
+        """See IndexStore."""
+        self._ledgers.clear()
+        self.covered_log = self.sequence = 0
+
+    async def close(self) -> None:
+        """See IndexStore."""
+
+
+class TieredIndex:
+    """``recent`` over ``frozen`` (while a checkpoint runs) over the store."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self.store = store
+        self.recent = MemoryIndex()
+        self._frozen: MemoryIndex | None = None
+        self._dropped: dict[int, None] = {}  # not yet dropped in the store
+        self._being_dropped: dict[int, None] = {}
+
+    def find(self, ledger_id: int, entry_id: int) -> Location | None:
+        """See EntryIndex."""
+        found = self.recent.find(ledger_id, entry_id)
+        if found is None and self._frozen is not None:
+            found = self._frozen.find(ledger_id, entry_id)
+        if found is None and not self._is_dropped(ledger_id):
+            found = self.store.find(ledger_id, entry_id)
+        return found
+
+    def last(self, ledger_id: int) -> int | None:
+        """See EntryIndex."""
+        lasts = [tier.last(ledger_id) for tier in self._tiers(ledger_id)]
+        return max((last for last in lasts if last is not None), default=None)
+
+    def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
+        """See EntryIndex."""
+        found: dict[int, IndexedEntry] = {}
+        for tier in reversed(self._tiers(ledger_id)):
+            for row in tier.page(ledger_id, first, limit):
+                found[row.entry_id] = row
+        return [found[entry_id] for entry_id in sorted(found)[:limit]]
+
+    def ledgers(self) -> Iterator[int]:
+        """See EntryIndex."""
+        previous = -1
+        tiers = [tier.ledgers() for tier in (self.recent, self._frozen, self.store) if tier]
+        for ledger_id in heapq.merge(*tiers):
+            if ledger_id != previous and self.last(ledger_id) is not None:
+                yield ledger_id
+            previous = ledger_id
+
+    def put(self, rows: Sequence[IndexedEntry]) -> None:
+        """See EntryIndex."""
+        self.recent.put(rows)
+
+    def drop(self, ledger_id: int) -> None:
+        """See EntryIndex."""
+        self.recent.drop(ledger_id)
+        if self._frozen is not None:
+            self._frozen.drop(ledger_id)
+        self._dropped[ledger_id] = None
+
+    async def checkpoint(self, covered_log: int, sequence: int) -> None:
+        """Makes the store hold all that was put until now. One at a time.
+
+        Raises DiskFullError, DiskFailedError; then nothing is lost, and the next one does it all.
+        """
+        assert self._frozen is None, "one checkpoint at a time"
+        frozen, self._frozen, self.recent = self.recent, self.recent, MemoryIndex()
+        self._being_dropped, self._dropped = self._dropped, {}
+        try:
+            rows = list(frozen.rows())
+            await self.store.apply(rows, list(self._being_dropped), covered_log, sequence)
+        except BaseException:
+            self._thaw(frozen)
+            raise
+        finally:
+            self._frozen = None
+            self._being_dropped = {}
+
+    def _thaw(self, frozen: MemoryIndex) -> None:
+        """Puts what was being written back under what has come since."""
+        newer, self.recent = self.recent, frozen
+        self._dropped = {**self._being_dropped, **self._dropped}
+        self.recent.put(list(newer.rows()))
+
+    def _is_dropped(self, ledger_id: int) -> bool:
+        return ledger_id in self._dropped or ledger_id in self._being_dropped
+
+    def _tiers(self, ledger_id: int) -> list[EntryIndex]:
+        """Newest first; the store only where it still holds."""
+        tiers: list[EntryIndex] = [self.recent]
+        if self._frozen is not None:
+            tiers.append(self._frozen)
+        if not self._is_dropped(ledger_id):
+            tiers.append(self.store)
+        return tiers
