@@ -34,8 +34,8 @@ class Append:
     called_ms: float
     outcome: Outcome = Outcome.UNKNOWN
     ended_ms: float | None = None
-    ended_at: int | None = None
-    """Place in the order in which appends ended, over all sessions."""
+    is_alone: bool = True
+    """False: its caller heard of it only when others had ended, too."""
     dlsn: Dlsn | None = None
     regions: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
@@ -85,7 +85,6 @@ class History:
         self.reads: list[Read] = []
         self.session_count = 0
         self._now_ms = now_ms
-        self._ended = 0
 
     def new_session(self) -> int:
         """A number for a writer that was opened."""
@@ -108,13 +107,14 @@ class History:
         regions: tuple[str, ...] = (),
         holders: tuple[str, ...] = (),
         reason: str = "",
+        is_alone: bool = True,
     ) -> None:
-        """The caller heard."""
+        """The caller heard; not ``is_alone``: it heard of several when the last ended."""
         assert append.ended_ms is None
-        append.outcome, append.ended_ms, append.ended_at = outcome, self._now_ms(), self._ended
+        append.outcome, append.ended_ms = outcome, self._now_ms()
+        append.is_alone = is_alone
         append.dlsn, append.regions, append.holders = dlsn, regions, holders
         append.reason = reason
-        self._ended += 1
 
     def begin_read(self, reader: str, start: Dlsn | None) -> Read:
         """A reader was opened."""

@@ -7,18 +7,12 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import Evidence, Said, Verdict
 from .history import TOKEN, Append, Outcome
-from .verdict import Record, invariant
+from .verdict import Record, Rules, invariant
 
 
 def _satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
     found = {regions[bookie] for bookie in bookies}
     return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
-
-
-def _write_set(metadata: LedgerMetadata, entry_id: int) -> tuple[str, ...]:
-    quorum = metadata.quorum_at(entry_id)
-    bookies = metadata.fragment_of(entry_id).bookies
-    return tuple(bookies[index] for index in quorum.write_set(entry_id))
 
 
 def _acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
@@ -62,11 +56,12 @@ def closed_ledgers_have_their_copies(record: Record) -> Iterator[str]:
         metadata = record.last_version(ledger_id)
         if metadata is None or metadata.state is not LedgerState.CLOSED:
             continue
+        rules = Rules(metadata)
         for entry_id in range(metadata.last_entry_id + 1):
-            members = set(_write_set(metadata, entry_id))
+            members = set(rules.write_set(entry_id))
             excused = members & (record.lost | record.unasked)
             holders = {bookie for bookie in members if (entry_id, bookie) in copies}
-            if not _satisfies_p(metadata.quorum_at(entry_id), holders | excused, record.regions):
+            if not _satisfies_p(rules.quorum(entry_id), holders | excused, record.regions):
                 yield (
                     f"ledger {ledger_id} entry {entry_id}: {sorted(holders)} of {sorted(members)} "
                     f"have it, and {sorted(excused)} are excused"
@@ -125,9 +120,11 @@ def acknowledgements_come_in_order(record: Record) -> Iterator[str]:
     """A session hears of its appends in the order of their positions."""
     by_session: dict[int, list[Append]] = {}
     for append in record.history.of_outcome(Outcome.OK):
-        by_session.setdefault(append.session, []).append(append)
+        if append.is_alone:
+            by_session.setdefault(append.session, []).append(append)
     for appends in by_session.values():
-        appends.sort(key=lambda append: append.ended_at if append.ended_at is not None else -1)
+        # What ends at one instant is heard of in an order that says nothing.
+        appends.sort(key=lambda append: (append.ended_ms or 0.0, append.dlsn))
         for before, after in pairwise(appends):
             assert before.dlsn is not None and after.dlsn is not None
             if before.dlsn > after.dlsn:
@@ -172,31 +169,56 @@ def copies_of_an_entry_are_equal(record: Record) -> Iterator[str]:
 
 @invariant("L14")
 def recoveries_decide_on_enough_evidence(record: Record) -> Iterator[str]:
-    """Each decision of a recovery follows from the answers that it was made from."""
+    """Each decision of a recovery follows from the answers that it was made from, of the bookies
+    that stored metadata named (never of an ensemble that the recovery made up)."""
     for evidence in record.evidence:
-        fault = _fault_of(evidence, record.regions)
+        fault = _fault_of(evidence, record)
         if fault:
             what = "fencing" if evidence.entry_id is None else f"entry {evidence.entry_id}"
             yield f"ledger {evidence.ledger_id}, {what}: {evidence.verdict.value}, but {fault}"
 
 
-def _fault_of(evidence: Evidence, regions: dict[str, str]) -> str | None:
-    answers = evidence.answers
+def _fault_of(evidence: Evidence, record: Record) -> str | None:
+    answers, fragment, entry_id = evidence.answers, evidence.fragment, evidence.entry_id
     for answer in answers:
-        if evidence.fragment.bookies[answer.index] != answer.bookie:
+        if fragment.bookies[answer.index] != answer.bookie:
             return f"{answer.bookie} is not at index {answer.index}"
-    view = QuorumView(evidence.quorum, [regions.get(b) for b in evidence.fragment.bookies])
+    snapshot = _snapshot(evidence, record)
+    if snapshot is None:
+        return f"stored metadata never named {fragment}"
+    regions = [record.regions.get(bookie) for bookie in fragment.bookies]
     fenced = sum(1 << answer.index for answer in answers if answer.said is not Said.UNKNOWN)
     never = sum(1 << answer.index for answer in answers if answer.said is Said.NEVER)
-    if evidence.verdict is Verdict.COMPLETE and not view.is_fencing_complete(fenced):
-        return f"the unfenced could acknowledge: {answers}"
+    first = fragment.first_entry_id if entry_id is None else entry_id
+    if evidence.verdict is Verdict.COMPLETE:
+        later = [start for start, _ in snapshot.r_ranges() if start > first]
+        for start in (first, *later):
+            view = QuorumView(snapshot.quorum_at(start), regions)
+            if not view.is_fencing_complete(fenced):
+                return f"the unfenced could acknowledge {start}: {answers}"
     if evidence.verdict is Verdict.ABSENT:
-        assert evidence.entry_id is not None
-        if not view.is_absent(evidence.entry_id, never):
+        assert entry_id is not None
+        view = QuorumView(snapshot.quorum_at(entry_id), regions)
+        if not view.is_absent(entry_id, never):
             return f"it may have been acknowledged: {answers}"
     is_found = any(answer.said is Said.HAVE for answer in answers)
     if evidence.verdict is Verdict.RECOVER and not is_found:
         return f"nobody had it: {answers}"
+    return None
+
+
+def _snapshot(evidence: Evidence, record: Record) -> LedgerMetadata | None:
+    """The stored metadata that the recovery read from: in recovery, with that very fragment."""
+    for version in record.ledgers.get(evidence.ledger_id, ()):
+        metadata = version.metadata
+        if metadata is None or metadata.state is not LedgerState.IN_RECOVERY:
+            continue
+        if evidence.entry_id is None:
+            found = metadata.last_fragment
+        else:
+            found = metadata.fragment_of(evidence.entry_id)
+        if found == evidence.fragment:
+            return metadata
     return None
 
 
@@ -219,21 +241,22 @@ def lengths_add_up(record: Record) -> Iterator[str]:
 def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
     """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
     entry held it for good, AQ of them and in R regions (also L4 and L12)."""
+    rules: dict[tuple[int, int], Rules] = {}
     for append, ledger_id, entry_id in _acked_in(record):
         assert append.ended_ms is not None
         holders = set(append.holders)
-        stored = [
-            version.metadata
-            for version in record.ledgers.get(ledger_id, ())
-            if version.metadata is not None and version.at_ms <= append.ended_ms
-        ]
-        if not stored:
+        versions = record.ledgers.get(ledger_id, [])
+        place = sum(1 for version in versions if version.at_ms <= append.ended_ms) - 1
+        metadata = versions[place].metadata if place >= 0 else None
+        if metadata is None:
             yield f"{append}: its ledger {ledger_id} did not exist"
             continue
-        quorum = stored[-1].quorum_at(entry_id)
-        named = set(_write_set(stored[-1], entry_id))
-        if not _satisfies_p(quorum, named & holders, record.regions):
+        known = rules.get((ledger_id, place))
+        if known is None:
+            known = rules[ledger_id, place] = Rules(metadata)
+        named = set(known.write_set(entry_id))
+        if not _satisfies_p(known.quorum(entry_id), named & holders, record.regions):
             yield (
-                f"{append}, ledger {ledger_id}, {quorum}: on disk for good only at "
-                f"{sorted(holders)}, metadata names {sorted(named)}"
+                f"{append}, ledger {ledger_id}, {known.quorum(entry_id)}: on disk for good only "
+                f"at {sorted(holders)}, metadata names {sorted(named)}"
             )

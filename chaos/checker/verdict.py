@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
 from .history import History
@@ -44,6 +45,26 @@ class Copy(NamedTuple):
     lac: int
     length: int
     payload: bytes
+
+
+class Rules:
+    """What a version of a ledger's metadata says of each entry: its quorum, and who stores it."""
+
+    __slots__ = ("_quorums", "metadata")
+
+    def __init__(self, metadata: LedgerMetadata) -> None:
+        self.metadata = metadata
+        starts = [first for first, _ in metadata.r_ranges()]
+        self._quorums = [(first, metadata.quorum_at(first)) for first in reversed(starts)]
+
+    def quorum(self, entry_id: int) -> Quorum:
+        """E, WQ, AQ and R of an entry."""
+        return next(quorum for first, quorum in self._quorums if first <= entry_id)
+
+    def write_set(self, entry_id: int) -> tuple[str, ...]:
+        """The bookies that store an entry."""
+        bookies = self.metadata.fragment_of(entry_id).bookies
+        return tuple(bookies[index] for index in self.quorum(entry_id).write_set(entry_id))
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from ...core.metadata.bookies import BookieDirectory
 from ...core.metadata.layout import initialise_cluster, instance_id
 from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import check_region
+from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
 from ...core.protocol.recovery import Evidence
 from ...placement.region_aware import RegionAwarePlacement
 from ..checker.history import TOKEN
@@ -108,12 +109,21 @@ class SimCluster:
             log_file_bytes=self.settings.log_file_bytes,
             session_ttl_ms=_SESSION_MS,
         )
-        bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)
+        try:
+            bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)
+        except (CorruptionError, ForeignDataError) as error:
+            if self.ids[host.name] not in self.lost:
+                raise InvariantBrokenError(f"{host.name} does not open its own storage") from error
+            self.world.trace.note(host.name, f"an operator empties the disk: {error}")
+            host.image.format()
+            raise
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
         await until(lambda: bookie.service.failure is not None, every_s=1.0)
-        raise bookie.service.failure
+        failure = bookie.service.failure
+        assert failure is not None
+        raise failure
 
     def damage(self, host: SimHost) -> None:
         """Notes that the data of the bookie that is on ``host`` now can no longer be relied on."""

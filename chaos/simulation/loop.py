@@ -207,8 +207,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         events._set_running_loop(self)
         try:
-            for task in asyncio.all_tasks(self):
-                _end_quietly(task)
+            ended: dict[asyncio.Task[Any], None] = {}
+            while waiting := [task for task in asyncio.all_tasks(self) if task not in ended]:
+                for task in waiting:  # ending them may start more
+                    _end_quietly(task)
+                    ended[task] = None
         finally:
             events._set_running_loop(None)
             self.close()
@@ -218,7 +221,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.state is ProcessState.PAUSED:
             process.state = ProcessState.RUNNING
             held, process.held = process.held, []
-            self._queue.extend(cast(Any, held))
+            self._queue.extendleft(cast(Any, reversed(held)))  # before what became due since
 
     # --- asyncio's interface --------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 TIMEOUT_MS = 3000
 """Deadline of one call."""
 
-_HEARTBEAT_S = 0.25
+_HEARTBEAT_S = 0.4
 _BEAT_METADATA = 30
 
 
@@ -84,6 +84,8 @@ class MetadataSite:
         self.members = [network.add_node(f"metadata-{region}", region) for region in regions]
         self.clients: list[SimMetadataStore] = []
         self.requests = 0
+        self._ways: dict[str, SimNode | None] = {}
+        self._ways_of = -1  # the network's generation for which they hold
 
     def client(self, timeout_ms: int = TIMEOUT_MS) -> "SimMetadataStore":
         """The handle of the running process."""
@@ -98,6 +100,16 @@ class MetadataSite:
         """The nearest member that can serve ``node`` now, or None."""
         if self.health.is_down:
             return None
+        network = self.network
+        if self._ways_of != network.generation:
+            self._ways_of = network.generation
+            self._ways.clear()
+        elif node.name in self._ways:
+            return self._ways[node.name]
+        way = self._ways[node.name] = self._find_way(node)
+        return way
+
+    def _find_way(self, node: SimNode) -> SimNode | None:
         network = self.network
         able = [m for m in self.members if self._both_ways(node, m) and self._has_majority(m)]
         return min(able, key=lambda m: network.link(node.region, m.region).delay_ms, default=None)

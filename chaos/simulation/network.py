@@ -124,6 +124,7 @@ class SimNetwork:
         self.links: dict[tuple[str, str], Link] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
+        self.generation = 0
         self.messages = 0
         self.bytes_carried = 0
         self.cut_rate = 1 / 64
@@ -214,6 +215,7 @@ class SimNetwork:
 
     def changed(self) -> None:
         """Something about the paths changed: connections block or come back."""
+        self.generation += 1
         for pair in list(self.connections.values()):
             for end in pair:
                 if self.is_blocked(end.node, end.peer.node):

@@ -1,7 +1,7 @@
 """Asks every bookie for every entry that metadata says it has, in the plain words of the protocol.
 
-A client of its own, of a few lines, so that what judges the product does not read through it: frames
-are packed and digests computed here.
+A client of its own, of a few lines, so that what judges the product does not read through it:
+frames are packed and digests computed here.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import struct
 from crc32c import crc32c
 
 from ...core.protocol.ledger_metadata import LedgerMetadata
-from ..checker.verdict import Copy
+from ..checker.verdict import Copy, Rules
 
 _REQUEST = struct.Struct(">IBBHqq")
 _ANSWER = struct.Struct(">BBHIqq")
@@ -87,10 +87,9 @@ async def probe(
     """
     wanted = []
     for metadata in ledgers:
+        rules = Rules(metadata)
         for entry_id in range(metadata.last_entry_id + 1):
-            bookies = metadata.fragment_of(entry_id).bookies
-            write_set = metadata.quorum_at(entry_id).write_set(entry_id)
-            if bookie in (bookies[index] for index in write_set):
+            if bookie in rules.write_set(entry_id):
                 wanted.append((metadata.ledger_id, entry_id))
     loop = asyncio.get_running_loop()
     try:

@@ -146,9 +146,9 @@ class _Run:
         last = apps.active or hosts[0]
         heir = hosts[(hosts.index(last) + 1) % len(hosts)]
         self._telling(heir)()
-        goal = apps.acked + FINAL_APPENDS
-        apps.wanted = apps.called + 10 * FINAL_APPENDS
-        await self._within(lambda: apps.acked >= goal, "writes do not resume")
+        goal = apps.acked_by_host.get(heir, 0) + FINAL_APPENDS
+        apps.wanted = 1 << 60
+        await self._within(lambda: apps.acked_by_host.get(heir, 0) >= goal, f"{heir} cannot write")
         apps.wanted = 0
         await self._within(self._is_sealed, "the segments are not completed")
         apps.active = None
@@ -169,7 +169,7 @@ class _Run:
             raise _LivenessError(f"{words} within {RESUME_S_MAX:g} s after the faults") from None
 
     async def _finish(
-        self, host: SimHost, words: str, work: Callable[..., Any], *args: Any
+        self, host: SimHost, words: str, work: Callable[..., Any], *args: object
     ) -> None:
         """Runs ``work`` in a new process on ``host``, to its end."""
         host.start(_waiting)
@@ -191,8 +191,9 @@ class _Run:
         return bool(segments) and all(segment.is_completed for segment in segments.values())
 
     def _end(self) -> Dlsn:
+        """Behind the last entry of the stream."""
         segments = self._segments()
-        last = segments[max(segments)]
+        last = segments[max(n for n, segment in segments.items() if not segment.is_empty)]
         return Dlsn(last.lssn, last.last_entry_id + 1, 0)
 
     async def _probe(self, host: SimHost) -> None:

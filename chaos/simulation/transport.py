@@ -200,12 +200,14 @@ class SimTransport(asyncio.Transport):
             return
         self._batch_at = now
         self._batch = [data]
-        self._in_flight.append(self._batch)
         arrival = network.arrival(self.node, self.peer.node, len(data), now)
         self.last_arrival = arrival = max(arrival, self.last_arrival)
         peer = self.peer
-        context = network.context if peer.is_gone else peer.context
-        network.loop.call_at(arrival, peer.arrive, self._batch, context=context)
+        if peer.is_gone:
+            network.loop.call_at(arrival, peer.refuse, self._batch, context=network.context)
+            return
+        self._in_flight.append(self._batch)
+        network.loop.call_at(arrival, peer.arrive, self._batch, context=peer.context)
 
     def block(self) -> None:
         """This direction delivers nothing from now on. Safe to repeat."""
@@ -289,6 +291,14 @@ class SimTransport(asyncio.Transport):
         if is_end and not self.is_closed:
             self._ended()
 
+    def refuse(self, batch: list[bytes]) -> None:
+        """Pieces of the peer's direction are at a machine where nobody wants them any more."""
+        if self.peer.is_blocked:
+            self.peer.held.extend(batch)
+            self._network.watch_for_timeout(self.peer)
+        else:
+            self._network.send_reset(self, self.peer)
+
     def _drain_inbox(self) -> None:
         inbox = self._inbox
         while inbox and self._is_reading and not self.is_closed and self._protocol is not None:
@@ -333,6 +343,7 @@ class SimTransport(asyncio.Transport):
 
     def vanish(self, *, is_silent: bool, is_reset: bool) -> None:
         """The process died: its kernel closes the connection (or nobody does: ``is_silent``)."""
+        self.peer._in_flight.clear()  # their arrival was in this process, which never runs again
         if self.is_gone:
             return
         if is_silent:
@@ -344,7 +355,6 @@ class SimTransport(asyncio.Transport):
             self._send(END_OF_STREAM)
         self.is_closed = self.is_gone = True
         self._inbox.clear()
-        self.peer._in_flight.clear()  # their arrival was in this process, which never runs again
         self._protocol = None
         self._network.forget(self)
 

@@ -42,6 +42,8 @@ class WriterHabits:
     """After so many the writer closes its session and opens another."""
     bulk_share: float = 0.3
     """Of bursts that are one append_many."""
+    is_polite: bool = False
+    """Whether a writer stops when another is told to write, rather than when it finds out."""
 
 
 class Applications:
@@ -54,6 +56,8 @@ class Applications:
         self.active: str | None = None
         """The host that is told to write; others write on until they find out that they lost."""
         self.acked = 0
+        self.acked_by_host: dict[str, int] = {}
+        self._host_of_session: dict[int, str] = {}
         self.called = 0
         self.wanted = 1 << 60
         """No more appends than this."""
@@ -92,12 +96,13 @@ class Applications:
 
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         session = self.history.new_session()
+        self._host_of_session[session] = host.name
         self._note(host, f"writes as session {session}")
         tasks = Tasks()
         failure: RhumblineError | None = None
         number = 0
         try:
-            while self.active == host.name and self.called < self.wanted:
+            while self._goes_on(host):
                 if number >= self.habits.session_appends_max:
                     break
                 number += self._burst(writer, session, number, random, tasks)
@@ -119,6 +124,10 @@ class Applications:
         await writer.abort()
         if isinstance(failure, OwnershipLostError) and self.active == host.name:
             await asyncio.sleep(_RETRY_S * random.random())
+
+    def _goes_on(self, host: SimHost) -> bool:
+        is_told = self.active == host.name or not (self.active is None or self.habits.is_polite)
+        return is_told and self.called < self.wanted
 
     def _burst(
         self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
@@ -172,12 +181,18 @@ class Applications:
                 self.history.end(append, Outcome.UNKNOWN, reason=_words(error))
             return
         for append, dlsn in zip(appends, bulk.dlsns(), strict=True):
-            self._acked(append, dlsn, result.regions)
+            self._acked(append, dlsn, result.regions, is_alone=False)
 
-    def _acked(self, append: Append, dlsn: Dlsn, regions: tuple[str, ...]) -> None:
+    def _acked(
+        self, append: Append, dlsn: Dlsn, regions: tuple[str, ...], *, is_alone: bool = True
+    ) -> None:
         holders = self.cluster.holders(append.token)
-        self.history.end(append, Outcome.OK, dlsn=dlsn, regions=regions, holders=holders)
+        self.history.end(
+            append, Outcome.OK, dlsn=dlsn, regions=regions, holders=holders, is_alone=is_alone
+        )
         self.acked += 1
+        writer = self._host_of_session[append.session]
+        self.acked_by_host[writer] = self.acked_by_host.get(writer, 0) + 1
         trace = self.cluster.world.trace
         trace.beat(_BEAT_ACK, append.session * 1_000_000 + append.number, hash(dlsn))
         if trace.is_detailed:
