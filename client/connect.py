@@ -15,7 +15,6 @@ from ..core.log.namespace import Namespace
 from ..core.log.positioning import EARLIEST, Start
 from ..core.log.reader import StreamReader
 from ..core.log.writer import StreamWriter
-from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.layout import instance_id
 from ..core.metadata.ledgers import LedgerStore
 from ..core.protocol.bookie_id import Region, check_region
@@ -23,6 +22,9 @@ from ..core.protocol.errors import ClosedError, ConfigurationError, WrongCluster
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..placement.region_aware import RegionAwarePlacement
+from ..regions.directory import SteeredDirectory
+from ..regions.following import FollowedStates
+from ..regions.reads import RegionReads
 from .host import system_runtime
 
 METADATA_TIMEOUT_MS = 10_000
@@ -52,7 +54,9 @@ class Client:
         self._timeout_ms = metadata_timeout_ms
         self._given_store = store
         self._store: MetadataStore | None = None
-        self._directory: BookieDirectory | None = None
+        self._directory: SteeredDirectory | None = None
+        self.reads: RegionReads | None = None
+        """How reads go, with their counters; set while the client is open."""
         self._ledgers: LedgerClient | None = None
         self._ledger_store: LedgerStore | None = None
         self._closing = AsyncExitStack()
@@ -69,8 +73,16 @@ class Client:
                 store = await open_store(self.uri, timeout_ms=self._timeout_ms)
                 opening.push_async_callback(store.close)
             self.instance_id = await _instance_id(store)
-            self._directory = BookieDirectory(store)
+            self._directory = SteeredDirectory(store)
             opening.callback(self._directory.close)
+            followed = FollowedStates(self._directory.states)
+            opening.push_async_callback(followed.aclose)
+            self.reads = RegionReads(
+                self.region,
+                self.runtime.random,
+                rack_of=self._directory.rack_of,
+                is_offline=followed.is_offline,
+            )
             await self._check_region(self._directory)
             self._ledger_store = LedgerStore(store)
             self._ledgers = LedgerClient(
@@ -80,6 +92,7 @@ class Client:
                 RegionAwarePlacement(),
                 self._ledger_config,
                 self.region,
+                reads=self.reads,
             )
             opening.push_async_callback(self._ledgers.aclose)
             self._store = store
@@ -102,7 +115,7 @@ class Client:
         return self._store
 
     @property
-    def directory(self) -> BookieDirectory:
+    def directory(self) -> SteeredDirectory:
         """The bookies of the cluster."""
         assert self.store
         assert self._directory is not None
@@ -147,10 +160,10 @@ class Client:
         finally:
             await reader.aclose()
 
-    async def _check_region(self, directory: BookieDirectory) -> None:
+    async def _check_region(self, directory: SteeredDirectory) -> None:
         if self.region is not None:
             return
-        found = {info.region for info in await directory.snapshot() if info.region}
+        found = {info.region for info in await directory.everything() if info.region}
         if len(found) > 1:
             raise ConfigurationError(
                 f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "

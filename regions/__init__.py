@@ -1,0 +1,1 @@
+"""Where things are and what follows: region states, read order, speculation, traffic, repair."""
