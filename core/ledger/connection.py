@@ -41,7 +41,8 @@ _ADD_ANSWER = struct.Struct(">QI16s")  # as v2.RESPONSE, with the ids as one key
 _ADD_HEAD = v2.ADD_RESPONSE_WORD.to_bytes(8, "big")
 _KEY = struct.Struct(">qq")
 _LATE_MAX = 10_000  # adds that one look takes out
-_TICKS = 4  # looks per request time-out: a request waits at most 5/4 of it
+_TICKS = 4  # looks per request time-out
+_PATIENCE = _TICKS + 1  # looks that a request survives: 4 to 5 ticks, as it comes between two
 _CONNECTING, _GREETING, _READY, _LOST = range(4)
 
 
@@ -107,7 +108,7 @@ class BookieConnection(asyncio.Protocol):
             return False
         if key in adds:  # sent again: the newer one waits in its replica
             self.in_flight_bytes -= adds.pop(key)[2]
-        adds[key] = (op, replica, size, self._epoch + _TICKS)
+        adds[key] = (op, replica, size, self._epoch + _PATIENCE)
         self.in_flight_bytes += size
         out = self._out
         out.append(frame)
@@ -123,7 +124,7 @@ class BookieConnection(asyncio.Protocol):
     ) -> bool:
         """Asks for an entry; ``on_answer(None, entry)`` or ``(error, b"")``. False: no room."""
         frame = v2.encode_read(ledger_id, entry_id)
-        waiting = self._wait(on_answer, frame, _TICKS)
+        waiting = self._wait(on_answer, frame, _PATIENCE)
         if waiting is None:
             return False
         self._reads.setdefault(_KEY.pack(ledger_id, entry_id), []).append(waiting)
@@ -142,7 +143,7 @@ class BookieConnection(asyncio.Protocol):
         frame = v2.encode_batch_read(
             ledger_id, entry_id, number, count_max=count_max, bytes_max=bytes_max
         )
-        waiting = self._wait(on_answer, frame, _TICKS)
+        waiting = self._wait(on_answer, frame, _PATIENCE)
         if waiting is None:
             return False
         self._numbered[number] = waiting
@@ -161,7 +162,7 @@ class BookieConnection(asyncio.Protocol):
         The error is the transport's alone: the status in the answer is the caller's to read.
         """
         request.header.txn_id = number = self._next_number()
-        ticks = _TICKS + -(-extra_ms // max(1, int(self._tick_s * 1000)))
+        ticks = _PATIENCE + -(-extra_ms // max(1, int(self._tick_s * 1000)))
         waiting = self._wait(on_answer, v3.frame(request), ticks)
         if waiting is None:
             return False
