@@ -32,6 +32,7 @@ class Maintenance:
         self._config = config
         self._ask_instance, self._expected_instance = instance_ids
         self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
         self.sorter = Sorter(storage)
@@ -54,6 +55,10 @@ class Maintenance:
 
     async def step(self) -> None:
         """One turn of everything that is due."""
+        async with self._turn:
+            await self._step()
+
+    async def _step(self) -> None:
         for work in (self._checkpoint, self._limbo.step, self._collect, self._sort, self._compact):
             try:
                 await work()

@@ -51,11 +51,11 @@ def lac_body(ledger_id: int, lac: int) -> bytes:
 class World:
     """A cluster's metadata, and bookies on disks in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 7) -> None:
         self.tree = MemoryTree()
         self.store = MemoryStore(self.tree)
         self.clock = FixedClock()
-        self.runtime = Runtime(self.clock, Random(7))
+        self.runtime = Runtime(self.clock, Random(seed))
         self.ledgers = LedgerStore(self.store)
         self.directory = BookieDirectory(self.store)
         self.instance_id = ""
