@@ -6,11 +6,14 @@ no asyncio.Future and no callback per record. A batch is settled once, for all o
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.dlsn import Dlsn
 from ..protocol.errors import RhumblineError
 from ..protocol.record_set import Kind
+
+if TYPE_CHECKING:
+    from .producers import Sent
 
 RECORD_OVERHEAD_BYTES = 16
 """Counted for each record beside its payload: its share of the columns and of our lists."""
@@ -33,7 +36,6 @@ class Batch:
         "bytes",
         "count",
         "created_ms",
-        "encoded",
         "entry_id",
         "failure",
         "first_txid",
@@ -42,8 +44,10 @@ class Batch:
         "last_txid",
         "lssn",
         "payloads",
+        "producers",
         "regions",
         "room",
+        "sets",
         "spare",
         "txids",
         "waiters",
@@ -55,7 +59,7 @@ class Batch:
         self.room = room
         """Bytes that still fit; -1: nothing is taken on the fast path."""
         self.spare = 0
-        """What ``room`` would be; meaningful once ``txids`` is not None (and ``room`` is -1)."""
+        """Stands for ``room`` once that is -1."""
         self.first_txid = self.last_txid = txid
         self.txids: list[int] | None = None
         """One for each record, once an application gave one; else all are ``first_txid``."""
@@ -63,8 +67,11 @@ class Batch:
         self.bytes = 0
         """Payloads and their overhead; set when it is full."""
         self.count = 0
-        """Data records; set when it is encoded."""
-        self.encoded = b""
+        """Data records; set when it is encoded, or as sets are added."""
+        self.sets: list[tuple[bytes, int, int | None]] = []
+        """Encoded record sets: (it, its records, the txid to stamp into it)."""
+        self.producers: list[Sent] = []
+        """Those sets whose producers number them."""
         self.lssn = 0
         self.entry_id = -1
         self.regions: tuple[str, ...] = ()
@@ -80,25 +87,28 @@ class Batch:
         """
         if self.txids is None:
             self.txids = [self.last_txid] * len(self.payloads)
-            self.spare, self.room = self.room, -1
+            self.close_fast_path()
         self.txids.extend(txids)
         self.last_txid = txids[-1]
 
     def use_room(self, size: int) -> bool:
         """Whether ``size`` bytes fit; then they are taken."""
-        if self.txids is None:
-            if size > self.room:
-                return False
+        if size > self.free_bytes():
+            return False
+        if self.room >= 0:
             self.room -= size
         else:
-            if size > self.spare:
-                return False
             self.spare -= size
         return True
 
     def free_bytes(self) -> int:
         """Bytes that still fit."""
-        return self.room if self.txids is None else self.spare
+        return self.room if self.room >= 0 else self.spare
+
+    def close_fast_path(self) -> None:
+        """From now on only ``use_room`` takes room."""
+        if self.room >= 0:
+            self.spare, self.room = self.room, -1
 
     def settle(self, failure: RhumblineError | None, regions: tuple[str, ...]) -> None:
         """Acknowledged (``failure`` None) or failed, once and for all records."""

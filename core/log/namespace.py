@@ -210,12 +210,14 @@ class Namespace:
         policy = await self._policy_of(name)
         chain = SegmentChain(self._runtime, self._streams, self._ledgers, stream=name)
         segment = await chain.open(policy.quorum, policy.roll_ms)
+        producers = await chain.producers()
         return StreamWriter(
             self._runtime,
             chain,
             segment,
             stream=name,
             policy=policy,
+            producers=producers,
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
         )

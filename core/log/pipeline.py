@@ -24,11 +24,13 @@ from ..protocol.errors import (
     RhumblineError,
     StreamLostError,
 )
+from ..protocol.ledger_metadata import NO_ENTRY
 from ..protocol.record_set import Kind, encode_control, encode_record_set, stamped
 from .batch import Batch
 from .config import WriterConfig
 from .end_of_stream import encode_end_of_stream
 from .policy import StreamPolicy
+from .producers import SNAPSHOT_EVERY_BYTES, ProducerTable
 from .segment_chain import OpenSegment
 
 _CONTROL_INTERVAL_S = 0.001
@@ -65,10 +67,16 @@ class Pipeline:
     """The entries of one writer session between buffer and acknowledgement."""
 
     def __init__(
-        self, owner: PipelineOwner, segment: OpenSegment, policy: StreamPolicy, config: WriterConfig
+        self,
+        owner: PipelineOwner,
+        segment: OpenSegment,
+        policy: StreamPolicy,
+        config: WriterConfig,
+        producers: ProducerTable,
     ) -> None:
         self.segment = segment
         self.policy = policy
+        self.producers = producers
         self.queue: deque[Batch] = deque()
         self.in_flight: deque[Batch] = deque()
         self.unresolved: deque[Batch] = deque()
@@ -127,20 +135,13 @@ class Pipeline:
             self._send(queue.popleft())
 
     def _send(self, batch: Batch) -> None:
-        segment = self.segment
-        entry = self._entry_of(batch)
-        self.in_flight.append(batch)
-        batch.lssn = segment.lssn
-        try:
-            batch.entry_id = segment.ledger.add(entry, self._on_done)
-        except RhumblineError as error:
-            taken = self.in_flight.pop()
-            assert taken is batch
-            self._on_refused(batch, error)
+        if batch.kind is Kind.DATA and self._needs_snapshot(batch) and not self._send_snapshot():
+            self.queue.appendleft(batch)
             return
+        if not self._add(batch, self._entry_of(batch)):
+            return
+        segment = self.segment
         segment.position += batch.count
-        segment.bytes += len(entry)
-        segment.last_entry_id = batch.entry_id
         if batch.kind is Kind.DATA:
             self.last_txid = segment.last_txid = batch.last_txid
             self._is_hidden = True
@@ -149,12 +150,55 @@ class Pipeline:
         if segment.bytes >= self.policy.roll_bytes or self._loop.time() >= segment.rolls_at:
             self._owner.on_segment_over()
 
+    def _add(self, batch: Batch, entry: bytes) -> bool:
+        segment = self.segment
+        self.in_flight.append(batch)
+        batch.lssn = segment.lssn
+        try:
+            batch.entry_id = segment.ledger.add(entry, self._on_done)
+        except RhumblineError as error:
+            taken = self.in_flight.pop()
+            assert taken is batch
+            self._on_refused(batch, error)
+            return False
+        segment.bytes += len(entry)
+        segment.last_entry_id = batch.entry_id
+        return True
+
+    def _needs_snapshot(self, batch: Batch) -> bool:
+        segment = self.segment
+        if segment.producers_entry == NO_ENTRY:
+            return bool(batch.producers) or not self.producers.is_empty
+        return segment.bytes - segment.producers_bytes >= SNAPSHOT_EVERY_BYTES
+
+    def _send_snapshot(self) -> bool:
+        segment = self.segment
+        batch = Batch(0, self.last_txid, self._owner.wall_ms(), Kind.PRODUCERS)
+        entry_id = segment.last_entry_id + 1
+        entry = encode_control(
+            Kind.PRODUCERS,
+            txid=self.last_txid,
+            position=segment.position,
+            producers_entry=entry_id,
+            created_ms=batch.created_ms,
+            data=self.producers.snapshot(self.in_flight),
+        )
+        if not self._add(batch, entry):
+            return False
+        assert batch.entry_id == entry_id
+        segment.producers_entry = entry_id
+        segment.producers_bytes = segment.bytes
+        return self._may_send()
+
     def _on_refused(self, batch: Batch, error: RhumblineError) -> None:
         if isinstance(error, RecordTooLargeError):
             self._settle(batch, error)
             self.wake()
             return
-        self.queue.appendleft(batch)
+        if batch.kind in (Kind.DATA, Kind.END_OF_STREAM):
+            self.queue.appendleft(batch)
+        else:
+            self._settle(batch, None)  # a control record is made anew where it is needed
         if isinstance(error, LimitExceededError):
             self._awaits_room = True
             self.segment.ledger.on_room(self._on_room)
@@ -168,30 +212,46 @@ class Pipeline:
             self._owner.on_can_send()
 
     def _entry_of(self, batch: Batch) -> bytes:
-        position = self.segment.position
+        position, producers_entry = self.segment.position, self.segment.producers_entry
         if batch.kind is Kind.END_OF_STREAM:
             return encode_end_of_stream(
                 self.last_txid, position=position, created_ms=batch.created_ms
             )
         if batch.kind is not Kind.DATA:
             return encode_control(
-                batch.kind, txid=self.last_txid, position=position, created_ms=batch.created_ms
+                batch.kind,
+                txid=self.last_txid,
+                position=position,
+                producers_entry=producers_entry,
+                created_ms=batch.created_ms,
             )
-        if batch.encoded:  # sent before, to a ledger that was closed without it
-            return stamped(batch.encoded, position=position)
-        batch.encoded = encode_record_set(
+        if batch.sets:  # made by remote producers, or sent before to a ledger closed without it
+            return self._stamped_sets(batch)
+        entry = encode_record_set(
             batch.payloads,
             first_txid=batch.first_txid,
             last_txid=batch.last_txid,
             txids=batch.txids,
             position=position,
+            producers_entry=producers_entry,
             created_ms=batch.created_ms,
             codec=self.policy.codec,
         )
         batch.count = len(batch.payloads)
+        batch.sets = [(entry, batch.count, None)]
         batch.payloads = []  # an index is all that an Append needs
         batch.txids = None
-        return batch.encoded
+        return entry
+
+    def _stamped_sets(self, batch: Batch) -> bytes:
+        position, producers_entry = self.segment.position, self.segment.producers_entry
+        parts: list[bytes] = []
+        for encoded, count, txid in batch.sets:
+            parts.append(
+                stamped(encoded, position=position, producers_entry=producers_entry, txid=txid)
+            )
+            position += count
+        return b"".join(parts)
 
     def _on_done(
         self, entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]
@@ -217,7 +277,11 @@ class Pipeline:
         self, batch: Batch, failure: RhumblineError | None, regions: tuple[str, ...] = ()
     ) -> None:
         self.outstanding_bytes -= batch.bytes
-        batch.encoded = b""
+        batch.sets = []
+        if failure is None and batch.producers:
+            for sent in batch.producers:
+                self.producers.log(sent)
+        batch.producers = []
         batch.settle(failure, regions)
 
     # --- failure and change of segment ----------------------------------------------------------

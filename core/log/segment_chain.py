@@ -27,6 +27,7 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .end_of_stream import last_txid_of
 from .ledgers import LedgerClient, LedgerWriter
+from .producers import ProducerTable, Rebuilt
 from .stream_store import Claim, StoredSegment, StreamStore
 
 NAMESPACE_KEY = "rhumbline.namespace"
@@ -54,6 +55,10 @@ class OpenSegment:
     last_txid: int = 0
     """Of the data that was sent."""
     ends_stream: bool = False
+    producers_entry: int = NO_ENTRY
+    """Of the newest snapshot of producers."""
+    producers_bytes: int = 0
+    """``bytes`` when it was sent."""
 
     @property
     def lssn(self) -> int:
@@ -133,7 +138,28 @@ class SegmentChain:
         final = decode_entry(entries[0].payload)[-1]
         count = final.position + (0 if final.is_control else final.count)
         txid, ends_stream = last_txid_of(final)
-        return SegmentEnd(last, metadata.length, count, txid, ends_stream)
+        return SegmentEnd(last, metadata.length, count, txid, ends_stream, final.producers_entry)
+
+    async def producers(self) -> ProducerTable:
+        """What numbered producers have in the completed segments, for the writer that follows."""
+        rebuilt = Rebuilt()
+        newest = self.last_completed
+        if newest is None or newest.producers_lssn == NO_SEGMENT:
+            return rebuilt.table()
+        stored = await self._streams.segment(self._stream, newest.producers_lssn)
+        if stored is None:
+            return rebuilt.table()  # purged: truncated long ago, as was all that it knew
+        reader = await self._ledgers.open(stored.segment.ledger_id)
+        try:
+            entry_id, last = newest.producers_entry, stored.segment.last_entry_id
+            while entry_id <= last:
+                for entry in await reader.read(entry_id, last):
+                    for one in decode_entry(entry.payload):
+                        rebuilt.see(newest.producers_lssn, entry.entry_id, one)
+                    entry_id = entry.entry_id + 1
+        finally:
+            await reader.aclose()
+        return rebuilt.table()
 
     async def abandon(self) -> None:
         """Deletes a ledger that was created and is provably nobody's. Never raises.

@@ -124,6 +124,7 @@ class Transition:
             record_count=segment.position,
             last_txid=segment.last_txid,
             ends_stream=segment.ends_stream,
+            producers_entry=segment.producers_entry,
         )
 
     async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:

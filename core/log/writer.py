@@ -29,14 +29,28 @@ from ..protocol.errors import (
     TooManyRequestsError,
     TxidOutOfOrderError,
 )
-from ..protocol.record_set import TXID_FIRST, TXID_LAST, Kind
+from ..protocol.record_set import (
+    ENTRY_BYTES_MAX,
+    NO_PRODUCER,
+    TXID_FIRST,
+    TXID_LAST,
+    Kind,
+    Producer,
+    RecordSet,
+    decode_entry,
+    encode_record_set,
+)
 from ..runtime.runtime import Runtime
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .config import WriterConfig
 from .pipeline import Pipeline
-from .policy import StreamPolicy
+from .policy import FLUSH_BYTES_MAX, StreamPolicy
+from .producers import ProducerTable, Sent
 from .segment_chain import OpenSegment, SegmentChain
 from .transition import Transition
+
+SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
+"""Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
 
 _NO_BUFFER = Batch(-1, 0, 0)
 """Stands for the buffer while there is none: it is full, so nothing is ever put into it."""
@@ -56,6 +70,7 @@ class StreamWriter:
         *,
         stream: str,
         policy: StreamPolicy,
+        producers: ProducerTable,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
     ) -> None:
@@ -71,8 +86,9 @@ class StreamWriter:
         self._open = _NO_BUFFER
         self._capacity = 0  # of the open buffer
         self._timer: asyncio.Handle | None = None
+        self._producers = producers
         self._is_due = False  # the buffer leaves as soon as the pipeline can send
-        self._pipeline = Pipeline(self, segment, policy, config)
+        self._pipeline = Pipeline(self, segment, policy, config, producers)
         self._pipeline.last_txid = self.last_txid
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
@@ -173,18 +189,108 @@ class StreamWriter:
         self.last_txid = batch.last_txid
         return span
 
+    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+        """Appends a record set that somebody else made, as it is; entries gather several of them.
+
+        Its records get one txid of about now, or keep their own (``keeps_txids``), which may not
+        be below the last one. If its producer numbers its sets, a set that is in the stream or on
+        its way already is not appended again: the result is that of the first time.
+
+        Raises, beside what ``append`` raises: CorruptionError, DuplicateRecordError (in the
+        stream, position no longer known), SequenceGapError.
+        """
+        self._check_open()
+        one = self._checked_set(encoded)
+        numbered = one.producer != NO_PRODUCER
+        if numbered:
+            known = self._producers.known(one.producer, one.first_sequence, one.count)
+            if known is not None:
+                return known
+        if keeps_txids:
+            one.txids()  # raises if they do not rise
+            self._check_txid(one.first_txid)
+            first, last = one.first_txid, one.last_txid
+        elif one.txids_view() is not None:
+            raise InvalidArgumentError("the set has txids of its own; keep them or leave them out")
+        else:
+            first = last = self._default_txid()
+        batch = self._buffer_of_sets(len(encoded), first)
+        slot = batch.count
+        batch.sets.append((encoded, one.count, None if keeps_txids else first))
+        batch.count += one.count
+        batch.last_txid = self.last_txid = last
+        if numbered:
+            now = self._clock.wall_ms()
+            sent = Sent(one.producer, one.first_sequence, one.count, now, batch, slot)
+            batch.producers.append(sent)
+            self._producers.take(sent)
+        return AppendMany([(batch, slot, one.count)])
+
+    def append_numbered(
+        self, producer: bytes, first_sequence: int, payloads: Sequence[bytes]
+    ) -> AppendMany:
+        """Appends records that ``producer`` (16 bytes) numbers from ``first_sequence`` on.
+
+        The same call may be repeated after any failure, here or with a later writer of the stream:
+        the records are in the stream once. Errors as ``append_set``.
+        """
+        if len(producer) != len(NO_PRODUCER) or producer == NO_PRODUCER or first_sequence < 0:
+            raise InvalidArgumentError(
+                "a producer id is 16 bytes, not all zero; sequences count from 0"
+            )
+        if not payloads:
+            raise InvalidArgumentError("append_numbered needs at least one record")
+        encoded = encode_record_set(
+            [_as_bytes(payload) for payload in payloads],
+            first_txid=TXID_FIRST,
+            last_txid=TXID_FIRST,
+            created_ms=self._clock.wall_ms(),
+            producer=Producer(producer, first_sequence),
+            codec=self._pipeline.policy.codec,
+        )
+        return self.append_set(encoded)
+
+    def last_sequence(self, producer: bytes) -> int | None:
+        """The last sequence of ``producer`` that was accepted, here or before; None if unknown."""
+        return self._producers.last_sequence(producer)
+
+    def _checked_set(self, encoded: bytes) -> RecordSet:
+        if len(encoded) > SET_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX}"
+            )
+        sets = decode_entry(encoded)
+        if len(sets) != 1 or sets[0].is_control:
+            raise InvalidArgumentError("append_set takes one data record set")
+        largest = max(map(len, sets[0].payloads()))
+        if largest > self._record_bytes_max:
+            raise self._too_large(largest)
+        return sets[0]
+
+    def _buffer_of_sets(self, size: int, txid: int) -> Batch:
+        """The buffer if it gathers sets and has room; a full one, or one of records, leaves."""
+        batch = self._open
+        if batch.sets and batch.use_room(size):
+            return batch
+        if batch is not _NO_BUFFER:
+            self._submit()
+        batch = self._new_buffer(size, txid)
+        batch.close_fast_path()
+        return batch
+
     # --- buffer ---------------------------------------------------------------------------------
 
     def _buffer_for(self, size: int, txid: int | None) -> Batch:
         """The buffer, with ``size`` bytes of its room taken; a full one leaves for it."""
         batch = self._open
         if batch is not _NO_BUFFER:
-            if batch.use_room(size):
+            if not batch.sets and batch.use_room(size):
                 return batch
             self._submit()
+        return self._new_buffer(size, self._default_txid() if txid is None else txid)
+
+    def _new_buffer(self, size: int, txid: int) -> Batch:
         flush = self._pipeline.policy.flush
-        if txid is None:
-            txid = self._default_txid()
         self._capacity = max(flush.bytes_max, size)
         self._open = batch = Batch(self._capacity - size, txid, self._clock.wall_ms())
         if self._timer is None and flush.period_ms is not None:

@@ -2,7 +2,7 @@
 
 Layout, little endian, so that a decoded set *is* Arrow's layout and needs no loop over records::
 
-    header (88 bytes) | extension area | body (raw, or coded as ``codec`` says)
+    header (96 bytes) | extension area | body (raw, or coded as ``codec`` says)
     raw body: [txid int64[count]] | offset int32[count + 1] | payload bytes
 
 The txid column is left out when all txids are equal (the usual case: one txid a set). Two
@@ -14,7 +14,9 @@ An entry holds one or more record sets; slots count through all of them. A set o
 DATA is a control record: it takes one slot and is hidden from applications.
 
 ``position`` counts the data records of the segment before this set. Readers check that positions
-join without a hole, and compute sequence ids from them.
+join without a hole, and compute sequence ids from them. ``producers_entry`` is the entry of the
+segment that holds the newest snapshot of its producers, so that the last entry tells the next owner
+where to begin to rebuild it.
 
 Encoding is list appends and one join; decoding is buffer views. Everything that does not fit is a
 CorruptionError: nothing here trusts its input, except that bytes with a good checksum that only
@@ -37,11 +39,11 @@ from .errors import CorruptionError, InvalidArgumentError, RecordTooLargeError
 MAGIC = b"RhRS"
 VERSION = 1
 
-HEADER = struct.Struct("<4sBBBBIIIIqqqq16sqII")
+HEADER = struct.Struct("<4sBBBBIIIIqqqqq16sqII")
 """magic, version, kind, codec, flags, count, extension bytes, raw bytes, coded bytes, first txid,
-last txid, position, created ms, producer, first sequence, raw crc, header crc."""
+last txid, position, producers entry, created ms, producer, first sequence, raw crc, header crc."""
 
-_STAMPED = struct.Struct("<qqq")  # first txid, last txid, position
+_STAMPED = struct.Struct("<qqqq")  # first txid, last txid, position, producers entry
 _STAMPED_AT = 24
 _HEADER_CRC = struct.Struct("<I")
 _HEADER_CRC_AT = HEADER.size - _HEADER_CRC.size
@@ -62,6 +64,7 @@ EXTENSION_BYTES_MAX = 4096
 
 NO_PRODUCER = bytes(16)
 NO_SEQUENCE = -1
+NO_SNAPSHOT = -1
 
 
 class Kind(IntEnum):
@@ -111,6 +114,7 @@ class RecordSet:
         "last_txid",
         "position",
         "producer",
+        "producers_entry",
         "raw",
         "raw_crc",
         "slot",
@@ -124,6 +128,8 @@ class RecordSet:
     """Slot of the first record within the entry."""
     position: int
     """Data records of the segment before this set."""
+    producers_entry: int
+    """Entry of this segment with the newest snapshot of producers, or NO_SNAPSHOT."""
     first_txid: int
     last_txid: int
     created_ms: int
@@ -210,6 +216,7 @@ def encode_record_set(
     txids: Sequence[int] | None = None,
     kind: Kind = Kind.DATA,
     position: int = 0,
+    producers_entry: int = NO_SNAPSHOT,
     created_ms: int = 0,
     producer: Producer = _NOBODY,
     codec: Codec = Codec.NONE,
@@ -248,14 +255,20 @@ def encode_record_set(
             codec, coded = Codec.NONE, raw
     header = HEADER.pack(
         MAGIC, VERSION, kind, codec, flags, count, len(extension), len(raw), len(coded), first_txid,
-        last_txid, position, created_ms, producer.identity, producer.first_sequence, raw_crc, 0,
+        last_txid, position, producers_entry, created_ms, *producer, raw_crc, 0,
     )[:_HEADER_CRC_AT]  # fmt: skip
     header_crc = crc32c.crc32c(extension, crc32c.crc32c(header))
     return b"".join((header, _HEADER_CRC.pack(header_crc), extension, coded))
 
 
 def encode_control(
-    kind: Kind, *, txid: int, position: int, created_ms: int, data: bytes = b""
+    kind: Kind,
+    *,
+    txid: int,
+    position: int,
+    created_ms: int,
+    producers_entry: int = NO_SNAPSHOT,
+    data: bytes = b"",
 ) -> bytes:
     """Makes a control record. ``txid`` is the last one used (the end of stream has its own)."""
     assert kind is not Kind.DATA
@@ -265,12 +278,19 @@ def encode_control(
         last_txid=txid,
         kind=kind,
         position=position,
+        producers_entry=producers_entry,
         created_ms=created_ms,
     )
 
 
-def stamped(record_set: bytes, *, position: int, txid: int | None = None) -> bytes:
-    """The same set at another ``position`` and, if given, with ``txid`` for all of its records.
+def stamped(
+    record_set: bytes,
+    *,
+    position: int,
+    producers_entry: int = NO_SNAPSHOT,
+    txid: int | None = None,
+) -> bytes:
+    """The same set at another place and, if given, with ``txid`` for all of its records.
 
     For the stream's owner. ``record_set`` must have been decoded (checked) before. Raises
     InvalidArgumentError when a txid is given for a set that has a txid column of its own.
@@ -282,7 +302,7 @@ def stamped(record_set: bytes, *, position: int, txid: int | None = None) -> byt
             raise InvalidArgumentError("these records have txids of their own")
         first_txid = last_txid = txid
     changed = bytearray(record_set)
-    _STAMPED.pack_into(changed, _STAMPED_AT, first_txid, last_txid, position)
+    _STAMPED.pack_into(changed, _STAMPED_AT, first_txid, last_txid, position, producers_entry)
     crc = crc32c.crc32c(bytes(changed[:_HEADER_CRC_AT]))
     crc = crc32c.crc32c(bytes(changed[HEADER.size : HEADER.size + extension_bytes]), crc)
     _HEADER_CRC.pack_into(changed, _HEADER_CRC_AT, crc)
@@ -314,7 +334,8 @@ def _decode_at(payload: bytes, view: memoryview, at: int) -> tuple[RecordSet, in
         raise CorruptionError(f"record set: {len(payload) - at} bytes are less than a header")
     (
         magic, version, kind, codec_id, flags, count, extension_bytes, raw_bytes, coded_bytes,
-        first_txid, last_txid, position, created_ms, producer, first_sequence, raw_crc, header_crc,
+        first_txid, last_txid, position, producers_entry, created_ms, producer, first_sequence,
+        raw_crc, header_crc,
     ) = HEADER.unpack_from(payload, at)  # fmt: skip
     if magic != MAGIC or version != VERSION:
         raise CorruptionError(f"record set: magic {magic!r}, version {version}: not one of ours")
@@ -342,6 +363,7 @@ def _decode_at(payload: bytes, view: memoryview, at: int) -> tuple[RecordSet, in
         or payload_at > raw_bytes
         or flags & ~_HAS_TXIDS
         or position < 0
+        or producers_entry < NO_SNAPSHOT
         or not (TXID_FIRST <= first_txid <= last_txid if kind == Kind.DATA else first_txid >= 0)
         or (first_txid != last_txid) is not has_txids
         or (kind != Kind.DATA and count != 1)
@@ -353,6 +375,7 @@ def _decode_at(payload: bytes, view: memoryview, at: int) -> tuple[RecordSet, in
     one.first_txid = first_txid
     one.last_txid = last_txid
     one.position = position
+    one.producers_entry = producers_entry
     one.created_ms = created_ms
     one.producer = producer
     one.first_sequence = first_sequence

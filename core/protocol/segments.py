@@ -58,12 +58,16 @@ class Segment:
     """How many data records the earlier segments have."""
     ends_stream: bool = False
     """Whether the stream was ended in this or an earlier segment; carried on like ``last_txid``."""
+    producers_lssn: int = NO_SEGMENT
+    producers_entry: int = NO_ENTRY
+    """Segment and entry of the newest snapshot of producers; carried on over empty segments."""
     residence: Residence = Residence.HOT
 
     def __post_init__(self) -> None:
         counts = (
             self.ledger_id, self.epoch, self.last_txid, self.record_count, self.length_bytes,
             self.start_sequence_id, self.last_entry_id + 1, self.lssn - FIRST_LSSN,
+            self.producers_lssn, self.producers_entry + 1,
         )  # fmt: skip
         is_empty = self.last_entry_id == NO_ENTRY
         says_nothing = is_empty and self.residence is Residence.HOT and not self.ends_stream
@@ -102,6 +106,11 @@ class Segment:
         ``end.last_txid`` is 0 when it has no data record; then the previous one's is carried on.
         """
         assert not self.is_completed, "rule 2"
+        snapshot = (NO_SEGMENT, NO_ENTRY)
+        if end.producers_entry != NO_ENTRY:
+            snapshot = (self.lssn, end.producers_entry)
+        elif end.last_entry_id == NO_ENTRY and previous is not None:
+            snapshot = (previous.producers_lssn, previous.producers_entry)
         if previous is None:
             start, txid, was_ended = 0, 0, False
         else:
@@ -119,6 +128,8 @@ class Segment:
             length_bytes=end.length_bytes,
             start_sequence_id=start,
             ends_stream=was_ended or end.ends_stream,
+            producers_lssn=snapshot[0],
+            producers_entry=snapshot[1],
         )
 
     def with_residence(self, residence: Residence) -> "Segment":
@@ -136,6 +147,8 @@ class SegmentEnd:
     record_count: int
     last_txid: int
     ends_stream: bool
+    producers_entry: int = NO_ENTRY
+    """Entry of the newest snapshot of producers."""
 
 
 def merged(known: Segment | None, found: Segment) -> Segment:
@@ -187,5 +200,7 @@ _FIELDS = {
     "length_bytes": int,
     "start_sequence_id": int,
     "ends_stream": bool,
+    "producers_lssn": int,
+    "producers_entry": int,
     "residence": str,
 }
