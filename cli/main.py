@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ..core.protocol.errors import InvalidArgumentError, RhumblineError
+from ..core.protocol.errors import InvalidArgumentError, RhumblineError, UnknownOutcomeError
 from .errors import UnsafeError
 
 EXIT_FAILED = 1
@@ -40,6 +40,8 @@ _COMMANDS = {
 def failure(error: RhumblineError) -> tuple[int, str]:
     """Exit code and text for an error."""
     text = str(error) or type(error).__name__
+    if isinstance(error, UnknownOutcomeError):
+        text += "; it may have happened or not: look before you repeat it"
     if isinstance(error, UnsafeError):
         return EXIT_UNSAFE, text
     return (EXIT_USAGE if isinstance(error, InvalidArgumentError) else EXIT_FAILED), text

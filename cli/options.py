@@ -50,6 +50,8 @@ class Session:
             namespace=settings.cluster.namespace,
             region=settings.cluster.region or None,
             ledger=settings.ledger,
+            writer=settings.writer,
+            reader=settings.reader,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
         )
         async with client:

@@ -56,12 +56,15 @@ async def read_records(
     rest = b""
     async for chunk in read_chunks(file):
         records, rest = split(rest + chunk, size_max)
-        if len(rest) > size_max + _LENGTH.size:
+        longest = max(map(len, records), default=0)
+        if max(longest, len(rest) - _LENGTH.size) > size_max:
             raise InvalidArgumentError(f"a line is longer than a record's {size_max} bytes")
         if records:
             yield records
     if rest and is_length_prefixed:
         raise InvalidArgumentError(f"the input ends within a record ({len(rest)} bytes are left)")
+    if len(rest) > size_max:
+        raise InvalidArgumentError(f"the last line is longer than a record's {size_max} bytes")
     if rest:
         yield [rest]
 

@@ -11,6 +11,7 @@ from typing import Self
 from ..backends.open import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
+from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.namespace import Namespace
 from ..core.log.positioning import EARLIEST, Start
 from ..core.log.reader import StreamReader
@@ -40,6 +41,8 @@ class Client:
         namespace: str = "default",
         region: str | None = None,
         ledger: LedgerConfig | None = None,
+        writer: WriterConfig | None = None,
+        reader: ReaderConfig | None = None,
         metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
@@ -51,6 +54,8 @@ class Client:
         self.runtime = runtime or system_runtime()
         self._namespace_name = namespace
         self._ledger_config = ledger or LedgerConfig()
+        self._writer_config = writer or WriterConfig()
+        self._reader_config = reader or ReaderConfig()
         self._timeout_ms = metadata_timeout_ms
         self._given_store = store
         self._store: MetadataStore | None = None
@@ -137,7 +142,14 @@ class Client:
 
     def namespace(self, name: str | None = None) -> Namespace:
         """A namespace, the client's own when not named. Whether it exists shows when it is used."""
-        return Namespace(self.runtime, self.store, self.ledgers, name or self._namespace_name)
+        return Namespace(
+            self.runtime,
+            self.store,
+            self.ledgers,
+            name or self._namespace_name,
+            writer_config=self._writer_config,
+            reader_config=self._reader_config,
+        )
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
@@ -177,12 +189,16 @@ def connect(
     namespace: str = "default",
     region: str | None = None,
     ledger: LedgerConfig | None = None,
+    writer: WriterConfig | None = None,
+    reader: ReaderConfig | None = None,
 ) -> Client:
     """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
 
     ``region`` is where this process is; it may be left out while the cluster has only one.
     """
-    return Client(uri, namespace=namespace, region=region, ledger=ledger)
+    return Client(
+        uri, namespace=namespace, region=region, ledger=ledger, writer=writer, reader=reader
+    )
 
 
 async def _instance_id(store: MetadataStore) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ..core.bookie.config import BookieConfig
 from ..core.ledger.config import LedgerConfig
+from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 
@@ -55,3 +56,5 @@ class Settings:
     serve: ServeSettings = field(default_factory=ServeSettings)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    writer: WriterConfig = field(default_factory=WriterConfig)
+    reader: ReaderConfig = field(default_factory=ReaderConfig)

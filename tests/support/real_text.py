@@ -1,0 +1,39 @@
+"""Real text of any length: source files, licences and logs that every machine has."""
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+_PLACES = ("/usr/share/common-licenses", "/usr/share/doc", "/var/log")
+
+
+def lines(size: int) -> Iterator[bytes]:
+    """About ``size`` bytes of lines with their ends, the files repeated as often as needed."""
+    left = size
+    for path in cycle(_files()):
+        for line in path.read_bytes().splitlines(keepends=True):
+            yield line
+            left -= len(line)
+            if left <= 0:
+                return
+
+
+def _files() -> list[Path]:
+    found = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    for place in _PLACES:
+        found += sorted(path for path in Path(place).glob("**/*") if _is_text(path))
+    assert found, f"no text was found on this machine ({sys.platform})"
+    return found
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.suffix in (".gz", ".xz"):
+            return False
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return False
+    return bool(head) and b"\0" not in head
