@@ -67,25 +67,28 @@ async def _open_sqlite(uri: StoreUri, timeout_ms: int) -> MetadataStore:
 async def _open_zookeeper(uri: StoreUri, timeout_ms: int) -> MetadataStore:
     try:
         from .zookeeper.store import open_zookeeper
+
+        return await open_zookeeper(uri, timeout_ms)
     except ModuleNotFoundError as error:
         raise _missing_extra(uri, "zookeeper", error) from error
-    return await open_zookeeper(uri, timeout_ms)
 
 
 async def _open_etcd(uri: StoreUri, timeout_ms: int) -> MetadataStore:
     try:
         from .etcd.store import open_etcd
+
+        return await open_etcd(uri, timeout_ms)
     except ModuleNotFoundError as error:
         raise _missing_extra(uri, "etcd", error) from error
-    return await open_etcd(uri, timeout_ms)
 
 
 async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MetadataStore:
     try:
         from .fdb.store import open_fdb
+
+        return await open_fdb(uri, timeout_ms)
     except ModuleNotFoundError as error:
         raise _missing_extra(uri, "fdb", error) from error
-    return await open_fdb(uri, timeout_ms)
 
 
 def _missing_extra(uri: StoreUri, extra: str, error: ModuleNotFoundError) -> Exception:

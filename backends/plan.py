@@ -91,6 +91,10 @@ class Plan:
             case Delete(path, expect):
                 self.delete(path, expect)
 
+    def before(self, path: str) -> Node | None:
+        """The node as it was read."""
+        return self._nodes.node(path)
+
     def check(self, path: str, version: Version | None) -> None:
         """The node has this version, or with None does not exist (but could)."""
         if version is not None:

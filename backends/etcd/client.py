@@ -7,7 +7,7 @@ certain that nothing happened, after that only etcd's own refusals are certain.
 
 import asyncio
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -25,6 +25,7 @@ from ...core.protocol.errors import (
 from . import etcd_pb2 as pb
 
 Answer = TypeVar("Answer", bound=Message)
+Stream = grpc.aio.StreamStreamCall[Any, Any]
 
 TRY_MS = 1_000
 """How long one server is given to be connected, or to answer a read, while others are left."""
@@ -117,15 +118,16 @@ class EtcdClient:
                     raise IndeterminateError(f"etcd: {_line(error)}") from error
                 raise _refusal(error) from error
 
-    def stream(self, method: str, answer: type[Answer]) -> grpc.aio.StreamStreamCall:
+    def stream(self, method: str, answer: type[Answer]) -> Stream:
         """A stream to the current server; it fails when that server has no leader."""
         self._check_open()
-        call = self._channel().stream_stream(
+        call: Any = self._channel().stream_stream(
             _SERVICE + method,
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=answer.FromString,
         )
-        return call(metadata=[*self._metadata(), _HAS_LEADER])
+        stream: Stream = call(metadata=[*self._metadata(), _HAS_LEADER])
+        return stream
 
     async def stream_failed(self, error: grpc.aio.AioRpcError | None) -> None:
         """Turns to the next server, after a pause, and forgets a token that was refused."""
@@ -153,7 +155,7 @@ class EtcdClient:
     async def _unary(
         self, method: str, request: Message, answer: type[Answer], timeout_s: float
     ) -> Answer:
-        call = self._channel().unary_unary(
+        call: Any = self._channel().unary_unary(
             _SERVICE + method,
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=answer.FromString,

@@ -14,8 +14,6 @@ from . import etcd_pb2 as pb
 from .client import EtcdClient
 from .keys import Keys
 
-Stream = grpc.aio.StreamStreamCall
-
 
 class Watcher:
     """Keeps the server's watches like ``watches``."""

@@ -1,15 +1,18 @@
 """The conformance kit on every metadata store that can be had here."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from rhumbline.backends.conformance.expect import Skipped
 from rhumbline.backends.conformance.kit import Check, Target, all_checks, check_name, run_check
+from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.backends.open import open_store
 from rhumbline.tests.support import servers
+from rhumbline.tests.support.fdb_model import ModelCluster
 
 
 def run(check: Check, target: Target) -> None:
@@ -47,3 +50,29 @@ def test_zookeeper(check: Check) -> None:
 def test_etcd(check: Check) -> None:
     uri = f"etcd://{servers.etcd().address}/contract"
     run(check, Target(lambda: open_store(uri), uri, ttl_ms=1000))
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_fdb_on_a_model_of_its_transactions(check: Check) -> None:
+    cluster = ModelCluster()
+
+    async def open_handle() -> FdbStore:
+        store = FdbStore("fdb:model", cluster, b"prefix", 10_000)
+        await store.start()
+        return store
+
+    run(check, Target(open_handle))
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=check_name)
+def test_fdb(check: Check) -> None:
+    uri = f"fdb://{real_fdb_cluster_file()}?dir=rhumbline-contract"
+    run(check, Target(lambda: open_store(uri), uri))
+
+
+def real_fdb_cluster_file() -> str:
+    """FoundationDB's server is in no package registry: only who has a cluster can run these."""
+    file = os.environ.get("RHUMBLINE_FDB_CLUSTER_FILE")
+    if not file:
+        pytest.skip("RHUMBLINE_FDB_CLUSTER_FILE names no FoundationDB cluster")
+    return file

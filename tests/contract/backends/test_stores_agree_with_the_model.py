@@ -1,16 +1,18 @@
 """Hypothesis: any program has the same outcome on a store as on the memory store."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
 from rhumbline.backends.conformance.model import HANDLES, Step, programs, run_program
+from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.open import open_store
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support import servers
+from rhumbline.tests.support.fdb_model import ModelCluster
 
 LOCAL = settings(max_examples=200, deadline=None)
 REMOTE = settings(max_examples=40, deadline=None)
@@ -19,9 +21,9 @@ REMOTE = settings(max_examples=40, deadline=None)
 class Bench:
     """A loop with handles that stay open over all examples."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, open_handle: Callable[[], Awaitable[MetadataStore]]) -> None:
         self.runner = asyncio.Runner()
-        self.handles: list[MetadataStore] = self.runner.run(self._open(uri))
+        self.handles: list[MetadataStore] = self.runner.run(self._open(open_handle))
 
     def check(self, program: list[Step]) -> None:
         self.runner.run(run_program(program, self.handles))
@@ -30,8 +32,10 @@ class Bench:
         self.runner.run(self._close())
         self.runner.close()
 
-    async def _open(self, uri: str) -> list[MetadataStore]:
-        return [await open_store(uri) for _ in range(HANDLES)]
+    async def _open(
+        self, open_handle: Callable[[], Awaitable[MetadataStore]]
+    ) -> list[MetadataStore]:
+        return [await open_handle() for _ in range(HANDLES)]
 
     async def _close(self) -> None:
         for handle in self.handles:
@@ -59,8 +63,20 @@ def etcd() -> Iterator[Bench]:
     yield from benches(f"etcd://{servers.etcd().address}/model")
 
 
-def benches(uri: str) -> Iterator[Bench]:
-    bench = Bench(uri)
+@pytest.fixture(scope="module")
+def fdb_model() -> Iterator[Bench]:
+    cluster = ModelCluster()
+
+    async def open_handle() -> FdbStore:
+        store = FdbStore("fdb:model", cluster, b"p", 10_000)
+        await store.start()
+        return store
+
+    yield from benches(open_handle)
+
+
+def benches(where: str | Callable[[], Awaitable[MetadataStore]]) -> Iterator[Bench]:
+    bench = Bench(where if not isinstance(where, str) else lambda: open_store(where))
     yield bench
     bench.close()
 
@@ -89,3 +105,9 @@ def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
 @given(program=programs())
 def test_etcd(etcd: Bench, program: list[Step]) -> None:
     etcd.check(program)
+
+
+@LOCAL
+@given(program=programs())
+def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[Step]) -> None:
+    fdb_model.check(program)

@@ -1,6 +1,8 @@
 """Store URIs: what is wrong is named in one line."""
 
 import asyncio
+import builtins
+import sys
 
 import pytest
 
@@ -41,6 +43,34 @@ def test_hosts_have_ports_and_are_named_once() -> None:
             parse_uri(bad).hosts(2181)
     with pytest.raises(ConfigurationError, match="twice"):
         parse_uri("zk://a,a:2181/x").hosts(2181)
+
+
+@pytest.mark.parametrize(
+    ("uri", "library", "extra"),
+    [
+        ("zk://h/x", "kazoo", "zookeeper"),
+        ("etcd://h/x", "grpc", "etcd"),
+        ("fdb:///x", "fdb", "fdb"),
+    ],
+)
+def test_a_missing_client_library_names_the_extra(
+    uri: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_import = builtins.__import__
+
+    def refuse(name: str, *args: object, **options: object) -> object:
+        is_absolute = len(args) < 4 or args[3] == 0
+        if is_absolute and name.partition(".")[0] == library:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=library)
+        return real_import(name, *args, **options)  # type: ignore[arg-type]
+
+    package = "zookeeper" if uri.startswith("zk") else extra
+    for module in list(sys.modules):
+        if module.startswith(f"rhumbline.backends.{package}"):
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ConfigurationError, match=rf"rhumbline\[{extra}\]"):
+        asyncio.run(open_store(uri))
 
 
 def test_memory_stores_of_one_name_share_a_tree_and_nameless_ones_do_not() -> None:

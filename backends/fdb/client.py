@@ -1,0 +1,266 @@
+"""FoundationDB's futures behind asyncio, and its errors as ours.
+
+The bindings run a network thread of their own; ``on_ready`` calls come from it and reach the loop
+by ``call_soon_threadsafe``. What is used of the bindings is written down as protocols, so that the
+same code runs on the model of its transactions that the tests have.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ...core.protocol.errors import (
+    ClosedError,
+    IndeterminateError,
+    LimitExceededError,
+    MetadataUnavailableError,
+)
+from .keys import KeyRange
+
+T = TypeVar("T")
+
+WANT_ALL = -2
+"""``fdb.StreamingMode.want_all``."""
+
+COMMIT_UNKNOWN = 1021
+TIMED_OUT = 1031
+_TOO_LARGE = (2101, 2102, 2103)
+
+
+class FdbFuture(Protocol):
+    """What a call of the bindings returns."""
+
+    def on_ready(self, callback: "Callable[[FdbFuture], None]") -> None:
+        """Calls back once, from any thread."""
+        ...
+
+    def wait(self) -> Any:  # noqa: ANN401 - each call has its own type
+        """The result; raises the error. Does not block once ready."""
+        ...
+
+    def cancel(self) -> None:
+        """Gives it up."""
+        ...
+
+
+class FdbTransaction(Protocol):
+    """What is used of a transaction."""
+
+    options: Any
+
+    def get(self, key: bytes) -> FdbFuture:
+        """An object whose ``value`` is the value, or None."""
+        ...
+
+    def _get_range(
+        self, begin: object, end: object, limit: int, mode: int, iteration: int, reverse: bool
+    ) -> FdbFuture:
+        """(key-value pairs, their count, whether there are more)."""
+        ...
+
+    def set(self, key: bytes, value: bytes) -> None:
+        """Writes a key."""
+        ...
+
+    def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
+        """Writes a key with the transaction's versionstamp in its value."""
+        ...
+
+    def clear(self, key: bytes) -> None:
+        """Removes a key."""
+        ...
+
+    def watch(self, key: bytes) -> FdbFuture:
+        """Ready when the key's value differs from what this transaction sees."""
+        ...
+
+    def commit(self) -> FdbFuture:
+        """Commits."""
+        ...
+
+    def get_versionstamp(self) -> FdbFuture:
+        """Asked for before the commit, ready after it: an object with the bytes as ``value``."""
+        ...
+
+    def on_error(self, error: Exception) -> FdbFuture:
+        """Waits and resets the transaction if the error allows a retry, or raises it."""
+        ...
+
+
+class Bindings(Protocol):
+    """The open database with what else is needed of the bindings."""
+
+    error: type[Exception]
+
+    def transaction(self) -> FdbTransaction:
+        """A new transaction."""
+        ...
+
+    def first_at_or_after(self, key: bytes) -> object:
+        """A key selector."""
+        ...
+
+
+class Transactions:
+    """Runs transactions until they succeed, fail for good, or the deadline has passed."""
+
+    def __init__(self, bindings: Bindings) -> None:
+        self._bindings = bindings
+        self._loop = asyncio.get_running_loop()
+        self.is_closed = False
+
+    async def read(self, body: "Callable[[Reads], Awaitable[T]]", deadline: float) -> T:
+        """A read-only transaction. Raises MetadataUnavailableError and what ``body`` raises."""
+        while True:
+            transaction = self._begin(deadline)
+            try:
+                return await body(self._reads(transaction))
+            except self._bindings.error as error:
+                await self._recover(transaction, error, deadline)
+
+    async def write(
+        self,
+        body: "Callable[[Reads], Awaitable[T]]",
+        happened: "Callable[[Reads], Awaitable[bytes | None]]",
+        deadline: float,
+    ) -> tuple[T, bytes]:
+        """Runs ``body`` and commits; its result and the versionstamp.
+
+        When a commit's outcome was unknown, ``happened`` is asked in the next transaction for the
+        versionstamp of that commit: if it is there, that is the result (and no other). Raises
+        MetadataUnavailableError, IndeterminateError, LimitExceededError and what ``body`` raises.
+        """
+        doubtful: list[T] = []
+        while True:
+            is_committing = False
+            try:
+                transaction = self._begin(deadline)
+                reads = self._reads(transaction)
+                if doubtful and (earlier := await happened(reads)) is not None:
+                    return doubtful[-1], earlier
+                result = await body(reads)
+                stamp = transaction.get_versionstamp()
+                is_committing = True
+                await self.wait(transaction.commit())
+                return result, (await self.wait(stamp)).value
+            except self._bindings.error as error:
+                if is_committing and getattr(error, "code", 0) in (COMMIT_UNKNOWN, TIMED_OUT):
+                    doubtful.append(result)
+                await self._recover(transaction, error, deadline, in_doubt=bool(doubtful))
+            except MetadataUnavailableError as error:
+                if doubtful:
+                    raise IndeterminateError(str(error)) from error
+                raise
+
+    async def watch(self, key: bytes, deadline: float) -> FdbFuture:
+        """A watch of a key from its present value on. Raises MetadataUnavailableError.
+
+        Its transaction has no time-out of its own, since that would end the watch too.
+        """
+        transaction = self._bindings.transaction()
+        while True:
+            future = transaction.watch(key)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.wait(transaction.commit())
+                return future
+            except TimeoutError:
+                future.cancel()
+                raise MetadataUnavailableError("FoundationDB did not answer in time") from None
+            except self._bindings.error as error:
+                future.cancel()
+                await self._recover(transaction, error, deadline)
+
+    async def fired(self, future: FdbFuture) -> bool:
+        """Waits for a watch. False: it was lost and must be set again."""
+        try:
+            await self.wait(future)
+        except self._bindings.error:
+            return False
+        return True
+
+    async def wait(self, future: FdbFuture) -> Any:  # noqa: ANN401 - as ``FdbFuture.wait``
+        """The result of a future of the bindings; raises its error."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def settle() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def ready(_: FdbFuture) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(settle)
+
+        future.on_ready(ready)
+        await done
+        return future.wait()
+
+    def _reads(self, transaction: FdbTransaction) -> "Reads":
+        return Reads(self, transaction, self._bindings.first_at_or_after)
+
+    def _begin(self, deadline: float) -> FdbTransaction:
+        """A transaction that cannot outlive the deadline."""
+        if self.is_closed:
+            raise ClosedError("the FoundationDB store is closed")
+        left_ms = int((deadline - self._loop.time()) * 1000)
+        if left_ms <= 0:
+            raise MetadataUnavailableError("FoundationDB did not answer in time")
+        transaction = self._bindings.transaction()
+        transaction.options.set_timeout(left_ms)
+        return transaction
+
+    async def _recover(
+        self,
+        transaction: FdbTransaction,
+        error: Exception,
+        deadline: float,
+        *,
+        in_doubt: bool = False,
+    ) -> None:
+        """Waits as long as the bindings want before another attempt, or raises what it means."""
+        code = getattr(error, "code", 0)
+        if code in _TOO_LARGE:
+            raise LimitExceededError(f"FoundationDB: {error}") from error
+        final: type[MetadataUnavailableError | IndeterminateError]
+        final = IndeterminateError if in_doubt else MetadataUnavailableError
+        if self._loop.time() >= deadline:
+            raise final(f"FoundationDB: {error}") from error
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.wait(transaction.on_error(error))
+        except (self._bindings.error, TimeoutError):
+            raise final(f"FoundationDB: {error}") from error
+
+
+class Reads:
+    """The reads of one transaction, and the transaction for its writes."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        transaction: FdbTransaction,
+        selector: Callable[[bytes], object],
+    ) -> None:
+        self._transactions = transactions
+        self._selector = selector
+        self.transaction = transaction
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of keys, asked for at once."""
+        futures = [self.transaction.get(key) for key in keys]
+        return [(await self._transactions.wait(future)).value for future in futures]
+
+    async def range(self, keys: KeyRange, limit: int = 0) -> list[tuple[bytes, bytes]]:
+        """The pairs of a range, in order, at most ``limit`` (0: all)."""
+        begin, end = self._selector(keys.start), self._selector(keys.end)
+        pairs: list[tuple[bytes, bytes]] = []
+        iteration = 1
+        while True:
+            left = limit - len(pairs) if limit else 0
+            future = self.transaction._get_range(begin, end, left, WANT_ALL, iteration, False)
+            found, count, more = await self._transactions.wait(future)
+            pairs += [(bytes(pair.key), bytes(pair.value)) for pair in found]
+            if not count or not more or (limit and len(pairs) >= limit):
+                return pairs
+            begin = self._selector(pairs[-1][0] + b"\x00")
+            iteration += 1

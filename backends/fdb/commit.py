@@ -1,0 +1,205 @@
+"""Our operations as FoundationDB transactions.
+
+A transaction reads what the operations look at, plans on it and writes; FoundationDB itself refuses
+the commit when something that was read has changed. The version of a node is the versionstamp of
+its last write, which is part of its value. Every write leaves a token, so that a commit whose
+outcome was unknown is found, and not done again; tokens that are spent go with later writes.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from ...core.protocol.errors import CorruptionError, SessionLostError, StoreFencedError
+from ...core.runtime.metadata_store import Create, Operation, Version, parent_of
+from ..leases import Owner
+from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..snapshot import Snapshot, footprint, with_ancestors
+from .client import FdbTransaction, Reads, Transactions
+from .keys import Keys, decode_node, encode_node, encode_stamp
+
+T = TypeVar("T")
+
+SPENT_TOKENS_MAX = 16
+"""How many old tokens one write removes."""
+
+
+class Commits:
+    """Carries out operations of one store."""
+
+    def __init__(
+        self, transactions: Transactions, keys: Keys, new_token: Callable[[], bytes]
+    ) -> None:
+        self._transactions = transactions
+        self._keys = keys
+        self._new_token = new_token
+        self._spent: list[bytes] = []
+
+    async def commit(self, operations: Sequence[Operation], deadline: float) -> Version:
+        """All or nothing; the version of all that was written."""
+
+        async def body(reads: Reads) -> str:
+            epoch = await self.open_epoch(reads)
+            plan = Plan(await self._snapshot(reads, operations, epoch))
+            for operation in operations:
+                plan.apply(operation)
+            self._apply(reads.transaction, plan)
+            return epoch
+
+        epoch, stamp = await self.write(body, deadline)
+        return version_of(epoch, stamp)
+
+    async def create(
+        self, path: str, data: bytes, owner: Owner | None, deadline: float, *, sequential: bool
+    ) -> tuple[str, Version]:
+        """One node; its path and version. SessionLostError when the owner's lease is gone."""
+
+        async def body(reads: Reads) -> tuple[str, str]:
+            epoch = await self.open_epoch(reads)
+            if owner is not None:
+                await self._check_lease(reads, owner)
+            target = path
+            if sequential:
+                target = await self._numbered(reads, path)
+            plan = Plan(await self._snapshot(reads, [Create(target)], epoch))
+            plan.create(target, data, owner)
+            self._apply(reads.transaction, plan)
+            return epoch, target
+
+        (epoch, created), stamp = await self.write(body, deadline)
+        return created, version_of(epoch, stamp)
+
+    async def write(
+        self, body: Callable[[Reads], Awaitable[T]], deadline: float
+    ) -> tuple[T, bytes]:
+        """Runs and commits ``body`` once, whatever becomes of single commits."""
+        token = self._keys.token(self._new_token())
+        spent = self._spent[:SPENT_TOKENS_MAX]
+
+        async def with_token(reads: Reads) -> T:
+            result = await body(reads)
+            reads.transaction.set_versionstamped_value(token, encode_stamp())
+            for old in spent:
+                reads.transaction.clear(old)
+            return result
+
+        async def happened(reads: Reads) -> bytes | None:
+            (stamp,) = await reads.get([token])
+            return stamp
+
+        result, stamp = await self._transactions.write(with_token, happened, deadline)
+        self._spent = [old for old in self._spent if old not in spent]
+        self._spent.append(token)
+        return result, stamp
+
+    async def clear_tokens(self, deadline: float) -> None:
+        """Removes the tokens that are left, before the store closes."""
+        while self._spent:
+            spent = self._spent[:SPENT_TOKENS_MAX]
+
+            async def body(reads: Reads, spent: list[bytes] = spent) -> None:
+                for old in spent:
+                    reads.transaction.clear(old)
+
+            async def unknown(_: Reads) -> bytes | None:
+                return None  # to clear again does no harm
+
+            await self._transactions.write(body, unknown, deadline)
+            self._spent = self._spent[len(spent) :]
+
+    async def open_epoch(self, reads: Reads) -> str:
+        """The store's epoch. Raises StoreFencedError when it was replaced."""
+        epoch, successor = await self.gate(reads)
+        if successor is not None:
+            raise StoreFencedError(f"writes go to {successor}")
+        return epoch
+
+    async def gate(self, reads: Reads) -> tuple[str, str | None]:
+        """(epoch, successor). An epoch "" says that the store is new."""
+        (data,) = await reads.get([self._keys.gate])
+        if data is None:
+            return "", None
+        try:
+            state = json.loads(data)
+            return str(state["epoch"]), state.get("successor")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptionError(f"the gate in FoundationDB is not ours: {error}") from error
+
+    def set_gate(self, transaction: FdbTransaction, epoch: str, successor: str | None) -> None:
+        """Writes the gate, which every write transaction reads."""
+        state = {"epoch": epoch, "successor": successor}
+        transaction.set(self._keys.gate, json.dumps(state).encode())
+
+    def remove(self, transaction: FdbTransaction, path: str, owner: str | None) -> None:
+        """Removes a node with all that goes with it."""
+        transaction.clear(self._keys.node(path))
+        transaction.clear(self._keys.counter(path))
+        if owner is not None:
+            transaction.clear(self._keys.owned(owner, path))
+        self._signal(transaction, path)
+        transaction.clear(self._keys.signal(path))
+
+    async def _check_lease(self, reads: Reads, owner: Owner) -> None:
+        (lease,) = await reads.get([self._keys.lease(owner)])
+        if lease is None:
+            raise SessionLostError(owner)
+
+    async def _numbered(self, reads: Reads, path: str) -> str:
+        key = self._keys.counter(parent_of(path))
+        (data,) = await reads.get([key])
+        number = int(data) if data is not None else 0
+        reads.transaction.set(key, b"%d" % (number + 1))
+        return f"{path}{number:0{SEQUENCE_DIGITS}d}"
+
+    async def _snapshot(
+        self, reads: Reads, operations: Sequence[Operation], epoch: str
+    ) -> Snapshot:
+        wanted = footprint(operations)
+        values = await reads.get([self._keys.node(path) for path in wanted.paths])
+        nodes: dict[str, Node | None] = {}
+        for path, value in zip(wanted.paths, values, strict=True):
+            nodes[path] = None
+            if value is not None:
+                stored = decode_node(value)
+                version = version_of(epoch, stored.stamp)
+                nodes[path] = Node(stored.data, version, stored.owner)
+        names = {}
+        for path, limit in wanted.listings.items():
+            pairs = await reads.range(self._keys.children(path), limit)
+            names[path] = [self._keys.child_name(key) for key, _ in pairs]
+        return Snapshot(Node(b"", version_of(epoch, b"")), nodes, names)
+
+    def _apply(self, transaction: FdbTransaction, plan: Plan) -> None:
+        for path, change in plan.changes.items():
+            before = plan.before(path)
+            was_owner = before.owner if before is not None else None
+            if change.data is None:
+                self.remove(transaction, path, was_owner)
+            else:
+                self._put(transaction, path, change, change.data, was_owner)
+
+    def _put(
+        self,
+        transaction: FdbTransaction,
+        path: str,
+        change: Change,
+        data: bytes,
+        was_owner: str | None,
+    ) -> None:
+        value = encode_node(change.owner, data)
+        transaction.set_versionstamped_value(self._keys.node(path), value)
+        if was_owner is not None and was_owner != change.owner:
+            transaction.clear(self._keys.owned(was_owner, path))
+        if change.owner is not None:
+            transaction.set(self._keys.owned(change.owner, path), b"")
+        self._signal(transaction, path)
+
+    def _signal(self, transaction: FdbTransaction, path: str) -> None:
+        """For prefix watches; blind writes, which conflict with nobody."""
+        for above in ("/", *with_ancestors(path)):
+            transaction.set_versionstamped_value(self._keys.signal(above), encode_stamp())
+
+
+def version_of(epoch: str, stamp: bytes) -> Version:
+    """The version of what a transaction wrote."""
+    return Version(f"{epoch}.{stamp.hex()}")

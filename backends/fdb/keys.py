@@ -1,0 +1,131 @@
+"""Where things are below the store's prefix in FoundationDB's ordered keys.
+
+| key | value |
+|---|---|
+| ``n`` parent 0 name | a node: see ``encode_node`` |
+| ``c`` path | next number of sequential children, decimal |
+| ``s`` path | versionstamp of the last change at or below the path: what prefix watches watch |
+| ``l`` owner | a lease: TTL and counter |
+| ``o`` owner 0 path | an ephemeral node of that owner |
+| ``t`` token | versionstamp: the write with that token happened |
+| ``g`` | the gate: JSON with epoch and successor |
+
+0 stands for a zero byte, which no path contains.
+"""
+
+import struct
+from typing import NamedTuple
+
+from ...core.protocol.errors import CorruptionError
+from ...core.runtime.metadata_store import parent_of
+from ..leases import Lease, Owner
+
+STAMP_BYTES = 10
+_NO_STAMP = b"\xff" * STAMP_BYTES
+_STAMP_AT_START = struct.pack("<I", 0)
+_LEASE = struct.Struct("<QQ")
+
+
+class KeyRange(NamedTuple):
+    """From ``start`` up to but not ``end``."""
+
+    start: bytes
+    end: bytes
+
+
+class StoredNode(NamedTuple):
+    """A node's value taken apart."""
+
+    stamp: bytes
+    owner: str | None
+    data: bytes
+
+
+class Keys:
+    """The keys below one prefix."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self.gate = prefix + b"g"
+        self.leases = KeyRange(prefix + b"l", prefix + b"m")
+
+    def node(self, path: str) -> bytes:
+        """The key of a node (not of the root, which has none)."""
+        assert path != "/", "the root has no key"
+        name = path.rpartition("/")[2]
+        return b"%sn%s\x00%s" % (self._prefix, parent_of(path).encode(), name.encode())
+
+    def children(self, path: str, after: str | None = None) -> KeyRange:
+        """The direct children, from behind a name."""
+        first = b"%sn%s\x00" % (self._prefix, path.encode())
+        start = first if after is None else first + after.encode() + b"\x00"
+        return KeyRange(start, first[:-1] + b"\x01")
+
+    def child_name(self, key: bytes) -> str:
+        """The name in a node's key."""
+        return key.rpartition(b"\x00")[2].decode()
+
+    def counter(self, path: str) -> bytes:
+        """The key of a parent's counter."""
+        return self._prefix + b"c" + path.encode()
+
+    def signal(self, path: str) -> bytes:
+        """The key that changes with everything at or below a path."""
+        return self._prefix + b"s" + path.encode()
+
+    def lease(self, owner: Owner) -> bytes:
+        """The key of a lease."""
+        return self._prefix + b"l" + owner.encode()
+
+    def lease_owner(self, key: bytes) -> Owner:
+        """The owner in a lease's key."""
+        return Owner(key[len(self._prefix) + 1 :].decode())
+
+    def owned(self, owner: str, path: str) -> bytes:
+        """The mark that a node belongs to an owner."""
+        return b"%so%s\x00%s" % (self._prefix, owner.encode(), path.encode())
+
+    def all_owned(self, owner: str) -> KeyRange:
+        """All nodes of an owner."""
+        first = b"%so%s\x00" % (self._prefix, owner.encode())
+        return KeyRange(first, first[:-1] + b"\x01")
+
+    def owned_path(self, key: bytes) -> str:
+        """The path in such a mark."""
+        return key.rpartition(b"\x00")[2].decode()
+
+    def token(self, token: bytes) -> bytes:
+        """The key of a write's token."""
+        return self._prefix + b"t" + token
+
+
+def encode_node(owner: str | None, data: bytes) -> bytes:
+    """A node's value as the parameter of a versionstamped write: the stamp comes first."""
+    name = (owner or "").encode()
+    return b"".join((_NO_STAMP, bytes((len(name),)), name, data, _STAMP_AT_START))
+
+
+def encode_stamp() -> bytes:
+    """The parameter of a versionstamped write of nothing but the stamp."""
+    return _NO_STAMP + _STAMP_AT_START
+
+
+def decode_node(value: bytes) -> StoredNode:
+    """Takes a node's value apart. Raises CorruptionError."""
+    if len(value) <= STAMP_BYTES or len(value) < STAMP_BYTES + 1 + value[STAMP_BYTES]:
+        raise CorruptionError("a node in FoundationDB is too short")
+    start = STAMP_BYTES + 1
+    end = start + value[STAMP_BYTES]
+    return StoredNode(value[:STAMP_BYTES], value[start:end].decode() or None, value[end:])
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """A lease's value."""
+    return _LEASE.pack(lease.ttl_ms, lease.counter)
+
+
+def decode_lease(value: bytes) -> Lease:
+    """The lease. Raises CorruptionError."""
+    if len(value) != _LEASE.size:
+        raise CorruptionError("a lease in FoundationDB has a wrong size")
+    return Lease(*_LEASE.unpack(value))

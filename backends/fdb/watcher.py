@@ -1,0 +1,62 @@
+"""Watches on FoundationDB's, which are of single keys and fire once: a task for each path."""
+
+import asyncio
+from collections.abc import Callable
+
+from ...core.protocol.errors import ClosedError, MetadataUnavailableError
+from ...core.runtime.tasks import Tasks
+from ..watching import Watches
+from .client import Transactions
+from .keys import Keys
+
+
+class Watcher:
+    """Keeps one native watch for each watched path.
+
+    A path with a prefix watch watches its signal, which also changes when the node itself does;
+    then plain watches at that path may fire for what is below it, as hints may.
+    """
+
+    def __init__(
+        self, transactions: Transactions, keys: Keys, tasks: Tasks, deadline: Callable[[], float]
+    ) -> None:
+        self.watches = Watches(self._path_changed)
+        self._transactions = transactions
+        self._keys = keys
+        self._tasks = tasks
+        self._deadline = deadline
+        self._running: dict[str, tuple[bool, asyncio.Task[None]]] = {}
+
+    def _path_changed(self, path: str) -> None:
+        wanted = self.watches.is_prefix(path)
+        running = self._running.get(path)
+        if running is not None and wanted != running[0]:
+            running[1].cancel()
+            del self._running[path]
+            running = None
+        if wanted is None or self._tasks.is_closed:
+            return
+        if running is None:
+            task = self._tasks.spawn(self._run(path, is_prefix=wanted), f"fdb watch {path}")
+            self._running[path] = wanted, task
+        else:
+            self.watches.fire_at(path)
+
+    async def _run(self, path: str, *, is_prefix: bool) -> None:
+        if path == "/" and not is_prefix:
+            return  # the root never changes
+        key = self._keys.signal(path) if is_prefix else self._keys.node(path)
+        while True:
+            try:
+                future = await self._transactions.watch(key, self._deadline())
+            except MetadataUnavailableError:
+                await asyncio.sleep(0.05)
+                continue
+            except ClosedError:
+                return
+            try:
+                self.watches.fire_at(path)
+                if not await self._transactions.fired(future):
+                    await asyncio.sleep(0.05)
+            finally:
+                future.cancel()

@@ -1,0 +1,304 @@
+"""A model of FoundationDB's transactions, written from its documentation: for tests, not a result.
+
+Modelled: ordered keys; reads at one read version, with the transaction's own writes visible; read
+conflicts at commit (1020); versionstamped values; the five-second limit (1007); the limits of key,
+value and transaction size (2102, 2103, 2101); time-outs (1031); watches that fire when the value is
+another one than the transaction saw; and, injected, commits whose outcome is unknown (1021, done or
+not done). Not modelled: storage, distribution, the real timing, the directory layer.
+"""
+
+import struct
+import time
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+KEY_BYTES_MAX = 10_000
+VALUE_BYTES_MAX = 100_000
+TRANSACTION_BYTES_MAX = 10_000_000
+AGE_S_MAX = 5.0
+
+
+class ModelError(Exception):
+    """As the bindings' FDBError: only a code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"error {code}")
+        self.code = code
+
+
+class Result(NamedTuple):
+    """As the bindings' Value and Key: what is asked for is an attribute."""
+
+    value: bytes | None
+
+
+class Pair(NamedTuple):
+    key: bytes
+    value: bytes
+
+
+class Future:
+    """Ready at once, or (a watch) when somebody sets it."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[Any], None]] = []
+        self._outcome: tuple[object, ModelError | None] | None = None
+
+    @classmethod
+    def of(cls, work: Callable[[], object]) -> "Future":
+        future = cls()
+        try:
+            future.settle(work())
+        except ModelError as error:
+            future.settle(None, error)
+        return future
+
+    def settle(self, value: object, error: ModelError | None = None) -> None:
+        if self._outcome is not None:
+            return
+        self._outcome = value, error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def on_ready(self, callback: Callable[[Any], None]) -> None:
+        if self._outcome is None:
+            self._callbacks.append(callback)
+        else:
+            callback(self)
+
+    def wait(self) -> Any:  # noqa: ANN401 - as the bindings' own
+        assert self._outcome is not None, "the adapter would have blocked"
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value
+
+    def cancel(self) -> None:
+        self.settle(None, ModelError(1101))
+
+
+class ModelCluster:
+    """The data, and what is to go wrong: ``faults`` are taken by the next commits, in order.
+
+    A fault is an error code; "done" before it means that the commit happens all the same.
+    """
+
+    error: type[Exception] = ModelError
+
+    def __init__(self) -> None:
+        self.version = 1000
+        self.keys: list[bytes] = []
+        self.history: dict[bytes, list[tuple[int, bytes | None]]] = {}
+        self.writes: deque[tuple[int, float, list[bytes]]] = deque()
+        self.watches: list[tuple[bytes, bytes | None, Future]] = []
+        self.faults: deque[tuple[str, int]] = deque()
+        self.is_stopped = False
+        self.commits = 0
+        self.conflicts = 0
+
+    def transaction(self) -> "ModelTransaction":
+        return ModelTransaction(self)
+
+    def first_at_or_after(self, key: bytes) -> object:
+        return key
+
+    def at(self, key: bytes, version: int) -> bytes | None:
+        """The value of a key as of a version."""
+        for written, value in reversed(self.history.get(key, [])):
+            if written <= version:
+                return value
+        return None
+
+    def range(self, begin: bytes, end: bytes, version: int) -> list[Pair]:
+        """The pairs of a range as of a version."""
+        low, high = bisect_left(self.keys, begin), bisect_left(self.keys, end)
+        found = [(key, self.at(key, version)) for key in self.keys[low:high]]
+        return [Pair(key, value) for key, value in found if value is not None]
+
+    def apply(self, writes: dict[bytes, bytes | None]) -> bytes:
+        """Carries a commit out and returns its versionstamp."""
+        self.version += 1
+        self.commits += 1
+        stamp = struct.pack(">QH", self.version, 0)
+        for key, value in writes.items():
+            if key not in self.history:
+                insort(self.keys, key)
+                self.history[key] = []
+            self.history[key].append((self.version, value))
+            del self.history[key][:-50]
+        self.writes.append((self.version, time.monotonic(), list(writes)))
+        while self.writes and time.monotonic() - self.writes[0][1] > 2 * AGE_S_MAX:
+            self.writes.popleft()
+        waiting, self.watches = self.watches, []
+        for key, seen, future in waiting:
+            if self.at(key, self.version) != seen:
+                future.settle(None)
+            else:
+                self.watches.append((key, seen, future))
+        return stamp
+
+
+class Options:
+    def __init__(self) -> None:
+        self.timeout_at: float | None = None
+
+    def set_timeout(self, timeout_ms: int) -> None:
+        self.timeout_at = time.monotonic() + timeout_ms / 1000
+
+
+class ModelTransaction:
+    """One transaction; the calls that the store uses, under the bindings' names."""
+
+    options: Any
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+        self.options = Options()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._version: int | None = None
+        self._began = 0.0
+        self._reads: list[tuple[bytes, bytes]] = []
+        self._writes: dict[bytes, bytes | None] = {}
+        self._stamped: dict[bytes, int] = {}
+        self._watches: list[tuple[bytes, Future]] = []
+        self._stamp = Future()
+
+    def get(self, key: bytes) -> Future:
+        return Future.of(lambda: Result(self._get(key)))
+
+    def _get(self, key: bytes) -> bytes | None:
+        _check_key(key)
+        if key in self._stamped:
+            raise ModelError(1036)  # accessed_unreadable
+        if key in self._writes:
+            return self._writes[key]
+        version = self._read_version()
+        self._reads.append((key, key + b"\x00"))
+        return self._cluster.at(key, version)
+
+    def _get_range(
+        self, begin: object, end: object, limit: int, mode: int, iteration: int, reverse: bool
+    ) -> Future:
+        del mode, reverse
+        assert isinstance(begin, bytes) and isinstance(end, bytes)
+        return Future.of(lambda: self._range(begin, end, limit or 10_000, page=3 * iteration))
+
+    def _range(
+        self, begin: bytes, end: bytes, limit: int, page: int
+    ) -> tuple[list[Pair], int, bool]:
+        """In pages, as the real ones may come."""
+        assert not any(begin <= key < end for key in self._stamped), "unreadable"
+        version = self._read_version()
+        merged = {pair.key: pair.value for pair in self._cluster.range(begin, end, version)}
+        for key, value in self._writes.items():
+            if begin <= key < end:
+                merged.pop(key, None)
+                if value is not None:
+                    merged[key] = value
+        pairs = [Pair(key, merged[key]) for key in sorted(merged)]
+        found = pairs[: min(limit, page)]
+        is_whole = len(found) == len(pairs)
+        self._reads.append((begin, end if is_whole else found[-1].key + b"\x00"))
+        return found, len(found), not is_whole
+
+    def set(self, key: bytes, value: bytes) -> None:
+        _check_key(key)
+        if len(value) > VALUE_BYTES_MAX:
+            raise ModelError(2103)
+        self._stamped.pop(key, None)
+        self._writes[key] = value
+
+    def clear(self, key: bytes) -> None:
+        _check_key(key)
+        self._stamped.pop(key, None)
+        self._writes[key] = None
+
+    def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
+        (offset,) = struct.unpack("<I", param[-4:])
+        value = param[:-4]
+        assert offset + 10 <= len(value), "the stamp does not fit"
+        self.set(key, value)
+        self._stamped[key] = offset
+
+    def watch(self, key: bytes) -> Future:
+        future = Future()
+        self._read_version()
+        self._watches.append((key, future))
+        return future
+
+    def get_versionstamp(self) -> Future:
+        return self._stamp
+
+    def commit(self) -> Future:
+        return Future.of(self._commit)
+
+    def _commit(self) -> None:
+        cluster = self._cluster
+        version = self._read_version() if self._writes or self._watches else None
+        kind, code = cluster.faults.popleft() if cluster.faults and self._writes else ("", 0)
+        if code and kind != "done":
+            raise ModelError(code)
+        size = sum(len(key) + len(value or b"") for key, value in self._writes.items())
+        if size > TRANSACTION_BYTES_MAX:
+            raise ModelError(2101)
+        if self._writes:
+            assert version is not None
+            if self._reads and self._is_stale(version):
+                cluster.conflicts += 1
+                raise ModelError(1020)
+            stamp = struct.pack(">QH", cluster.version + 1, 0)
+            for key, offset in self._stamped.items():
+                value = self._writes[key]
+                assert value is not None
+                self._writes[key] = value[:offset] + stamp + value[offset + 10 :]
+            assert cluster.apply(dict(self._writes)) == stamp
+            self._stamp.settle(Result(stamp))
+        for key, future in self._watches:
+            assert version is not None
+            seen = cluster.at(key, version)
+            if cluster.at(key, cluster.version) != seen:
+                future.settle(None)
+            else:
+                cluster.watches.append((key, seen, future))
+        if code:
+            raise ModelError(code)
+
+    def on_error(self, error: Exception) -> Future:
+        future = Future()
+        code = getattr(error, "code", 0)
+        if code in (1007, 1020, 1021, 1009, 1037):
+            self._reset()
+            future.settle(None)
+        else:
+            future.settle(None, ModelError(code))
+        return future
+
+    def _is_stale(self, version: int) -> bool:
+        for written, _, keys in reversed(self._cluster.writes):
+            if written <= version:
+                return False
+            for key in keys:
+                if any(begin <= key < end for begin, end in self._reads):
+                    return True
+        return False
+
+    def _read_version(self) -> int:
+        now = time.monotonic()
+        timeout_at = self.options.timeout_at
+        if self._cluster.is_stopped or (timeout_at is not None and now > timeout_at):
+            raise ModelError(1031)
+        if self._version is None:
+            self._version, self._began = self._cluster.version, now
+        if now - self._began > AGE_S_MAX:
+            raise ModelError(1007)
+        return self._version
+
+
+def _check_key(key: bytes) -> None:
+    if len(key) > KEY_BYTES_MAX:
+        raise ModelError(2102)
