@@ -13,6 +13,9 @@ class WriterConfig:
     """Records appended and not yet acknowledged, by stream; more are refused (await ``room``)."""
     entries_in_flight_max: int = 256
     """Entries sent and not yet acknowledged, by stream; meanwhile the buffer grows."""
+    producers_snapshot_bytes: int = 8 << 20
+    """With numbered producers: a snapshot of them follows after this many bytes; the next owner
+    reads no more than that to know them."""
     failover_ms_max: int = 60_000
     """After a ledger failed: how long the next segment is tried before the writer gives up."""
     backoff_ms_min: int = 50

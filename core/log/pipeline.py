@@ -30,7 +30,7 @@ from .batch import Batch
 from .config import WriterConfig
 from .end_of_stream import encode_end_of_stream
 from .policy import StreamPolicy
-from .producers import SNAPSHOT_EVERY_BYTES, ProducerTable
+from .producers import ProducerTable
 from .segment_chain import OpenSegment
 
 _CONTROL_INTERVAL_S = 0.001
@@ -94,6 +94,7 @@ class Pipeline:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
+        self._snapshot_bytes = config.producers_snapshot_bytes
         self._is_hidden = False  # data was sent that no later entry has made visible
         self._turns = 0
         self._visibility: asyncio.Handle | None = None
@@ -169,7 +170,7 @@ class Pipeline:
         segment = self.segment
         if segment.producers_entry == NO_ENTRY:
             return bool(batch.producers) or not self.producers.is_empty
-        return segment.bytes - segment.producers_bytes >= SNAPSHOT_EVERY_BYTES
+        return segment.bytes - segment.producers_bytes >= self._snapshot_bytes
 
     def _send_snapshot(self) -> bool:
         segment = self.segment

@@ -3,8 +3,8 @@
 A producer numbers its records 0, 1, 2 ... and sends a set again when it does not know what became
 of it, to the same owner or to the next one. The table says for each producer which sequence is the
 last, and where. It is kept *in the log*, so that it survives the owner: a snapshot as a control
-record before the first data of a segment and every ``SNAPSHOT_EVERY_BYTES``, and behind it the sets
-themselves. The next owner reads from the newest snapshot to the end, never more.
+record before the first data of a segment and after every ``producers_snapshot_bytes``, and behind
+it the sets themselves. The next owner reads from the newest snapshot to the end, never more.
 
 A snapshot must hold exactly what lies before it: what is acknowledged, and on top of that what is
 in flight, since entries in flight before it are in the log whenever it is.
@@ -24,7 +24,6 @@ from .batch import AppendMany, Batch
 
 PRODUCERS_MAX = 1000
 IDLE_MS_MAX = 7 * 24 * 3_600_000
-SNAPSHOT_EVERY_BYTES = 8 << 20
 
 _ROW = struct.Struct("<16sqqqqqq")  # identity, first sequence, count, lssn, entry, slot, seen ms
 

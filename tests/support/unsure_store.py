@@ -22,6 +22,17 @@ LOST_REQUEST = "the write is not carried out, nobody knows"
 UNAVAILABLE = "refused, certainly not carried out"
 
 
+class CountedWatch:
+    def __init__(self, store: "UnsureStore", inner: Watch) -> None:
+        self._store = store
+        self._inner = inner
+        store.open_watches[self] = None
+
+    def close(self) -> None:
+        self._store.open_watches.pop(self, None)
+        self._inner.close()
+
+
 class UnsureStore:
     """Wraps a store. ``fate()`` decides each write and read, in order; OK by default."""
 
@@ -31,6 +42,7 @@ class UnsureStore:
         self.fates: list[str] = []
         self.on_call: Callable[[str], None] = lambda name: None
         self.delay_s: Callable[[], float] = lambda: 0.0
+        self.open_watches: dict[CountedWatch, None] = {}
         self.writes = 0
         self.reads = 0
 
@@ -87,7 +99,7 @@ class UnsureStore:
         return await self._write("txn", lambda: self.inner.txn(operations))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        return self.inner.watch(path, callback, prefix=prefix)
+        return CountedWatch(self, self.inner.watch(path, callback, prefix=prefix))
 
     async def session(self, ttl_ms: int) -> Session:
         return await self.inner.session(ttl_ms)

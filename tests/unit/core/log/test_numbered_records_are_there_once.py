@@ -198,7 +198,12 @@ class Producing:
 
     async def owning(self) -> None:
         while not self.is_over:
-            config = WriterConfig(failover_ms_max=500, backoff_ms_min=5, backoff_ms_max=20)
+            config = WriterConfig(
+                failover_ms_max=500,
+                backoff_ms_min=5,
+                backoff_ms_max=20,
+                producers_snapshot_bytes=self.random.choice([1, 1000, 10**6]),
+            )
             try:
                 self.writer = await self.world.opened(config).open_writer("s")
             except RhumblineError:
@@ -214,7 +219,12 @@ class Producing:
             await asyncio.sleep(self.random.random() * 0.2)
             ledgers.keeps_unacked = self.random.random() < 0.5
             if self.random.random() < 0.5:
-                ledgers.fail_writers(BookieUnavailableError("chaos"))
+                ledgers.are_acks_held = True
+                await asyncio.sleep(self.random.random() * 0.3)
+                ledgers.are_acks_held = False
+                if self.random.random() < 0.7:
+                    ledgers.fail_writers(BookieUnavailableError("chaos"))
+                ledgers.release_acks()
             else:
                 self.world.store.fates = self.random.choices([OK, LOST_REPLY, LOST_REQUEST], k=3)
 
@@ -274,3 +284,43 @@ def test_each_sequence_is_there_once_over_failures_and_owners(block: int) -> Non
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@in_world
+async def test_a_snapshot_holds_what_is_in_flight_before_it(world: LogWorld) -> None:
+    writer = await world.writer("s", None, WriterConfig(producers_snapshot_bytes=1))
+    world.ledgers.are_acks_held = True
+    for identity in (ONE, TWO):
+        writer.append_numbered(identity, 0, [b"x"])
+        await asyncio.sleep(0.01)
+    await writer.abort()
+    assert world.ledgers.entries_sent == 4, "two snapshots and two sets"
+    following = await world.writer("s")
+    assert [following.last_sequence(identity) for identity in (ONE, TWO)] == [0, 0]
+    world.ledgers.are_acks_held = False
+    await following.close()
+
+
+@pytest.mark.parametrize("acked", range(7))
+def test_a_snapshot_holds_nothing_that_comes_behind_it(acked: int) -> None:
+    @in_world
+    async def body(world: LogWorld) -> None:
+        config = WriterConfig(entries_in_flight_max=2, producers_snapshot_bytes=1)
+        writer = await world.writer("s", None, config)
+        world.ledgers.are_acks_held = True
+        for identity, sequence in ((ONE, 0), (TWO, 0), (ONE, 1)):
+            writer.append_numbered(identity, sequence, [b"x"])
+            writer.append(b"between, so that each set is an entry")
+        await asyncio.sleep(0.01)
+        for _ in range(acked):
+            world.ledgers.release_acks(1)
+        await writer.abort()
+        following = await world.writer("s")
+        known = following.last_sequence(ONE)
+        world.ledgers.are_acks_held = False
+        await following.close()
+        records = await world.read_all("s", (await world.segments("s"))[0].record_count)
+        there = [r.producer[1] for r in records if r.producer and r.producer[0] == ONE]
+        assert known == max(there, default=None)
+
+    body()
