@@ -101,8 +101,8 @@ class BookieConfig:
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 0:
                 faults.append(f"{item.name} is negative: {value}")
-        if self.log_file_bytes < 64 * KIB or self.log_file_bytes > 32 * GIB:
-            faults.append("log_file_bytes is outside of 64 KiB to 32 GiB")
+        if self.log_file_bytes < 4 * KIB or self.log_file_bytes > 32 * GIB:
+            faults.append("log_file_bytes is outside of 4 KiB to 32 GiB")
         if self.group_bytes_max > 64 * MIB or self.group_bytes_max < 1:
             faults.append("group_bytes_max is outside of 1 to 64 MiB")
         if self.group_count_max < 1:

@@ -79,12 +79,6 @@ class LogFiles:
         self._sealed.add(number)
         return file
 
-    async def cut(self, kind: int, number: int, end: int) -> None:
-        """Removes what is behind ``end``, reserved space too, from a file that is sealed there."""
-        file = await self.open(kind, number)
-        await file.truncate(end)
-        await file.sync()
-
     def seal(self, number: int) -> None:
         """The file will not change any more."""
         self._sealed.add(number)

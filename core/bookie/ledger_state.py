@@ -32,6 +32,7 @@ _LIMBO_CLEARED = 6
 _BOOT = 7
 _CLEAN_END = 8
 _SORTED_LEDGERS = 9
+_SEAL = 10
 
 _LEDGER_FIELDS = struct.Struct(">BqBqqH20s")
 _TOMBSTONE_FIELDS = struct.Struct(">Bqq")
@@ -120,6 +121,8 @@ class LedgerStates:
         """Whether the last record said that the bookie was closed in order."""
         self.sorted_ledgers: dict[int, int] = {}
         """Of a sorted file: ledger id -> bytes of its entries there."""
+        self.sealed_for = 0
+        """The log that the last seal names as the next one."""
         self.has_whole_snapshot = False
         """Whether a snapshot with all that it promised was read."""
 
@@ -215,6 +218,9 @@ class LedgerStates:
     def _apply_limbo_cleared(self, record: bytes) -> None:
         self.limbo.clear(_COUNT_FIELDS.unpack(record)[1])
 
+    def _apply_seal(self, record: bytes) -> None:
+        self.sealed_for = _COUNT_FIELDS.unpack(record)[1]
+
     def _apply_boot(self, record: bytes) -> None:
         self.boot_id = record[1:].decode("ascii")
 
@@ -239,6 +245,11 @@ def boot_record(boot_id: str) -> bytes:
 def clean_end_record() -> bytes:
     """Journaled last by an orderly shutdown: nothing after it was ever acknowledged."""
     return bytes([_CLEAN_END])
+
+
+def seal_record(next_number: int) -> bytes:
+    """Last in a log file: the log goes on in another one, which is durable."""
+    return _COUNT_FIELDS.pack(_SEAL, next_number)
 
 
 def sorted_ledgers_record(ledger_bytes: dict[int, int]) -> bytes:
@@ -271,4 +282,5 @@ _HANDLERS: dict[int, Callable[[LedgerStates, bytes], None]] = {
     _BOOT: LedgerStates._apply_boot,
     _CLEAN_END: LedgerStates._apply_clean_end,
     _SORTED_LEDGERS: LedgerStates._apply_sorted_ledgers,
+    _SEAL: LedgerStates._apply_seal,
 }

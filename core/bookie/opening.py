@@ -11,7 +11,6 @@ What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here ex
 files that nothing refers to.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -35,9 +34,9 @@ from .groups import (
 )
 from .index import IndexedEntry
 from .ledger_state import LedgerStates
+from .log_file import LogFile
 from .replay import Damage, Scan, scan_file
 from .sorted_file import SortedFile
-from .write_log import LogTail
 
 OnEntries = Callable[[list[IndexedEntry]], None]
 
@@ -49,7 +48,10 @@ class Opened:
     states: LedgerStates
     logs: list[int] = field(default_factory=list)
     sorted: dict[int, SortedFile] = field(default_factory=dict)
-    tail: LogTail = field(default_factory=LogTail)
+    last_log: LogFile | None = None
+    """Where the log ended; a new file goes on behind it."""
+    unused_logs: list[int] = field(default_factory=list)
+    """Logs whose creation was not finished."""
     highest_number: int = 0
     damages: list[Damage] = field(default_factory=list)
     torn_bytes: int = 0
@@ -70,9 +72,8 @@ async def open_files(
     covered_log: int,
     on_entries: OnEntries,
 ) -> Opened:
-    """Replays the logs. ``covered_log``: entries of lower files are in the index already.
-
-    ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
+    """Replays the logs. ``covered_log``: entries of lower files are in the index already,
+    or in sorted files. ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
     rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
     """
     opened = Opened(LedgerStates())
@@ -80,6 +81,7 @@ async def open_files(
     first = _first_to_replay(logs, covered_log)
     while True:
         states = opened.states = LedgerStates()
+        opened.unused_logs.clear()
         damages = len(opened.damages)
         for log in logs[first:]:
             await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
@@ -100,17 +102,14 @@ async def _find_logs(files: LogFiles, bookie: BookieId, opened: Opened) -> list[
     numbers = await files.numbers(LOG_KIND)
     _raise_highest(opened, numbers)
     logs = [_Log(number, await _header(files, LOG_KIND, number, bookie)) for number in numbers]
-    while logs and logs[-1].header is None and not await _has_groups(files, logs[-1].number):
-        await files.remove(LOG_KIND, [logs.pop().number])  # its creation was not finished
-    for log, successor in itertools.pairwise(logs):
-        if successor.header is None:
-            continue
-        if successor.header.previous_number == log.number:
-            log.end, log.crc = successor.header.previous_end, successor.header.previous_crc
-        else:
-            reason = f"file {successor.header.previous_number} is missing"
-            opened.damages.append(Damage(successor.header.previous_number, 0, 0, reason))
-    opened.logs = [log.number for log in logs]
+    by_number = {log.number: log for log in logs}
+    for header in [log.header for log in logs if log.header is not None]:
+        previous = by_number.get(header.previous_number)
+        if previous is not None:
+            previous.end, previous.crc = header.previous_end, header.previous_crc
+        elif header.previous_number > numbers[0]:
+            reason = f"log {header.previous_number} is missing"
+            opened.damages.append(Damage(header.previous_number, 0, 0, reason))
     return logs
 
 
@@ -127,12 +126,6 @@ async def _header(files: LogFiles, kind: int, number: int, bookie: BookieId) -> 
     if header.bookie != bookie:
         raise ForeignDataError(f"{path} belongs to bookie {header.bookie}, not to {bookie}")
     return header if (header.kind, header.number) == (kind, number) else None
-
-
-async def _has_groups(files: LogFiles, number: int) -> bool:
-    """Whether a file without a valid header was ever used: it is longer than a header."""
-    file = await files.open(LOG_KIND, number)
-    return await file.size() > FILE_HEADER_BYTES + GROUP_HEADER_BYTES
 
 
 def _first_to_replay(logs: list[_Log], covered_log: int) -> int:
@@ -153,8 +146,11 @@ async def _replay_log(
 ) -> None:
     states = opened.states
     if log.header is None:
-        opened.damages.append(Damage(log.number, 0, 0, "the file's header is damaged"))
-        states.is_clean = False
+        # Only a file that the one before it names was ever used (write_log, invariant 4).
+        if log.end is None and states.sealed_for != log.number:
+            opened.unused_logs.append(log.number)
+        else:
+            opened.damages.append(Damage(log.number, 0, 0, "the file's header is damaged"))
         return
     is_indexed = log.number >= covered_log
 
@@ -164,16 +160,22 @@ async def _replay_log(
         if is_indexed and rows:
             on_entries(rows)
 
-    is_newest = log.number == opened.logs[-1]
     file = await files.open(LOG_KIND, log.number)
-    scan = await scan_file(file, log.header, None if is_newest else log.end, on_group)
+    scan = await scan_file(file, log.header, log.end, on_group)
     opened.damages.extend(scan.damages)
-    if log.end is not None and not scan.damages and scan.crc != log.crc:
+    if log.end is not None and not scan.damages and scan.previous[1] != log.crc:
         reason = "its last group is not the one that the next file names"
         opened.damages.append(Damage(log.number, scan.end, scan.end, reason))
-    if is_newest:
-        opened.tail = LogTail(log.number, scan.end, scan.crc)
+    if log.end is None:
         _judge_torn_end(opened, scan, log.number, boot_id)
+    opened.last_log = LogFile(
+        file,
+        log.number,
+        log.header.generation,
+        end=scan.end,
+        group_number=scan.group_number,
+        previous=scan.previous,
+    )
 
 
 def _judge_torn_end(opened: Opened, scan: Scan, number: int, boot_id: str) -> None:
@@ -214,9 +216,9 @@ def _read_group(states: LedgerStates, body: bytes, base: int) -> list[IndexedEnt
 def _check_floor(opened: Opened, logs: list[_Log]) -> None:
     """Logs below the manifest's floor are leftovers; the floor itself must be there."""
     floor = opened.states.manifest.log_floor
-    kept = [log.number for log in logs if log.number >= floor]
-    opened.logs = kept
-    if floor and (not kept or kept[0] != floor):
+    used = [log.number for log in logs if log.number not in opened.unused_logs]
+    opened.logs = [number for number in used if number >= floor]
+    if floor and (not opened.logs or opened.logs[0] != floor):
         opened.damages.append(Damage(floor, 0, 0, "the oldest log is missing"))
 
 

@@ -42,10 +42,15 @@ class Damage:
 
 @dataclass(slots=True)
 class Scan:
-    """What a scan of one file found. ``end``: behind the last good group; ``crc``: of its body."""
+    """What a scan of one file found.
+
+    ``end``: behind the last good group; ``group_number``: of the next one; ``previous``: the length
+    and CRC of the last one's body.
+    """
 
     end: int = FILE_HEADER_BYTES
-    crc: int = 0
+    group_number: int = 0
+    previous: tuple[int, int] = (0, 0)
     damages: list[Damage] = field(default_factory=list)
     torn_bytes: int = 0
     is_cut_short: bool = False
@@ -93,7 +98,7 @@ async def scan_file(file: File, header: FileHeader, end: int | None, on_group: O
                 pause_at = offset + _PAUSE_BYTES
                 await asyncio.sleep(0)  # others have work too
             number, previous = group.number + 1, (group.length, group.crc)
-            scan.end, scan.crc = offset, group.crc
+            scan.end, scan.group_number, scan.previous = offset, number, previous
             continue
         found = await _next_group(window, offset + 1, header, number)
         if found is None:

@@ -100,7 +100,7 @@ class Storage:
         """
         await self.files.prepare()
         opened = await self._replay()
-        if must_exist and not opened.tail.number:
+        if must_exist and opened.last_log is None:
             raise CorruptionError(
                 "the write log of this bookie is gone: what it acknowledged is lost here; "
                 "format an empty directory as a new bookie"
@@ -119,10 +119,8 @@ class Storage:
         states.boot_id = self._config.boot_id
         if not states.manifest.log_floor:
             states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
-        await self.log.open(opened.tail)
-        if opened.tail.number and not opened.damages:
-            await self.files.cut(LOG_KIND, opened.tail.number, opened.tail.end)
-        await self._remove_leftovers()
+        await self.log.open(opened.last_log)
+        await self._remove_leftovers(opened)
 
     async def _replay(self) -> Opened:
         """Reads the logs, and everything if the index is not one that the files agree with."""
@@ -139,16 +137,23 @@ class Storage:
             index.recent = MemoryIndex()
             opened = await open_files(self.files, self._bookie, config.boot_id, 0, index.put)
         if not store.covered_log:
+            floor = opened.states.manifest.log_floor
+            if any(number < floor for number in await self.files.numbers(LOG_KIND)):
+                # Logs that were sorted, but not removed any more: the sorted files say more.
+                index.recent = MemoryIndex()
+                opened = await open_files(
+                    self.files, self._bookie, config.boot_id, floor, index.put
+                )
             older = MemoryIndex()
             await replay_sorted(self.files, self._bookie, opened, older.put)
             index.put([row for row in older.rows() if index.find(row[0], row[1]) is None])
         return opened
 
-    async def _remove_leftovers(self) -> None:
+    async def _remove_leftovers(self, opened: Opened) -> None:
         """Files that a step which was cut off left behind, and that nothing refers to."""
         manifest = self.states.manifest
         logs = await self.files.numbers(LOG_KIND)
-        old = [number for number in logs if number < manifest.log_floor]
+        old = [number for number in logs if number < manifest.log_floor] + opened.unused_logs
         if old:
             await self.files.remove(LOG_KIND, old)
         listed = await self.files.numbers(SORTED_KIND)

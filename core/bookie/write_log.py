@@ -7,14 +7,14 @@ of groups and nobody waits for a timer. Invariants:
 2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
 3. after a failed write or sync nothing is written, and so nothing acknowledged, ever again, until
    the log is opened anew (the operating system drops dirty pages on error);
-4. a file begins with a snapshot of all state, durable before anything else is in it.
+4. a file begins with a snapshot of all state, durable before anything else is in it; then the file
+   before it is sealed by a record that names it, and only then is it used. So a file with a broken
+   header that nobody names was never used, and one that is named is damaged.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
-
-from crc32c import crc32c
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
@@ -22,18 +22,9 @@ from ..runtime.disk import File
 from ..runtime.tasks import Tasks, settled
 from .config import BookieConfig
 from .files import LogFiles
-from .groups import (
-    FILE_HEADER_BYTES,
-    GROUP_HEADER_BYTES,
-    LOG_KIND,
-    OFFSET_BITS,
-    FileHeader,
-    GroupHeader,
-    encode_file_header,
-    encode_group_header,
-    encode_record,
-)
-from .ledger_state import LedgerState
+from .groups import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
+from .ledger_state import LedgerState, seal_record
+from .log_file import LogFile
 
 _SNAPSHOT_GROUP_BYTES = 1 << 20
 
@@ -125,17 +116,6 @@ class LogOwner(Protocol):
         ...
 
 
-class LogTail:
-    """Where the log ended: what the next file's header says of the file before it."""
-
-    __slots__ = ("crc", "end", "number")
-
-    def __init__(self, number: int = 0, end: int = 0, crc: int = 0) -> None:
-        self.number = number
-        self.end = end
-        self.crc = crc
-
-
 class WriteLog:
     """The log that is being written. ``group`` is open for appends between awaits."""
 
@@ -147,43 +127,37 @@ class WriteLog:
         self._owner = owner
         self._tasks = Tasks(on_failure=self._writer_failed)
         self._files = files
-        self._file: File | None = None
         self._writer: asyncio.Task[Any] | None = None
         self._full: list[Group] = []
         self._full_bytes = 0
+        self._current: LogFile | None = None
         self._roll_at = 0
         self._carried: list[bytes] = []
         """State records of refused groups: still true in memory, so they go before the next one."""
-        self._tail = LogTail()
-        self._offset = 0
-        self._group_number = 0
-        self._previous = (0, 0)
-        self._generation = 0
         self.group = Group()
         self.failure: RhumblineError | None = None
         self.sync_count = 0
         self.written_bytes = 0
 
     @property
+    def current(self) -> LogFile:
+        """The file that is being written."""
+        assert self._current is not None, "the log is open"
+        return self._current
+
+    @property
     def number(self) -> int:
         """The number of the file that is being written."""
-        return self._tail.number
+        return self.current.number
 
     @property
     def pending_bytes(self) -> int:
         """Bytes that wait for the disk."""
         return self._full_bytes + self.group.body_bytes
 
-    @property
-    def file(self) -> File:
-        """The file that is being written, for reads."""
-        assert self._file is not None
-        return self._file
-
-    async def open(self, tail: LogTail) -> None:
-        """Begins a new file behind ``tail``. Raises DiskFullError, DiskFailedError."""
-        self._tail = tail
-        await self._begin_file()
+    async def open(self, previous: LogFile | None) -> None:
+        """Begins a new file behind ``previous``. Raises DiskFullError, DiskFailedError."""
+        await self._begin_file(previous)
 
     def kick(self) -> None:
         """Has what is pending written soon. Cheap to repeat."""
@@ -223,8 +197,8 @@ class WriteLog:
             await settled(self._writer)
         await self._tasks.aclose()
         if self.failure is None:
-            if self._file is not None:
-                await self._cut()  # gives back what was reserved and not used
+            if self._current is not None:
+                await self._current.cut()  # gives back what was reserved and not used
             self.failure = ClosedError("the write log is closed")
 
     # --- the writer -----------------------------------------------------------------------------
@@ -242,90 +216,60 @@ class WriteLog:
         body = b"".join(group.buffers)
         assert len(body) == group.body_bytes
         try:
-            if self._offset >= self._roll_at:
+            if self.current.end >= self._roll_at:
                 await self._roll()
             await self._write_carried()
-            position = await self._write_group(body, group.count, is_durable=True)
+            start = await self.current.append([body], group.count, is_durable=True)
         except DiskFullError as error:
-            await self._cut()
+            await self.current.cut()
             self._carried += group.states
             self._owner.group_refused(group, error)
             return
         except BaseException:
             self._full.insert(0, group)
             raise
-        self._owner.group_durable(group, self.number << OFFSET_BITS | position, body)
+        self.sync_count += 1
+        self.written_bytes += GROUP_HEADER_BYTES + len(body)
+        self._owner.group_durable(group, self.number << OFFSET_BITS | start, body)
 
     async def _write_carried(self) -> None:
         if self._carried:
-            group = Group()
-            for record in self._carried:
-                group.append_state(record)
-            await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
+            buffers = [encode_record(record, is_state=True) for record in self._carried]
+            await self.current.append(buffers, len(buffers), is_durable=False)
             self._carried.clear()
-
-    async def _write_group(self, body: bytes, count: int, *, is_durable: bool) -> int:
-        """Writes one group behind the last one; returns the offset of its body."""
-        crc = crc32c(body)
-        header = encode_group_header(
-            GroupHeader(
-                count, self._generation, self._group_number, *self._previous, len(body), crc
-            )
-        )
-        assert len(header) == GROUP_HEADER_BYTES
-        start = self._offset
-        if is_durable:
-            await self.file.write_durable(start, [header, body])
-            self.sync_count += 1
-        else:
-            await self.file.write(start, [header, body])
-        self._previous = (len(body), crc)
-        self._group_number += 1
-        self._offset = start + GROUP_HEADER_BYTES + len(body)
-        self._tail.end, self._tail.crc = self._offset, crc
-        self.written_bytes += GROUP_HEADER_BYTES + len(body)
-        return start + GROUP_HEADER_BYTES
-
-    async def _cut(self) -> None:
-        """After a write that found no space: removes what it left behind the last group."""
-        await self.file.truncate(self._offset)
-        await self.file.sync()
 
     async def _roll(self) -> None:
         """Goes on in a new file; stays in this one a while longer when there is no space."""
-        sealed = self.number
+        sealed = self.current
         try:
-            await self._begin_file()
+            await self._begin_file(sealed)
         except DiskFullError:
-            self._roll_at = self._offset + max(self._config.log_file_bytes // 16, 1)
+            self._roll_at = sealed.end + max(self._config.log_file_bytes // 16, 1)
             return
-        self._owner.file_sealed(sealed)
+        self._owner.file_sealed(sealed.number)
 
-    async def _begin_file(self) -> None:
-        kept = (self._file, self._tail, self._offset, self._group_number, self._previous)
-        kept_generation = self._generation
+    async def _begin_file(self, previous: LogFile | None) -> None:
+        """Makes a new file durable, then has the old one say so, then uses it."""
         number = self._owner.next_file_number()
-        tail = self._tail
+        end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
         try:
-            self._file = await self._create(number)
-            self._generation = self._owner.next_generation()
-            self._tail = LogTail(number, FILE_HEADER_BYTES, 0)
-            self._offset, self._group_number, self._previous = FILE_HEADER_BYTES, 0, (0, 0)
-            header = FileHeader(
-                LOG_KIND, number, self._generation, tail.number, tail.end, tail.crc, self._bookie
-            )
-            await self._file.write(0, [encode_file_header(header)])
-            await self._write_snapshot()
-            await self._file.sync()
+            new = LogFile(await self._create(number), number, self._owner.next_generation())
+            await new.write_header(FileHeader(LOG_KIND, number, new.generation, *end, self._bookie))
+            await self._write_snapshot(new)
+            await new.file.sync()
             await self._files.sync_directory(LOG_KIND)
+            if previous is not None:
+                await previous.cut()  # what is torn, and what was reserved
+                record = encode_record(seal_record(number), is_state=True)
+                await previous.append([record], 1, is_durable=True)
         except DiskFullError:
             # Gone for good before another byte goes into the old file: the new one's header says
             # that the old one ends here.
             await self._files.remove(LOG_KIND, [number])
-            self._file, self._tail, self._offset, self._group_number, self._previous = kept
-            self._generation = kept_generation
             raise
-        self._roll_at = max(self._config.log_file_bytes, self._offset * 16)
+        self._current = new
+        self._roll_at = max(self._config.log_file_bytes, new.end * 16)
+        self.written_bytes += new.end
 
     async def _create(self, number: int) -> File:
         """A new file with its space reserved; on a nearly full disk without."""
@@ -335,14 +279,17 @@ class WriteLog:
             await self._files.remove(LOG_KIND, [number])
             return await self._files.create(LOG_KIND, number, 0)
 
-    async def _write_snapshot(self) -> None:
-        group = Group()
+    async def _write_snapshot(self, file: LogFile) -> None:
+        buffers: list[bytes] = []
+        size = 0
         for record in self._owner.snapshot():
-            group.append_state(record)
-            if group.body_bytes >= _SNAPSHOT_GROUP_BYTES:
-                await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
-                group = Group()
-        await self._write_group(b"".join(group.buffers), group.count, is_durable=False)
+            buffers.append(encode_record(record, is_state=True))
+            size += len(buffers[-1])
+            if size >= _SNAPSHOT_GROUP_BYTES:
+                await file.append(buffers, len(buffers), is_durable=False)
+                buffers, size = [], 0
+        if buffers:
+            await file.append(buffers, len(buffers), is_durable=False)
 
     def _writer_failed(self, error: BaseException) -> None:
         """Poisons the log: nothing of what is pending is ever acknowledged."""
