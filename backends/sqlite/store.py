@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...core.protocol.errors import (
     ClosedError,
@@ -203,7 +203,9 @@ class SqliteStore:
         job = self._thread.submit(work)
         try:
             async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
-                return await asyncio.shield(asyncio.wrap_future(job))
+                answer = asyncio.wrap_future(job)
+                answer.add_done_callback(_retrieve)
+                return await asyncio.shield(answer)
         except TimeoutError:
             if job.cancel() or not is_write:
                 raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
@@ -243,3 +245,9 @@ class SqliteStore:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_MS / 1000):
                     await self._own_change.wait()
+
+
+def _retrieve(answer: "asyncio.Future[Any]") -> None:
+    """Looks at an error whose caller was cancelled: otherwise asyncio reports it as forgotten."""
+    if not answer.cancelled():
+        answer.exception()
