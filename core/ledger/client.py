@@ -23,6 +23,7 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .context import Backoff, LedgerContext
+from .copies import Copies
 from .holes import Hole
 from .pool import BookiePool
 from .read_order import NearestFirst, ReadPolicy
@@ -169,6 +170,11 @@ class LedgerClient:
         Raises NoSuchLedgerError and what the metadata store raises.
         """
         await self._context.ledgers.delete(ledger_id)
+
+    @property
+    def copies(self) -> Copies:
+        """Single copies at single bookies, for repair."""
+        return Copies(self._context)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Bytes (sent, received) by bookie since the start, all kinds of requests."""

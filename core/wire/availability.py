@@ -53,6 +53,23 @@ class Availability:
             for group in self._groups
         )
 
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """(first id, count) of each run, rising; neighbours may touch."""
+        for group in self._groups:
+            for start in range(group.first_start, group.last_start + 1, group.period or 1):
+                yield start, group.size
+
+    def missing(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """(first id, last id) of each run within ``first``..``last`` that was not there."""
+        for start, count in self.runs():
+            if start > last:
+                break
+            if start > first:
+                yield first, start - 1
+            first = max(first, start + count)
+        if first <= last:
+            yield first, last
+
 
 def runs_of(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
     """(first id, count) of each run of consecutive ids; ``entry_ids`` rise strictly."""
