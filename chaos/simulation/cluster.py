@@ -43,6 +43,23 @@ class ClusterSettings:
     log_file_bytes: int = 1 * MIB
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``kind`` on ``target`` from ``at_ms`` for ``lasts_ms`` (0: a moment)."""
+
+    kind: str
+    target: str
+    at_ms: int
+    lasts_ms: int = 0
+    value: float = 0.0
+
+    def __str__(self) -> str:
+        """As a line of a schedule."""
+        value = f" {self.value:g}" if self.value else ""
+        lasts = f" for {self.lasts_ms}" if self.lasts_ms else ""
+        return f"at {self.at_ms}{lasts} ms: {self.kind} {self.target}{value}"
+
+
 class SimCluster:
     """Bookies in the regions of a world, and what client processes need."""
 
@@ -56,6 +73,8 @@ class SimCluster:
         self.durable: dict[bytes, dict[str, None]] = {}
         """Token of a record to the bookies on whose disks it was at some time for good."""
         self.evidence: list[Evidence] = []
+        self.faults_begun: list[tuple[float, Fault]] = []
+        """(virtual ms, fault), as they began."""
         self.bookies: dict[str, Bookie] = {}
         """The objects of the running processes, by host: for looking, not for touching."""
         self.lost: dict[str, None] = {}

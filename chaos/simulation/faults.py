@@ -5,32 +5,12 @@ host that is down already) does nothing, so that any subset of a schedule is a s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-from .cluster import SimCluster
+from .cluster import Fault, SimCluster
 from .world import DISK_BYTES, SimHost
 
 Undo = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """``kind`` on ``target`` from ``at_ms`` for ``lasts_ms`` (0: a moment)."""
-
-    kind: str
-    target: str
-    at_ms: int
-    lasts_ms: int = 0
-    value: float = 0.0
-
-    def __str__(self) -> str:
-        """As a line of a schedule."""
-        value = f" {self.value:g}" if self.value else ""
-        lasts = f" for {self.lasts_ms}" if self.lasts_ms else ""
-        return f"at {self.at_ms}{lasts} ms: {self.kind} {self.target}{value}"
-
-
 Begin = Callable[[SimCluster, Fault], Undo | None]
 
 KINDS: dict[str, Begin] = {}
@@ -55,6 +35,7 @@ def _begin(cluster: SimCluster, fault: Fault) -> None:
     world = cluster.world
     world.trace.note("fault", f"{fault.kind} {fault.target} {fault.value or ''}".rstrip())
     world.trace.count(fault.kind)
+    cluster.faults_begun.append((world.loop.now * 1000, fault))
     undo = KINDS[fault.kind](cluster, fault)
     if undo is not None:
 

@@ -7,8 +7,7 @@ from ...core.ledger.config import LedgerConfig
 from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.quorum import Quorum
-from .cluster import ClusterSettings
-from .faults import Fault
+from .cluster import ClusterSettings, Fault
 from .scenario import Plan
 from .workload import WriterHabits
 from .world import THREE_REGIONS

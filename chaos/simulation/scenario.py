@@ -22,18 +22,19 @@ from ...core.wire import ledger_metadata as ledger_codec
 from ..checker import ledger_invariants, log_invariants
 from ..checker.history import History, Outcome
 from ..checker.verdict import LedgerVersion, Record, SegmentVersion, Violation, judge
-from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, SimCluster, until
-from .faults import Fault, schedule
+from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster
+from .faults import schedule
 from .loop import SimulationFailedError
 from .metadata import Commit
 from .probe import probe
+from .wiretap import Wiretap
 from .workload import Applications, WriterHabits
 from .world import SimHost, SimWorld, Topology
 
 assert log_invariants and ledger_invariants, "importing them registers their checks"
 
 RESUME_S_MAX = 60.0
-"""After the last fault is healed, writes must be acknowledged again within this time."""
+"""After the faults: how long a new writer may take to open, append and close; so each reader."""
 
 FINAL_APPENDS = 10
 TIME_LIMIT_S = 3600.0
@@ -76,6 +77,8 @@ class Result:
     faults: dict[str, int] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
     """Coverage: which protocol states were seen how often."""
+    outstanding: dict[str, int] = field(default_factory=dict)
+    """By kind of fault: the most appends that were under way when one began."""
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -89,6 +92,8 @@ def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Res
     result = Result(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
         run = _Run(world, plan)
+        if on_line is not None:
+            Wiretap(world.network)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
             result.violations = judge(run.record())
@@ -142,53 +147,29 @@ class _Run:
 
     async def _epilogue(self) -> None:
         apps = self.apps
-        hosts = [host.name for host in self.cluster.app_hosts]
-        last = apps.active or hosts[0]
-        heir = hosts[(hosts.index(last) + 1) % len(hosts)]
-        self._telling(heir)()
-        goal = apps.acked_by_host.get(heir, 0) + FINAL_APPENDS
-        apps.wanted = 1 << 60
-        await self._within(lambda: apps.acked_by_host.get(heir, 0) >= goal, f"{heir} cannot write")
+        apps.active = "nobody"  # who writes goes on until it finds out that it has lost
+        heir = self.world.random.choice(self.cluster.app_hosts)
+        await self._finish(heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
         apps.wanted = 0
-        await self._within(self._is_sealed, "the segments are not completed")
-        apps.active = None
-        await asyncio.sleep(1.0)
-        until_dlsn = self._end()
+        end = self._end()
         for host in self.cluster.app_hosts:
-            host.kill("is done")
-            await self._finish(
-                host, f"{host.name} cannot read to the end", apps.read_everything, until_dlsn
-            )
-        await self._probe(self.cluster.app_hosts[0])
-
-    async def _within(self, is_true: Callable[[], bool], words: str) -> None:
-        try:
-            async with asyncio.timeout(RESUME_S_MAX):
-                await until(is_true)
-        except TimeoutError:
-            raise _LivenessError(f"{words} within {RESUME_S_MAX:g} s after the faults") from None
+            await self._finish(host, "a reader of everything", apps.read_everything, end)
+        await self._finish(heir, "asking the bookies", self._ask_all, self._closed_ledgers())
 
     async def _finish(
-        self, host: SimHost, words: str, work: Callable[..., Any], *args: object
+        self, host: SimHost, what: str, work: Callable[..., Any], *args: object
     ) -> None:
-        """Runs ``work`` in a new process on ``host``, to its end."""
-        host.start(_waiting)
-        task = host.spawn(work(host, *args), words)
+        """Runs ``work`` in the process on ``host``, to its end."""
         try:
             async with asyncio.timeout(RESUME_S_MAX):
-                await task
+                await host.spawn(work(host, *args), what)
         except (TimeoutError, RhumblineError) as error:
-            raise _LivenessError(f"{words}: {type(error).__name__}: {error}") from error
-        finally:
-            host.kill("is done")
+            words = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise _LivenessError(f"{what} on {host.name} after the faults: {words}") from error
 
     def _segments(self) -> dict[int, Segment]:
         versions = self._segment_versions()
         return {lssn: seen[-1].segment for lssn, seen in versions.items() if seen[-1].segment}
-
-    def _is_sealed(self) -> bool:
-        segments = self._segments()
-        return bool(segments) and all(segment.is_completed for segment in segments.values())
 
     def _end(self) -> Dlsn:
         """Behind the last entry of the stream."""
@@ -196,14 +177,9 @@ class _Run:
         last = segments[max(n for n, segment in segments.items() if not segment.is_empty)]
         return Dlsn(last.lssn, last.last_entry_id + 1, 0)
 
-    async def _probe(self, host: SimHost) -> None:
-        ledgers = [
-            versions[-1].metadata
-            for versions in self._ledger_versions().values()
-            if versions[-1].metadata is not None
-            and versions[-1].metadata.state is LedgerState.CLOSED
-        ]
-        await self._finish(host, "the bookies cannot be asked", self._ask_all, ledgers)
+    def _closed_ledgers(self) -> list[LedgerMetadata]:
+        last = [versions[-1].metadata for versions in self._ledger_versions().values()]
+        return [m for m in last if m is not None and m.state is LedgerState.CLOSED]
 
     async def _ask_all(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
         self.copies = {metadata.ledger_id: {} for metadata in ledgers}
@@ -263,6 +239,18 @@ class _Run:
         result.faults = dict(world.trace.counts)
         result.lines = world.trace.lines
         result.states = self._states()
+        result.outstanding = self._outstanding()
+
+    def _outstanding(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for at_ms, fault in self.cluster.faults_begun:
+            count = sum(
+                1
+                for append in self.history.appends.values()
+                if append.called_ms < at_ms and (append.ended_ms or at_ms + 1) > at_ms
+            )
+            found[fault.kind] = max(count, found.get(fault.kind, 0))
+        return found
 
     def _states(self) -> dict[str, int]:
         seen: dict[str, int] = {}
@@ -281,10 +269,6 @@ class _Run:
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())
         return seen
-
-
-async def _waiting(host: SimHost) -> None:
-    await asyncio.Event().wait()
 
 
 def _ledger_id_of(path: str) -> int | None:

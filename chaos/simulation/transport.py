@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from .process import PROCESS, SimProcess
@@ -99,7 +99,7 @@ class SimTransport(asyncio.Transport):
 
     # --- asyncio's interface --------------------------------------------------------------------
 
-    def get_extra_info(self, name: str, default: object = None) -> object:
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - asyncio's
         """``sockname`` and ``peername``; there is no socket."""
         if name == "sockname":
             return self._names[0]

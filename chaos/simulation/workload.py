@@ -27,6 +27,7 @@ from .cluster import STREAM, SimClient, SimCluster
 from .world import SimHost
 
 _RETRY_S = 0.5
+_CLOSE_S = 30
 _BEAT_ACK, _BEAT_READ = 40, 41
 
 
@@ -56,8 +57,6 @@ class Applications:
         self.active: str | None = None
         """The host that is told to write; others write on until they find out that they lost."""
         self.acked = 0
-        self.acked_by_host: dict[str, int] = {}
-        self._host_of_session: dict[int, str] = {}
         self.called = 0
         self.wanted = 1 << 60
         """No more appends than this."""
@@ -96,7 +95,6 @@ class Applications:
 
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         session = self.history.new_session()
-        self._host_of_session[session] = host.name
         self._note(host, f"writes as session {session}")
         tasks = Tasks()
         failure: RhumblineError | None = None
@@ -116,7 +114,7 @@ class Applications:
             failure = error
         if failure is None:
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(_CLOSE_S):
                     await writer.close()
             except (RhumblineError, TimeoutError) as error:
                 failure = error if isinstance(error, RhumblineError) else None
@@ -124,6 +122,28 @@ class Applications:
         await writer.abort()
         if isinstance(failure, OwnershipLostError) and self.active == host.name:
             await asyncio.sleep(_RETRY_S * random.random())
+
+    async def write_the_end(self, host: SimHost, count: int) -> None:
+        """Takes the stream over, has ``count`` records acknowledged and the last segment completed.
+
+        Goes on until it has: errors that may pass are tried again.
+        """
+        async with self.cluster.client(host) as client:
+            while True:
+                try:
+                    writer = await client.namespace.open_writer(STREAM)
+                    session = self.history.new_session()
+                    for number in range(count):
+                        append = self.history.call(session, number, b"the end")
+                        await self._hear([writer.append(append.payload)], [append])
+                        if append.outcome is not Outcome.OK:
+                            break
+                    await writer.close()
+                    if append.outcome is Outcome.OK:
+                        return
+                except RhumblineError as error:
+                    self._note(host, f"cannot write the end: {_words(error)}")
+                await asyncio.sleep(_RETRY_S)
 
     def _goes_on(self, host: SimHost) -> bool:
         is_told = self.active == host.name or not (self.active is None or self.habits.is_polite)
@@ -191,8 +211,6 @@ class Applications:
             append, Outcome.OK, dlsn=dlsn, regions=regions, holders=holders, is_alone=is_alone
         )
         self.acked += 1
-        writer = self._host_of_session[append.session]
-        self.acked_by_host[writer] = self.acked_by_host.get(writer, 0) + 1
         trace = self.cluster.world.trace
         trace.beat(_BEAT_ACK, append.session * 1_000_000 + append.number, hash(dlsn))
         if trace.is_detailed:

@@ -1,0 +1,115 @@
+"""``python -m rhumbline.chaos.simulation``: replay one seed in words, or run many."""
+
+import argparse
+import gc
+import os
+import sys
+from collections import Counter
+from dataclasses import replace
+
+from .many import PLANS, Run, Total, run_many
+from .scenario import Plan, Result, run_plan
+from .shrink import shrink
+
+_COMMAND = "python -m rhumbline.chaos.simulation"
+
+
+def main() -> int:
+    """0: every promise was kept; 1: one was broken."""
+    parser = argparse.ArgumentParser(prog=_COMMAND, description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the seed (the first one of many)")
+    parser.add_argument("--plan", choices=sorted(PLANS), default="swarm")
+    parser.add_argument("--keep", help="only these of the plan's faults, e.g. 0,3 (none: -)")
+    parser.add_argument("--quiet", action="store_true", help="the result without the trace")
+    parser.add_argument("--brief", action="store_true", help="a trace without frames and requests")
+    parser.add_argument("--many", type=float, metavar="MINUTES", help="run seeds until time is up")
+    parser.add_argument("--jobs", type=int, default=0, help="processes (0: one a core)")
+    parser.add_argument("--shrink", action="store_true", help="leave out faults while it fails")
+    options = parser.parse_args()
+    if options.many is not None:
+        return _many(options.plan, options.seed, options.many, options.jobs)
+    plan = _kept(PLANS[options.plan](options.seed), options.keep)
+    _tell_plan(plan)
+    on_line = None if options.quiet or options.shrink else print
+    result = run_plan(plan, on_line=None if options.brief else on_line)
+    if options.brief and on_line is not None:
+        print("\n".join(result.lines))
+    if options.shrink and not result.is_good:
+        _tell_shrunk(options.plan, options.seed, plan, result)
+    _tell(result)
+    return 0 if result.is_good else 1
+
+
+def _kept(plan: Plan, keep: str | None) -> Plan:
+    if keep is None:
+        return plan
+    wanted = [] if keep == "-" else [int(part) for part in keep.split(",")]
+    return replace(plan, faults=tuple(plan.faults[place] for place in wanted))
+
+
+def _tell_plan(plan: Plan) -> None:
+    settings = plan.settings
+    print(f"plan {plan.seed}: quorum {settings.policy.quorum}, bookies {plan.bookies_by_region}")
+    print(f"  {plan.topology}")
+    print(f"  {settings.policy}\n  {settings.ledger}\n  {settings.writer}\n  {plan.habits}")
+    print(f"  writers {plan.writers}, readers {plan.readers}")
+    for place, fault in enumerate(plan.faults):
+        print(f"  fault {place}: {fault}")
+
+
+def _tell(result: Result) -> None:
+    print(
+        f"{result.virtual_s:.1f} s of virtual time, {result.events} events, "
+        f"{result.messages} messages, appends {result.outcomes}, trace {result.digest}"
+    )
+    for name, number in result.states.items():
+        print(f"  {name}: {number}")
+    for violation in result.violations:
+        print(f"VIOLATION {violation}")
+    print("every promise was kept" if result.is_good else "a promise was broken")
+
+
+def _tell_shrunk(name: str, seed: int, plan: Plan, result: Result) -> None:
+    small, _ = shrink(plan, result.violations[0].id)
+    places = [str(place) for place, fault in enumerate(plan.faults) if fault in small.faults]
+    print(f"still fails with {len(small.faults)} of {len(plan.faults)} faults:")
+    for fault in small.faults:
+        print(f"  {fault}")
+    print(f"  {_COMMAND} --plan {name} --seed {seed} --keep {','.join(places) or '-'}")
+
+
+def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
+    def on_run(run: Run) -> None:
+        for violation in run.violations[:1]:
+            print(f"seed {run.seed}: {violation.splitlines()[0]}")
+            print(f"  {_COMMAND} --plan {plan} --seed {run.seed} --shrink", flush=True)
+
+    total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run)
+    _tell_total(total)
+    return 1 if total.failed else 0
+
+
+def _tell_total(total: Total) -> None:
+    faults: Counter[str] = total.faults
+    minute = total.real_s / 60
+    print(
+        f"{total.seeds} seeds, {len(total.failed)} failed; "
+        f"{total.virtual_s / 3600:.2f} simulated hours in {minute:.1f} minutes "
+        f"({total.virtual_s / total.real_s:.0f} times real time, on all cores together)"
+    )
+    print(
+        f"per real minute: {total.messages / minute:.0f} messages, "
+        f"{total.events / minute:.0f} events, {faults.total() / minute:.0f} faults, "
+        f"{total.acked / minute:.0f} acks"
+    )
+    print("appends:", ", ".join(f"{name} {number}" for name, number in total.outcomes.items()))
+    print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
+    states = sorted(total.states.items())
+    print("states:", ", ".join(f"{name} {number}" for name, number in states))
+
+
+if __name__ == "__main__":
+    gc.freeze()
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # what killed processes left behind is not to be taken down piece by piece

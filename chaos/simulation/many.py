@@ -1,0 +1,141 @@
+"""Many seeds on all cores: what they found, and how much was tried."""
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple
+
+from .plans import first_light
+from .scenario import Plan, run_plan
+from .swarm import swarm
+
+PLANS: dict[str, Callable[[int], Plan]] = {"first-light": first_light, "swarm": swarm}
+
+_SEEDS_A_TASK = 5
+
+
+class Run(NamedTuple):
+    """What one seed came to."""
+
+    seed: int
+    violations: tuple[str, ...]
+    digest: str
+    acked: int
+    virtual_s: float
+    events: int
+    messages: int
+    outcomes: dict[str, int]
+    faults: dict[str, int]
+    states: dict[str, int]
+    outstanding: dict[str, int]
+
+
+@dataclass(slots=True)
+class Total:
+    """What all seeds came to."""
+
+    seeds: int = 0
+    failed: list[Run] = field(default_factory=list)
+    virtual_s: float = 0.0
+    real_s: float = 0.0
+    events: int = 0
+    messages: int = 0
+    acked: int = 0
+    acked_min: int = 1 << 60
+    outcomes: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    outstanding: dict[str, list[int]] = field(default_factory=dict)
+    """By kind of fault: for each seed, the most appends under way when one began."""
+
+    def add(self, run: Run) -> None:
+        """Counts one seed."""
+        self.seeds += 1
+        if run.violations:
+            self.failed.append(run)
+        self.virtual_s += run.virtual_s
+        self.events += run.events
+        self.messages += run.messages
+        self.acked += run.acked
+        self.acked_min = min(self.acked_min, run.acked)
+        self.outcomes.update(run.outcomes)
+        self.faults.update(run.faults)
+        self.states.update(run.states)
+        for kind, number in run.outstanding.items():
+            self.outstanding.setdefault(kind, []).append(number)
+
+
+def run_seed(plan: str, seed: int) -> Run:
+    """Runs one seed of a plan."""
+    result = run_plan(PLANS[plan](seed))
+    return Run(
+        seed,
+        tuple(str(violation) for violation in result.violations),
+        result.digest,
+        result.acked,
+        result.virtual_s,
+        result.events,
+        result.messages,
+        result.outcomes,
+        result.faults,
+        result.states,
+        result.outstanding,
+    )
+
+
+def run_many(
+    plan: str,
+    seeds: Iterable[int] | None = None,
+    *,
+    first: int = 1,
+    minutes: float | None = None,
+    jobs: int = 0,
+    on_run: Callable[[Run], None] = lambda run: None,
+) -> Total:
+    """Runs ``seeds``, or from ``first`` on until ``minutes`` are over, in ``jobs`` processes.
+
+    0 jobs: one a core. Leaves no process behind.
+    """
+    started = time.monotonic()
+    total = Total()
+    end = None if minutes is None else started + 60 * minutes
+    tasks = _tasks(count(first) if seeds is None else seeds)
+    jobs = jobs or os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=20) as pool:
+        under_way: set[Future[list[Run]]] = set()
+        while True:
+            while len(under_way) < jobs + 1 and (end is None or time.monotonic() < end):
+                task = next(tasks, None)
+                if task is None:
+                    break
+                under_way.add(pool.submit(_run_some, plan, task))
+            if not under_way:
+                break
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                for run in future.result():
+                    total.add(run)
+                    on_run(run)
+    total.real_s = time.monotonic() - started
+    return total
+
+
+def _tasks(seeds: Iterable[int]) -> Iterator[list[int]]:
+    task: list[int] = []
+    for seed in seeds:
+        task.append(seed)
+        if len(task) == _SEEDS_A_TASK:
+            yield task
+            task = []
+    if task:
+        yield task
+
+
+def _run_some(plan: str, seeds: list[int]) -> list[Run]:
+    return [run_seed(plan, seed) for seed in seeds]

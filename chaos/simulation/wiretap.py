@@ -1,0 +1,73 @@
+"""What goes over the simulated wire, in words: for readers of a trace."""
+
+import struct
+from collections.abc import Iterator
+
+from .network import SimNetwork
+from .transport import SimTransport
+
+_ADD = struct.Struct(">BBH20sqqqq")
+_READ = struct.Struct(">BBHqq")
+_ANSWER = struct.Struct(">BBHIqq")
+_OPERATIONS = {1: "add", 2: "read", 3: "auth", 7: "batch read"}
+_FLAGS = ((1, " fencing"), (2, " recovery"), (4, " urgent"))
+_CODES = {
+    0: "ok",
+    1: "no such ledger",
+    2: "no such entry",
+    100: "bad request",
+    101: "unknown (I/O error)",
+    102: "unauthorized",
+    104: "fenced",
+    105: "read-only",
+    106: "too many requests",
+}
+
+
+class Wiretap:
+    """Writes a line for each frame that arrives, into the trace of the network."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+        self._held: dict[SimTransport, bytes] = {}
+        network.on_delivery = self._delivered
+
+    def _delivered(self, end: SimTransport, data: bytes) -> None:
+        is_request = end.get_extra_info("sockname")[1] < 20_000  # servers have low ports
+        way = f"{end.peer.node.name} > {end.node.name}"
+        for frame in self._frames(end, data):
+            words = _request(frame) if is_request else _answer(frame)
+            self._network.trace.detail("wire", f"{way}: {words}")
+
+    def _frames(self, end: SimTransport, data: bytes) -> Iterator[bytes]:
+        held = self._held.get(end, b"") + data
+        while len(held) >= 4 and len(held) >= 4 + (size := int.from_bytes(held[:4], "big")):
+            yield held[4 : 4 + size]
+            held = held[4 + size :]
+        self._held[end] = held
+
+
+def _request(frame: bytes) -> str:
+    if frame[:1] != b"\x02":
+        return f"v3 request of {len(frame)} bytes"
+    _, operation, flags = struct.unpack_from(">BBH", frame)
+    words = _OPERATIONS.get(operation, f"operation {operation}")
+    words += "".join(text for bit, text in _FLAGS if flags & bit)
+    if operation == 1 and len(frame) >= _ADD.size:
+        _, _, _, _, ledger, entry, lac, _ = _ADD.unpack_from(frame)
+        return f"{words} ledger {ledger} entry {entry}, LAC {lac}, {len(frame)} bytes"
+    if operation in (2, 7) and len(frame) >= _READ.size:
+        _, _, _, ledger, entry = _READ.unpack_from(frame)
+        return f"{words} ledger {ledger} entry {entry}"
+    return words
+
+
+def _answer(frame: bytes) -> str:
+    if frame[:1] != b"\x02":
+        return f"v3 answer of {len(frame)} bytes"
+    operation = frame[1]
+    words = _OPERATIONS.get(operation, f"operation {operation}")
+    if operation in (1, 2, 7) and len(frame) >= _ANSWER.size:
+        _, _, _, code, ledger, entry = _ANSWER.unpack_from(frame)
+        return f"{words} ledger {ledger} entry {entry}: {_CODES.get(code, code)}"
+    return f"{words} answered"
