@@ -106,6 +106,7 @@ def test_b2_recovery_starts_no_lower_than_the_last_fragment() -> None:
                     bookie.is_hung = True  # the new fragment gets no entry
             gate.set()
             await until(lambda: len(writer.metadata.fragments) == 2)
+            await asyncio.sleep(0.05)
             writer.abandon()
             for bookie in world.bookies:
                 bookie.is_hung, bookie.script = False, None

@@ -263,26 +263,21 @@ def test_b9_callbacks_go_on_after_a_change_that_could_not_be_committed() -> None
 
 
 def test_b19_change_is_triggered_by_the_predicate_not_by_a_count() -> None:
-    """Both bookies of region b fail: two of four, AQ = 2, yet nothing could be acknowledged."""
-    world = World("aabbccbb")
+    """Both bookies of region b fail: WQ - AQ = 2 of 4, yet nothing could be acknowledged."""
+    world = World("aabbbb")
 
     async def main() -> None:
         async with world.client() as client:
+            world.not_writable = world.bookies[4:]
             writer = await client.create(Quorum(4, 4, 2, 2))
+            world.not_writable = []
             done = Outcomes()
             await started(world, writer, done)
-            ensemble = members(world, writer)
-            lost = ensemble[-1].region
-            others = [b for b in ensemble if b.region != lost]
-            if len({str(b.region): None for b in others}) > 1:  # not a 2+2 layout: lose one more
-                keep = others[0].region
-                gone = [b for b in ensemble if b.region != keep]
-            else:
-                gone = [b for b in ensemble if b.region == lost]
-            for bookie in gone:
-                bookie.script = refuse_adds(v2.Code.IO)
+            for bookie in members(world, writer):
+                if str(bookie.region) == "b":
+                    bookie.script = refuse_adds(v2.Code.IO)
             writer.add(b"3", done)
-            await until(lambda: len(done.acked) == 4)
+            await until(lambda: len(done.acked) == 4, 1)
             assert len(writer.metadata.fragments) == 2
             assert_holders(world, world.ledgers.now(writer.ledger_id), done.acked)
 
@@ -290,30 +285,52 @@ def test_b19_change_is_triggered_by_the_predicate_not_by_a_count() -> None:
 
 
 def test_b20_regions_are_derived_from_who_sits_there_when_the_entry_is_called_back() -> None:
-    """A replaced bookie's region is in no answer, and in no quorum any more."""
+    """The same indices acknowledge before and after, but another bookie sits at one of them."""
     world = World("abbb")
 
     async def main() -> None:
         async with world.client("b", EAGER) as client:
+            world.not_writable = world.bookies[3:]
             writer = await client.create(Quorum(3, 3, 2, 1))
+            world.not_writable = []
+            done = Outcomes()
+            in_a = next(b for b in members(world, writer) if str(b.region) == "a")
+            silent = next(b for b in members(world, writer) if str(b.region) != "a")
+            silent.script = hold_adds
+            await started(world, writer, done)
+            assert [regions for _, _, regions in done.all] == [("a", "b")] * 3 or [
+                regions for _, _, regions in done.all
+            ] == [("b", "a")] * 3
+            in_a.script = refuse_adds(v2.Code.READ_ONLY)
+            writer.add(b"3", done)
+            await until(lambda: len(done.acked) == 4)
+            assert done.all[-1][2] == ("b",)
+
+    world.run(main())
+
+
+def test_late_acknowledgement_of_a_replaced_bookie_counts_for_nothing() -> None:
+    world = World("abca")
+
+    async def main() -> None:
+        async with world.client(config=EAGER) as client:
+            writer = await client.create(ALL)
             done = Outcomes()
             await started(world, writer, done)
-            in_a = [b for b in members(world, writer) if str(b.region) == "a"]
-            if not in_a:  # the layout is the policy's choice; then there is nothing to replace
-                pytest.fail("placement spreads over both regions")
-            others = [b for b in members(world, writer) if str(b.region) != "a"]
-            for bookie in others:
-                bookie.script = hold_adds
+            (spare,) = [b for b in world.bookies if b not in members(world, writer)]
+            spare.is_hung = True
+            leaving = members(world, writer)[0]
+            leaving.script = hold_adds
             writer.add(b"3", done)
-            await asyncio.sleep(0.01)  # acked by region a only
-            in_a[0].go_down()
+            await asyncio.sleep(0.01)
+            leaving.script = refuse_adds(v2.Code.READ_ONLY)
             writer.add(b"4", done)
-            await until(lambda: len(writer.metadata.fragments) == 2)
-            for bookie in others:
-                bookie.script = None
-                bookie.release()
-            await until(lambda: len(done.acked) == 5)
-            assert [regions for _, _, regions in done.all[3:]] == [("b",), ("b",)]
+            await until(lambda: spare in members(world, writer))
+            leaving.release()
+            await asyncio.sleep(0.05)
+            assert (writer.ledger_id, 3) in leaving.entries
+            assert done.acked == [0, 1, 2]
+            writer.abandon()
 
     world.run(main())
 
