@@ -72,8 +72,9 @@ async def open_files(
     covered_log: int,
     on_entries: OnEntries,
 ) -> Opened:
-    """Replays the logs. ``covered_log``: entries of lower files are in the index already,
-    or in sorted files. ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
+    """Replays the logs. ``covered_log``: entries of lower files are in the index or sorted already.
+
+    ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
     rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
     """
     opened = Opened(LedgerStates())

@@ -1,0 +1,164 @@
+"""Bit flips, truncations and zeroed blocks in every kind of file, at rest.
+
+Found and typed; never other bytes; and never "never had it" for what was acknowledged.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+
+from rhumbline.core.bookie import opening, replay
+from rhumbline.core.bookie.storage import Storage
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    ForeignDataError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    RhumblineError,
+)
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.tests.crash.recording_disk import Image, RecordingDisk
+from rhumbline.tests.crash.workload import (
+    BOOT,
+    ME,
+    Acked,
+    Commit,
+    Fenced,
+    Workload,
+    bytes_of,
+    config,
+    restored_index,
+)
+from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
+
+
+async def finished() -> tuple[dict[str, bytes], list[object], Commit]:
+    """The files, promises and last index of a workload that a kill ended (no orderly close)."""
+    disk = RecordingDisk()
+    workload = Workload(disk)
+    await workload.run()
+    commits = [e.value for e in disk.events if isinstance(e.value, Commit)]
+    promises = [e.value for e in disk.events if e.kind == "promise"]
+    files = {path: bytes(disk.contents[inode]) for path, inode in disk.names.items()}
+    return files, promises, commits[-2]
+
+
+def damaged(files: dict[str, bytes], path: str, change: Callable[[bytearray], None]) -> Image:
+    content = bytearray(files[path])
+    change(content)
+    return Image("killed", {**files, path: bytes(content)})
+
+
+def changes(content: bytes, random: Random, count: int) -> list[Callable[[bytearray], None]]:
+    """Flips anywhere, zeroed blocks, and truncations that leave a part of a group."""
+
+    def flip(at: int, bit: int) -> Callable[[bytearray], None]:
+        def work(data: bytearray) -> None:
+            data[at] ^= 1 << bit
+
+        return work
+
+    def zero(at: int) -> Callable[[bytearray], None]:
+        def work(data: bytearray) -> None:
+            end = min(at + 512, len(data))
+            data[at:end] = bytes(end - at)
+
+        return work
+
+    found = [flip(random.randrange(len(content)), random.randrange(8)) for _ in range(count)]
+    blocks = [at for at in range(0, len(content), 512) if any(content[at : at + 512])]
+    found += [zero(blocks[random.randrange(len(blocks))]) for _ in range(count // 4)]
+    return found
+
+
+async def lies_of(image: Image, promises: Sequence[object], commit: Commit | None) -> list[str]:
+    """What a bookie on damaged files says that is not true, or does not notice."""
+    runtime = Runtime(FixedClock(), Random(5))
+    storage = Storage(runtime, image.disk(), config(BOOT), ME, restored_index(commit))
+    found: list[str] = []
+    try:
+        await storage.open(must_exist=True)
+    except (CorruptionError, ForeignDataError):
+        await storage.abandon()
+        return found  # refused as a whole: nothing is denied
+    for promise in promises:
+        if isinstance(promise, Acked) and promise.ledger_id not in storage.states.tombstones:
+            try:
+                data = await storage.read(*promise, storage.find(*promise))
+            except (NoSuchEntryError, NoSuchLedgerError):
+                found.append("an acknowledged entry is denied")
+            except RhumblineError:
+                continue  # "unknown" is the truth
+            else:
+                if data != bytes_of(*promise):
+                    found.append("other bytes are served")
+        elif isinstance(promise, Fenced):
+            ledger = storage.states.ledgers.get(promise.ledger_id)
+            if ledger is not None and ledger.takes_adds:
+                found.append("a fenced ledger takes adds")
+    await storage.aclose()
+    return found
+
+
+async def rot_everywhere(count: int) -> tuple[int, Counter[str]]:
+    files, promises, commit = await finished()
+    random = Random(3)
+    lies: Counter[str] = Counter()
+    images = 0
+    for path in sorted(files):
+        for change in changes(files[path], random, count):
+            image = damaged(files, path, change)
+            for index in (None, commit):
+                images += 1
+                lies.update(await lies_of(image, promises, index))
+    return images, lies
+
+
+def test_rot_in_any_file_is_never_served_and_never_a_denial() -> None:
+    images, lies = asyncio.run(rot_everywhere(80))
+    print(f"{images} damaged images")
+    assert lies == {}
+    assert images > 500
+
+
+def test_sealed_file_that_lost_its_end_is_damage() -> None:
+    async def main() -> None:
+        files, promises, commit = await finished()
+        newest = max(path for path in files if path.startswith("log/"))
+        for path in sorted(files):
+            if path == newest:
+                continue
+            for keep in (0, 100, 600, len(files[path]) // 2, len(files[path]) - 1):
+                image = Image("killed", {**files, path: files[path][:keep]})
+                for index in (None, commit):
+                    assert await lies_of(image, promises, index) == [], (path, keep)
+
+    asyncio.run(main())
+
+
+def test_missing_file_is_damage() -> None:
+    async def main() -> None:
+        files, promises, commit = await finished()
+        for path in sorted(files):
+            image = Image("killed", {p: c for p, c in files.items() if p != path})
+            for index in (None, commit):
+                assert await lies_of(image, promises, index) == [], path
+
+    asyncio.run(main())
+
+
+def test_cutting_a_rotten_group_as_if_torn_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_next(*_: object) -> None:
+        return None
+
+    def no_judgement(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(replay, "_next_group", no_next)
+    monkeypatch.setattr(replay, "_with_missing_end", lambda scan, *_: scan)
+    monkeypatch.setattr(opening, "_judge_torn_end", no_judgement)
+    _, lies = asyncio.run(rot_everywhere(8))
+    assert lies["an acknowledged entry is denied"] > 0

@@ -1,0 +1,269 @@
+"""What the crash tests do to a storage, what it promised meanwhile, and whether it kept that."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.index import IndexedEntry
+from rhumbline.core.bookie.sorter import Sorter
+from rhumbline.core.bookie.storage import Storage
+from rhumbline.core.bookie.tiered_index import MemoryIndexStore
+from rhumbline.core.bookie.write_log import Outbox
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.tests.crash.recording_disk import Event, Image, RecordingDisk, Replay
+from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry, lac_body
+
+ME = BookieId("crash@0000c0de")
+BOOT = "first"
+
+
+def config(boot_id: str = BOOT) -> BookieConfig:
+    """Small files, no cache: every read goes to a file."""
+    return BookieConfig(log_file_bytes=4096, tail_cache_bytes=0, boot_id=boot_id)
+
+
+class Acked(NamedTuple):
+    """An entry was acknowledged."""
+
+    ledger_id: int
+    entry_id: int
+
+
+class Fenced(NamedTuple):
+    """A fence was answered."""
+
+    ledger_id: int
+
+
+class Lac(NamedTuple):
+    """An explicit LAC was acknowledged."""
+
+    ledger_id: int
+    lac: int
+
+
+class Deleted(NamedTuple):
+    """A ledger's deletion is durable."""
+
+    ledger_id: int
+
+
+class Commit(NamedTuple):
+    """What the index held after a commit."""
+
+    rows: tuple[IndexedEntry, ...]
+    covered_log: int
+    sequence: int
+
+
+class CommittedIndex(MemoryIndexStore):
+    """A durable index whose every commit is part of the record."""
+
+    is_durable = True
+
+    def __init__(self, disk: RecordingDisk) -> None:
+        super().__init__()
+        self._disk = disk
+
+    async def apply(
+        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+    ) -> None:
+        await super().apply(rows, drops, covered_log, sequence)
+        commit = Commit(tuple(self.rows()), covered_log, sequence)
+        self._disk.record(Event("index", value=commit))
+
+
+def restored_index(commit: Commit | None) -> MemoryIndexStore:
+    """The index as a commit left it; None: it is gone."""
+    store = MemoryIndexStore()
+    if commit is not None:
+        store.is_durable = True
+        store.put(commit.rows)
+        store.covered_log, store.sequence = commit.covered_log, commit.sequence
+    return store
+
+
+class Teller:
+    """A connection that notes what it was told."""
+
+    def __init__(self, disk: RecordingDisk) -> None:
+        self._disk = disk
+
+    def answered(self, outbox: Outbox) -> None:
+        for answer in outbox.answers:
+            ledger_id, entry_id = answer.split()
+            self._disk.promise(Acked(int(ledger_id), int(entry_id)))
+
+    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
+        raise AssertionError(f"nothing fails here: {error}")
+
+
+def bytes_of(ledger_id: int, entry_id: int) -> bytes:
+    """The one form that this entry ever had."""
+    payload = Random(ledger_id * 1000 + entry_id).randbytes(120 + entry_id % 90)
+    return entry(ledger_id, entry_id, payload)
+
+
+class Workload:
+    """Adds, fences, LACs, rolls, sorting, deletion, compaction, on one storage."""
+
+    def __init__(self, disk: RecordingDisk, seed: int = 1) -> None:
+        self._disk = disk
+        self._random = Random(seed)
+        runtime = Runtime(FixedClock(), Random(seed))
+        self.storage = Storage(runtime, disk, config(), ME, CommittedIndex(disk))
+        self._teller = Teller(disk)
+        self._sorter = Sorter(self.storage, slice_bytes=4000)
+        self._next_entry = dict.fromkeys((1, 2, 3), 0)
+
+    async def run(self) -> None:
+        storage, disk = self.storage, self._disk
+        await storage.open()
+        ledgers = {n: storage.create_ledger(n, KEY, is_proven=True) for n in (1, 2, 3)}
+        await self._burst(25, (1, 2, 3))
+        storage.fence(ledgers[1], lambda error: disk.promise(Fenced(1)))
+        storage.write_lac(ledgers[2], lac_body(2, 3), lambda error: disk.promise(Lac(2, 3)))
+        await self._burst(20, (2, 3))
+        tending = asyncio.ensure_future(self._tend())
+        await self._burst(25, (2, 3))
+        await tending
+        storage.delete_ledger(3)
+        storage.when_durable(lambda error: disk.promise(Deleted(3)))
+        await self._burst(30, (2,))
+        for number in sorted(storage.sorted)[:2]:
+            await self._sorter.compact(number)
+            await self._burst(3, (2,))
+        await self._tend()
+        await self._burst(3, (2,))
+        await storage.aclose()
+
+    async def _burst(self, batches: int, among: Sequence[int]) -> None:
+        random, storage = self._random, self.storage
+        for _ in range(batches):
+            for _ in range(random.randrange(1, 6)):
+                ledger_id = among[random.randrange(len(among))]
+                number = self._next_entry[ledger_id]
+                self._next_entry[ledger_id] += 1
+                answer = f"{ledger_id} {number}".encode()
+                ledger = storage.states.ledgers[ledger_id]
+                storage.add(ledger, bytes_of(ledger_id, number), self._teller, answer)
+            for _ in range(random.randrange(1, 9)):
+                await asyncio.sleep(0)
+
+    async def _tend(self) -> None:
+        storage = self.storage
+        await storage.checkpoint()
+        while storage.sealed_logs and storage.sealed_logs[0] < storage.index.store.covered_log:
+            assert await self._sorter.sort_log(storage.sealed_logs[0])
+
+
+class Report(NamedTuple):
+    """What came out of a walk over all cut points."""
+
+    cut_points: int
+    image_count: int
+    violations: Counter[str]
+
+
+async def walk(events: Sequence[Event], seed: int = 1, *, stop_at_first: bool = False) -> Report:
+    """Restarts on every image of every cut point, with three states of the index."""
+    replay = Replay(Random(seed))
+    promises: list[object] = []
+    commits: list[Commit | None] = [None]
+    images = 0
+    violations: Counter[str] = Counter()
+    for at, event in enumerate(events):
+        if event.kind == "promise":
+            promises.append(event.value)
+        elif isinstance(event.value, Commit):
+            commits.append(event.value)
+        replay.step(event)
+        following = events[at + 1] if at + 1 < len(events) else None
+        if following is not None and following.kind == "promise":
+            continue  # a promise does not wait: it belongs to the step before it
+        for image in replay.images(following):
+            for commit in dict.fromkeys((None, commits[-1], commits[max(0, len(commits) - 2)])):
+                images += 1
+                violations.update(await violations_of(image, promises, commit))
+        if stop_at_first and violations:
+            break
+    return Report(len(events), images, violations)
+
+
+async def violations_of(
+    image: Image, promises: Sequence[object], commit: Commit | None
+) -> list[str]:
+    """What a restart on the image gets wrong."""
+    boot = BOOT if image.kind == "killed" else "second"
+    runtime = Runtime(FixedClock(), Random(5))
+    storage = Storage(runtime, image.disk(), config(boot), ME, restored_index(commit))
+    try:
+        await storage.open()
+    except RhumblineError as error:
+        await storage.abandon()
+        return [f"does not open: {type(error).__name__}"]
+    found = [
+        f"takes a torn end for damage: {damage.reason}"
+        for damage in storage.damages
+        if "went down" not in damage.reason
+    ]
+    for promise in promises:
+        fault = await _broken(storage, promise)
+        if fault is not None:
+            found.append(fault)
+    found.extend(await _unfinished(storage))
+    await storage.aclose()
+    return found
+
+
+async def _broken(storage: Storage, promise: object) -> str | None:
+    states = storage.states
+    if isinstance(promise, Acked):
+        if promise.ledger_id == 3 and 3 in states.tombstones:
+            return None
+        return await _unreadable(storage, promise)
+    if isinstance(promise, Fenced) and not states.ledgers[promise.ledger_id].is_fenced:
+        return "a fence is forgotten"
+    if isinstance(promise, Lac) and states.ledgers[promise.ledger_id].lac < promise.lac:
+        return "an explicit LAC is forgotten"
+    if isinstance(promise, Deleted) and promise.ledger_id not in states.tombstones:
+        return "a tombstone is forgotten"
+    return None
+
+
+async def _unreadable(storage: Storage, promise: Acked) -> str | None:
+    try:
+        data = await storage.read(*promise, storage.find(*promise))
+    except (NoSuchEntryError, NoSuchLedgerError):
+        return "an acknowledged entry is denied"
+    except RhumblineError as error:
+        return f"an acknowledged entry cannot be read: {type(error).__name__}"
+    if data != bytes_of(*promise):
+        return "an acknowledged entry has other bytes"
+    ledger = storage.states.ledgers.get(promise.ledger_id)
+    if ledger is None or ledger.master_key != KEY:
+        return "the state of a ledger is forgotten"
+    return None
+
+
+async def _unfinished(storage: Storage) -> list[str]:
+    """Entries that the index has and that were never sent, or cannot be read."""
+    found = []
+    for ledger_id in list(storage.index.ledgers()):
+        if not storage.is_held(ledger_id):
+            continue
+        for row in storage.index.page(ledger_id, 0, 10_000):
+            try:
+                location = storage.find(ledger_id, row.entry_id)
+                data = await storage.read(ledger_id, row.entry_id, location)
+            except RhumblineError as error:
+                found.append(f"an indexed entry cannot be read: {type(error).__name__}")
+                continue
+            if data != bytes_of(ledger_id, row.entry_id):
+                found.append("something unfinished is served")
+    return found
