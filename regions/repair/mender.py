@@ -9,7 +9,7 @@ For each settled fragment, one after the other:
 3. the lists are asked for again, and only a fragment that is whole is recorded, by compare-and-set.
 
 A writer that is alive is never fenced: nothing here fences, and its open last fragment is not
-touched. An entry that cannot be read stops its fragment, never the others, and nothing is shortened.
+touched. An entry that cannot be read stops its fragment, not the others, and nothing is shortened.
 """
 
 from collections.abc import Sequence
@@ -129,19 +129,22 @@ class Mender:
         before = span.fragment.bookies
         ensemble = [await self._info(bookie, census) for bookie in before]
         after = self._successors(span, ensemble, census)
-        absent = None
         for index, bookie in enumerate(after):
-            standing = census.standing(bookie, await self._directory.region_of(bookie))
-            if standing is Standing.ABSENT:
-                absent = bookie
-            elif standing is Standing.THERE:
+            if bookie != before[index]:
                 await self._fill(metadata, span, (index, bookie), reader)
         if after != before:
             await self._record(metadata.ledger_id, span, after)
             self.counts.fragments_moved += 1
+            return True
+        absent = None
+        for index, bookie in enumerate(before):
+            if census.standing(bookie, ensemble[index].region) is Standing.ABSENT:
+                absent = bookie
+            else:
+                await self._fill(metadata, span, (index, bookie), reader)
         if absent is not None:
             raise RepairStuckError(f"waits for {absent}, which is not registered now")
-        return after != before
+        return False
 
     async def _info(self, bookie: BookieId, census: Census) -> BookieInfo:
         known = census.present.get(bookie)

@@ -45,13 +45,17 @@ async def open_bookies(directory: SteeredDirectory) -> list[str]:
     return [str(info.bookie) for info in await directory.snapshot()]
 
 
+async def put(directory: SteeredDirectory, region: Region, state: State) -> None:
+    await directory.states.change(lambda states: states.with_region(region, state))
+
+
 @in_time
 async def test_a_command_counts_for_every_choice_that_starts_after_it() -> None:
     store = MemoryStore()
     here, elsewhere = await cluster(store), SteeredDirectory(store)
     assert await open_bookies(elsewhere) == list(BOOKIES)
     for state in State:
-        await here.states.change(lambda states, state=state: states.with_region(A, state))
+        await put(here, A, state)
         assert await open_bookies(elsewhere) == ["b0@00000001"]
     assert len(await elsewhere.everything()) == 3
     await here.states.change(lambda states: states.with_region(A, None))

@@ -1,0 +1,123 @@
+"""What of the live data would not be safe if regions were lost, from ledger metadata alone.
+
+*At risk*: nobody can promise that a copy is left, because the bookies that were enough for the
+acknowledgement may all have been in the lost regions. *Lost*: every copy that the metadata names
+is there. The second is part of the first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..core.metadata.bookies import BookieDirectory
+from ..core.metadata.ledgers import LedgerStore
+from ..core.protocol.errors import NoSuchLedgerError
+from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from ..core.protocol.quorum import QuorumView
+
+NAMESPACE_KEY = "rhumbline.namespace"
+STREAM_KEY = "rhumbline.stream"
+"""Custom metadata of a ledger that belongs to a stream."""
+
+
+@dataclass(slots=True)
+class Exposure:
+    """What hangs on some regions. Entries of open last fragments are not counted: how many there
+    are only their writers know; their ledgers are."""
+
+    ledgers: int = 0
+    ledgers_at_risk: int = 0
+    ledgers_undecidable: int = 0
+    """Open ledgers whose end could not be found without those regions."""
+    entries: int = 0
+    entries_at_risk: int = 0
+    entries_lost: int = 0
+    bytes_at_risk: int = 0
+    """Of closed ledgers, about."""
+    streams: dict[str, None] = field(default_factory=dict)
+    streams_at_risk: dict[str, None] = field(default_factory=dict)
+    """``namespace/stream``; a stream may have other ledgers that are safe."""
+
+
+def stream_of(metadata: LedgerMetadata) -> str | None:
+    """The stream that a ledger belongs to, as ``namespace/stream``."""
+    stream = metadata.custom.get(STREAM_KEY)
+    if stream is None:
+        return None
+    namespace = metadata.custom.get(NAMESPACE_KEY, b"")
+    return f"{namespace.decode(errors='replace')}/{stream.decode(errors='replace')}"
+
+
+class ExposureTally:
+    """Adds ledgers up, for one set of lost regions."""
+
+    def __init__(self, lost: Sequence[str]) -> None:
+        self.lost = tuple(lost)
+        self.found = Exposure()
+
+    def add(self, metadata: LedgerMetadata, views: Sequence[QuorumView]) -> None:
+        """Counts a ledger; ``views`` are of its fragments, with the quorum of their first entry."""
+        found = self.found
+        found.ledgers += 1
+        at_risk = 0
+        is_exposed = False
+        for fragment, view, count in zip(
+            metadata.fragments, views, entry_counts(metadata), strict=True
+        ):
+            gone = view.mask_of_regions(set(self.lost))
+            is_open = (
+                fragment is metadata.last_fragment and metadata.state is not LedgerState.CLOSED
+            )
+            found.entries += count
+            if any(view.could_ack(full & gone) for full in view.full_masks):
+                is_exposed = is_exposed or count > 0 or is_open
+                at_risk += count
+                if is_open:
+                    found.ledgers_undecidable += 1
+            if all(full & ~gone == 0 for full in view.full_masks):
+                found.entries_lost += count
+        found.entries_at_risk += at_risk
+        if metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0:
+            found.bytes_at_risk += metadata.length * at_risk // (metadata.last_entry_id + 1)
+        self._count_stream(metadata, is_exposed)
+
+    def _count_stream(self, metadata: LedgerMetadata, is_exposed: bool) -> None:
+        stream = stream_of(metadata)
+        self.found.ledgers_at_risk += is_exposed
+        if stream is not None:
+            self.found.streams[stream] = None
+            if is_exposed:
+                self.found.streams_at_risk[stream] = None
+
+
+def entry_counts(metadata: LedgerMetadata) -> list[int]:
+    """How many entries each fragment holds; 0 for an open last one."""
+    firsts = [fragment.first_entry_id for fragment in metadata.fragments]
+    end = metadata.last_entry_id + 1 if metadata.state is LedgerState.CLOSED else firsts[-1]
+    return [after - first for first, after in zip(firsts, [*firsts[1:], end], strict=True)]
+
+
+async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list[QuorumView]:
+    """The arithmetic of each fragment. Raises MetadataUnavailableError."""
+
+    async def view(fragment: Fragment) -> QuorumView:
+        regions = [await directory.region_of(bookie) for bookie in fragment.bookies]
+        return QuorumView(metadata.quorum_at(fragment.first_entry_id), regions)
+
+    return [await view(fragment) for fragment in metadata.fragments]
+
+
+async def exposure(
+    ledgers: LedgerStore, directory: BookieDirectory, lost: Sequence[str]
+) -> Exposure:
+    """Looks at every ledger of the cluster. Raises MetadataUnavailableError, CorruptionError."""
+    tally = ExposureTally(lost)
+    after: int | None = None
+    while page := await ledgers.ids(after):
+        for ledger_id in page:
+            try:
+                metadata, _ = await ledgers.read(ledger_id)
+            except NoSuchLedgerError:
+                continue  # deleted meanwhile
+            tally.add(metadata, await views_of(metadata, directory))
+        after = page[-1]
+    return tally.found
