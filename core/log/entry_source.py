@@ -7,7 +7,7 @@ and does the next thing. Watches and long polls only end a wait early, so a lost
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..protocol.errors import (
     EndOfStreamError,
@@ -29,6 +29,33 @@ class Chunk(NamedTuple):
     lssn: int
     start_sequence_id: int | None
     entries: Sequence[LedgerEntry]
+
+
+class Entries(Protocol):
+    """Where a reader gets entries from: ``EntrySource``, or a read proxy."""
+
+    @property
+    def lssn(self) -> int:
+        """Segment of the next entry."""
+        ...
+
+    @property
+    def entry_id(self) -> int:
+        """The next entry that will be given."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next ``fetch`` finds something without waiting for a writer."""
+        ...
+
+    async def fetch(self) -> Chunk:
+        """The next entries, at least one; waits for them. Raises as ``EntrySource.fetch``."""
+        ...
+
+    async def aclose(self) -> None:
+        """Releases what it holds. Safe to repeat."""
+        ...
 
 
 class EntrySource:

@@ -84,7 +84,13 @@ async def find_start(
         entry_id=position.entry_id,
         config=config,
     )
-    return StreamReader(source, stream=stream, first_slot=position.slot, first_txid=first_txid)
+    return StreamReader(
+        source,
+        stream=stream,
+        config=config,
+        first_slot=position.slot,
+        first_txid=first_txid,
+    )
 
 
 class _Search:

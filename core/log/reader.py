@@ -1,11 +1,10 @@
 """The reader of a stream: records or batches, in order, none missing, none twice.
 
 Between the application and ``EntrySource`` it decodes, checks that positions join, skips control
-records and what lies before the start, and keeps one fetch ahead while there is something to fetch.
+records and what lies before the start; ``ReadAhead`` fetches while there is something to fetch.
 An idle reader that nobody iterates has no task and no timer.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from operator import length_hint
@@ -20,8 +19,9 @@ from ..protocol.errors import (
     RhumblineError,
 )
 from ..protocol.record_set import Kind, RecordSet, decode_entry
-from ..runtime.tasks import Tasks
-from .entry_source import Chunk, EntrySource
+from .config import ReaderConfig
+from .entry_source import Chunk, Entries
+from .read_ahead import ReadAhead
 from .record import Record, RecordBatch
 
 
@@ -35,7 +35,13 @@ class StreamReader:
     """
 
     def __init__(
-        self, source: EntrySource, *, stream: str, first_slot: int = 0, first_txid: int = 0
+        self,
+        source: Entries,
+        *,
+        stream: str,
+        config: ReaderConfig | None = None,
+        first_slot: int = 0,
+        first_txid: int = 0,
     ) -> None:
         self.stream = stream
         self._source = source
@@ -49,8 +55,8 @@ class StreamReader:
         self._taken = Dlsn(source.lssn, source.entry_id, 0)  # what is below was fetched
         self._is_ended = False
         self._is_closed = False
-        self._tasks = Tasks(on_failure=lambda _: None)  # awaited by the next fetch
-        self._ahead: asyncio.Task[Chunk] | None = None
+        bytes_max = (config or ReaderConfig()).read_ahead_bytes_max
+        self._ahead = ReadAhead(source, bytes_max=bytes_max, name=stream)
 
     @property
     def position(self) -> Dlsn:
@@ -100,7 +106,7 @@ class StreamReader:
             if self._is_ended or (until is not None and self._taken >= until):
                 return None
             try:
-                self._take(await self._fetched())
+                self._take(await self._ahead.next())
             except EndOfStreamError:
                 self._is_ended = True
         return self._given()
@@ -115,20 +121,6 @@ class StreamReader:
         self._next_dlsn = Dlsn(batch.lssn, batch.entry_id, end)
         self._records = iter(())
         return batch
-
-    async def _fetched(self) -> Chunk:
-        if self._ahead is None:
-            self._ahead = self._tasks.spawn(self._source.fetch(), f"read {self.stream}")
-        ahead = self._ahead
-        try:
-            # A cancelled wait leaves the fetch running, for the next one who asks.
-            chunk = await asyncio.shield(ahead)
-        finally:
-            if ahead.done():
-                self._ahead = None
-        if self._source.is_ready:
-            self._ahead = self._tasks.spawn(self._source.fetch(), f"read {self.stream}")
-        return chunk
 
     def _take(self, chunk: Chunk) -> None:
         """Decodes; a fault is raised only after everything before it was given out."""
@@ -184,7 +176,7 @@ class StreamReader:
     async def aclose(self) -> None:
         """Stops fetching and releases the ledger. Safe to repeat."""
         self._is_closed = True
-        await self._tasks.aclose()
+        await self._ahead.aclose()
         await self._source.aclose()
 
     async def __aenter__(self) -> "StreamReader":
