@@ -16,9 +16,7 @@ class _JumpingSelector(selectors.SelectSelector):
         super().__init__()
         self.now_s = 0.0
 
-    def select(
-        self, timeout: float | None = None
-    ) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise RuntimeError("nothing will ever happen: everybody waits, and no timer is set")
         self.now_s += max(timeout, 0)
