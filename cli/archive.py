@@ -120,9 +120,8 @@ async def verify(session: Session, prefix: str, cold: str) -> None:
     print_rows(rows, session.output, empty=f"no archives in {cold}")
     if faults:
         raise CorruptionError(f"{faults} faults in {len(rows)} archived segments")
-    say(
-        f"{len(rows)} segments, {sum(one.record_count for one in found):,} records: every byte is right"
-    )
+    records = sum(one.record_count for one in found)
+    say(f"{len(rows)} segments, {records:,} records: every byte is right")
 
 
 async def _unarchived(client: Client, streams: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rhumbline.client import posix_disk
 from rhumbline.client.posix_disk import PosixDisk
 from rhumbline.core.protocol.errors import (
     ClosedError,
@@ -75,7 +74,7 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def short(descriptor: int, buffers: list[bytes], offset: int) -> int:
         return real(descriptor, [b"".join(buffers)[:5]], offset)
 
-    monkeypatch.setattr(posix_disk.os, "pwritev", short)
+    monkeypatch.setattr(os, "pwritev", short)
 
     async def story(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
@@ -171,7 +170,7 @@ def test_an_io_error_is_its_own_error(tmp_path: Path, monkeypatch: pytest.Monkey
     def broken(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(posix_disk.os, "fdatasync", broken)
+    monkeypatch.setattr(os, "fdatasync", broken)
 
     async def story(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
@@ -203,7 +202,7 @@ def test_a_file_is_closed_only_when_no_thread_uses_it(
             assert leave.wait(10)
             real(descriptor)
 
-        monkeypatch.setattr(posix_disk.os, "fdatasync", slow)
+        monkeypatch.setattr(os, "fdatasync", slow)
         file = await disk.open("log", create=True)
         writing = asyncio.ensure_future(file.write_durable(0, [b"x"]))
         await entered.wait()
