@@ -38,6 +38,7 @@ class Batch:
         "created_ms",
         "entry_id",
         "failure",
+        "first_slot",
         "first_txid",
         "is_done",
         "kind",
@@ -74,6 +75,8 @@ class Batch:
         """Those sets whose producers number them."""
         self.lssn = 0
         self.entry_id = -1
+        self.first_slot = 0
+        """Slot of its first record; above 0 when a proxy put others before it into the entry."""
         self.regions: tuple[str, ...] = ()
         self.failure: RhumblineError | None = None
         self.is_done = False
@@ -150,7 +153,8 @@ class AppendResult:
     @property
     def dlsn(self) -> Dlsn:
         """Its position, for ever."""
-        return Dlsn(self._batch.lssn, self._batch.entry_id, self._index)
+        batch = self._batch
+        return Dlsn(batch.lssn, batch.entry_id, batch.first_slot + self._index)
 
     @property
     def regions(self) -> tuple[str, ...]:

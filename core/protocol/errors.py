@@ -248,6 +248,27 @@ class TooManyRequestsError(UnavailableError):
     code = "too-many-requests"
 
 
+class OverRateError(TooManyRequestsError):
+    """A rate is above its limit. ``retry_after_ms`` says how long to wait."""
+
+    code = "over-rate"
+
+    def __init__(self, message: str, retry_after_ms: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class NotOwnerError(UnavailableError):
+    """This proxy does not serve the stream. ``owner`` is the address of who does; "": unknown."""
+
+    code = "not-owner"
+    refresh = True
+
+    def __init__(self, message: str, owner: str = "") -> None:
+        super().__init__(message)
+        self.owner = owner
+
+
 class DiskFullError(UnavailableError):
     """No space left for new entries."""
 

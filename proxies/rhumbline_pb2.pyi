@@ -1,0 +1,347 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Position(_message.Message):
+    __slots__ = ("lssn", "entry_id", "slot")
+    LSSN_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    lssn: int
+    entry_id: int
+    slot: int
+    def __init__(self, lssn: _Optional[int] = ..., entry_id: _Optional[int] = ..., slot: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "retryable", "owner", "first_active", "retry_after_ms")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RETRYABLE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    retryable: bool
+    owner: str
+    first_active: Position
+    retry_after_ms: int
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., owner: _Optional[str] = ..., first_active: _Optional[_Union[Position, _Mapping]] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class StatusDetails(_message.Message):
+    __slots__ = ("code", "message", "details")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    details: _containers.RepeatedCompositeFieldContainer[DetailsAny]
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., details: _Optional[_Iterable[_Union[DetailsAny, _Mapping]]] = ...) -> None: ...
+
+class DetailsAny(_message.Message):
+    __slots__ = ("type_url", "value")
+    TYPE_URL_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    type_url: str
+    value: bytes
+    def __init__(self, type_url: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[AppendItem]
+    def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ...) -> None: ...
+
+class AppendItem(_message.Message):
+    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    RECORD_SET_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_TXIDS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    TRIED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    namespace: str
+    stream: str
+    record_set: bytes
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
+    producer: bytes
+    first_sequence: int
+    keeps_txids: bool
+    restarts: bool
+    tried: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AppendResponse(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[AppendAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[AppendAnswer, _Mapping]]] = ...) -> None: ...
+
+class AppendAnswer(_message.Message):
+    __slots__ = ("id", "first", "record_count", "regions", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    first: Position
+    record_count: int
+    regions: _containers.RepeatedScalarFieldContainer[str]
+    error: Error
+    def __init__(self, id: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., record_count: _Optional[int] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    TXID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STOPS_AT_END_FIELD_NUMBER: _ClassVar[int]
+    ADVANCES_IF_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    TRIED_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    earliest: bool
+    latest: bool
+    position: Position
+    txid: int
+    sequence_id: int
+    credit_bytes: int
+    stops_at_end: bool
+    advances_if_truncated: bool
+    tried: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReadResponse(_message.Message):
+    __slots__ = ("start", "lssn", "start_sequence_id", "first_entry_id", "entries", "is_end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    LSSN_FIELD_NUMBER: _ClassVar[int]
+    START_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    IS_END_FIELD_NUMBER: _ClassVar[int]
+    start: ReadStart
+    lssn: int
+    start_sequence_id: int
+    first_entry_id: int
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    is_end: bool
+    def __init__(self, start: _Optional[_Union[ReadStart, _Mapping]] = ..., lssn: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., entries: _Optional[_Iterable[bytes]] = ..., is_end: _Optional[bool] = ...) -> None: ...
+
+class ReadStart(_message.Message):
+    __slots__ = ("position", "first_txid", "truncated")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TXID_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    first_txid: int
+    truncated: Position
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., first_txid: _Optional[int] = ..., truncated: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms")
+    ENSEMBLE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    ACK_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    MIN_REGIONS_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_MS_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    VISIBILITY_MS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATES_BY_SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PURGE_GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    min_regions: int
+    flush_ms: int
+    flush_bytes: int
+    codec: str
+    record_bytes_max: int
+    roll_bytes: int
+    roll_ms: int
+    retention_ms: int
+    visibility_ms: int
+    truncates_by_subscriptions: bool
+    purge_grace_ms: int
+    def __init__(self, ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., min_regions: _Optional[int] = ..., flush_ms: _Optional[int] = ..., flush_bytes: _Optional[int] = ..., codec: _Optional[str] = ..., record_bytes_max: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., truncates_by_subscriptions: _Optional[bool] = ..., purge_grace_ms: _Optional[int] = ...) -> None: ...
+
+class CreateStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "policy", "home_region")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    HOME_REGION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    policy: Policy
+    home_region: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., home_region: _Optional[str] = ...) -> None: ...
+
+class CreateStreamResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class DeleteStreamResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListStreamsRequest(_message.Message):
+    __slots__ = ("namespace", "prefix", "after", "limit")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    prefix: str
+    after: str
+    limit: int
+    def __init__(self, namespace: _Optional[str] = ..., prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListStreamsResponse(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, streams: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class DescribeStreamResponse(_message.Message):
+    __slots__ = ("stream", "created_ms", "policy", "follows_namespace", "start", "epoch", "segments", "home_region")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HOME_REGION_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    created_ms: int
+    policy: Policy
+    follows_namespace: bool
+    start: Position
+    epoch: int
+    segments: _containers.RepeatedCompositeFieldContainer[Segment]
+    home_region: str
+    def __init__(self, stream: _Optional[str] = ..., created_ms: _Optional[int] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., follows_namespace: _Optional[bool] = ..., start: _Optional[_Union[Position, _Mapping]] = ..., epoch: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., home_region: _Optional[str] = ...) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("lssn", "ledger_id", "created_ms", "is_completed", "completed_ms", "last_entry_id", "record_count", "length_bytes", "last_txid", "start_sequence_id", "ends_stream", "epoch")
+    LSSN_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAST_TXID_FIELD_NUMBER: _ClassVar[int]
+    START_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDS_STREAM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    lssn: int
+    ledger_id: int
+    created_ms: int
+    is_completed: bool
+    completed_ms: int
+    last_entry_id: int
+    record_count: int
+    length_bytes: int
+    last_txid: int
+    start_sequence_id: int
+    ends_stream: bool
+    epoch: int
+    def __init__(self, lssn: _Optional[int] = ..., ledger_id: _Optional[int] = ..., created_ms: _Optional[int] = ..., is_completed: _Optional[bool] = ..., completed_ms: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., record_count: _Optional[int] = ..., length_bytes: _Optional[int] = ..., last_txid: _Optional[int] = ..., start_sequence_id: _Optional[int] = ..., ends_stream: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class TruncateStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "position")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    position: Position
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class TruncateStreamResponse(_message.Message):
+    __slots__ = ("start",)
+    START_FIELD_NUMBER: _ClassVar[int]
+    start: Position
+    def __init__(self, start: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class GetOwnerRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class GetOwnerResponse(_message.Message):
+    __slots__ = ("owner", "preferred_owner", "home_region")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_OWNER_FIELD_NUMBER: _ClassVar[int]
+    HOME_REGION_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    preferred_owner: str
+    home_region: str
+    def __init__(self, owner: _Optional[str] = ..., preferred_owner: _Optional[str] = ..., home_region: _Optional[str] = ...) -> None: ...
+
+class ReleaseStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class ReleaseStreamResponse(_message.Message):
+    __slots__ = ("was_owned",)
+    WAS_OWNED_FIELD_NUMBER: _ClassVar[int]
+    was_owned: bool
+    def __init__(self, was_owned: _Optional[bool] = ...) -> None: ...
+
+class DescribeNamespaceRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class DescribeNamespaceResponse(_message.Message):
+    __slots__ = ("policy",)
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    policy: Policy
+    def __init__(self, policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
