@@ -90,6 +90,9 @@ async def open_files(
             break
         del opened.damages[damages:]
         first -= 1  # its snapshot cannot be read: the state of before is in the log before
+    if states.sealed_for > max((log.number for log in logs), default=0):
+        reason = f"log {states.sealed_for} is missing"
+        opened.damages.append(Damage(states.sealed_for, 0, 0, reason))
     _check_floor(opened, logs)
     await _find_sorted_files(files, opened, bookie)
     return opened
