@@ -23,6 +23,9 @@ from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
 from ...core.protocol.recovery import Evidence
 from ...placement.region_aware import RegionAwarePlacement
+from ...regions.directory import SteeredDirectory
+from ...regions.following import FollowedStates
+from ...regions.reads import RegionReads
 from ..checker.history import TOKEN
 from .world import SimHost, SimWorld
 
@@ -184,15 +187,24 @@ class SimClient:
     def __init__(self, cluster: SimCluster, host: SimHost) -> None:
         settings = cluster.settings
         self.store = host.metadata()
-        self.directory = BookieDirectory(self.store)
+        self.directory = SteeredDirectory(self.store)
+        self.followed = FollowedStates(self.directory.states)
         runtime = host.runtime()
+        region = check_region(host.region)
+        self.reads = RegionReads(
+            region,
+            runtime.random,
+            rack_of=self.directory.rack_of,
+            is_offline=self.followed.is_offline,
+        )
         self.ledgers = LedgerClient(
             runtime,
             LedgerStore(self.store),
             self.directory,
             RegionAwarePlacement(),
             settings.ledger,
-            check_region(host.region),
+            region,
+            reads=self.reads,
             on_evidence=cluster.evidence.append,
         )
         self.namespace = Namespace(
@@ -209,6 +221,7 @@ class SimClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.ledgers.aclose()
+        await self.followed.aclose()
         await self.store.close()
 
 
