@@ -18,6 +18,8 @@ class WriterConfig:
     reads no more than that to know them."""
     failover_ms_max: int = 60_000
     """After a ledger failed: how long the next segment is tried before the writer gives up."""
+    close_ms_max: int = 120_000
+    """How long ``close`` waits for acknowledgements before it leaves them as unknown."""
     backoff_ms_min: int = 50
     """First pause after a failed step towards the next segment; doubles up to the maximum."""
     backoff_ms_max: int = 2_000

@@ -101,6 +101,7 @@ class Pipeline:
         self._last_control_at = -1.0
         self._drained_at = 0.0
         self._is_stopped = False
+        self._is_abandoned = False
         self._waiters: list[asyncio.Future[None]] = []
         segment.ledger.on_failure = self._on_ledger_failed
 
@@ -257,6 +258,8 @@ class Pipeline:
     def _on_done(
         self, entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]
     ) -> None:
+        if self._is_abandoned:
+            return
         batch = self.in_flight.popleft()
         if error is None:
             assert batch.entry_id == entry_id, "acknowledgements come in order"
@@ -344,6 +347,14 @@ class Pipeline:
                 self._settle(self.queue.popleft(), failure)
         self._give_up_unresolved()
         self.wake()
+
+    def abandon(self) -> None:
+        """After ``fail``: nobody waits for the ledger's answers any more. Safe to repeat."""
+        assert self.failure is not None
+        self._is_abandoned = True
+        self.unresolved.extend(self.in_flight)
+        self.in_flight.clear()
+        self._give_up_unresolved()
 
     def _give_up_unresolved(self) -> None:
         assert self.failure is not None

@@ -21,6 +21,7 @@ from types import TracebackType
 
 from ..protocol.errors import (
     ClosedError,
+    DeadlineExceededError,
     EndOfStreamError,
     InvalidArgumentError,
     InvariantBrokenError,
@@ -387,16 +388,22 @@ class StreamWriter:
         pipeline.stop()  # closing makes all visible
         transition.limit(self._config.failover_ms_max)
         try:
-            await pipeline.wait_until(
-                lambda: (
-                    (pipeline.is_drained or pipeline.failure is not None)
-                    and not transition.is_running
+            async with asyncio.timeout(self._config.close_ms_max / 1000):
+                await pipeline.wait_until(
+                    lambda: (
+                        (pipeline.is_drained or pipeline.failure is not None)
+                        and not transition.is_running
+                    )
                 )
-            )
             if pipeline.failure is not None:
                 raise pipeline.failure.with_traceback(None)
             transition.limit(self._config.failover_ms_max)
             await transition.complete(pipeline.segment)
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"stream {self.stream}: not all records were acknowledged within "
+                f"{self._config.close_ms_max} ms of closing"
+            ) from error
         finally:
             await self.abort()
 
@@ -405,6 +412,7 @@ class StreamWriter:
         self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
         self._pipeline.stop()
         self._pipeline.fail(self._refusal)
+        self._pipeline.abandon()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -9,6 +9,8 @@ from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.log.stream_store import StreamStore
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
+    ClosedError,
+    DeadlineExceededError,
     NotEnoughBookiesError,
     RhumblineError,
     StreamLostError,
@@ -309,3 +311,33 @@ async def test_a_deleted_stream_is_lost_to_its_writer(world: LogWorld) -> None:
         await writer.close()
     assert not world.ledgers.ledgers
     assert await world.namespace.streams() == []
+
+
+@in_world
+async def test_closing_does_not_wait_for_ever(world: LogWorld) -> None:
+    writer = await world.writer("s", None, WriterConfig(close_ms_max=5000))
+    world.ledgers.are_acks_held = True
+    ticket = writer.append(b"a")
+    with pytest.raises(DeadlineExceededError):
+        await writer.close()
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=0.1)
+    with pytest.raises(AppendOutcomeUnknownError):
+        await ticket
+    world.ledgers.release_acks()  # too late for anybody to hear
+    world.ledgers.are_acks_held = False
+    await (await world.writer("s")).close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+
+
+@in_world
+async def test_aborting_leaves_nobody_waiting(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    world.ledgers.are_acks_held = True
+    sent = writer.append(b"sent")
+    await asyncio.sleep(0.01)
+    buffered = writer.append(b"buffered")
+    await writer.abort()
+    with pytest.raises(AppendOutcomeUnknownError):
+        await sent
+    with pytest.raises(ClosedError):
+        await buffered
