@@ -32,7 +32,7 @@ class Run(NamedTuple):
     outcomes: dict[str, int]
     faults: dict[str, int]
     states: dict[str, int]
-    outstanding: dict[str, int]
+    overlaps: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -50,8 +50,8 @@ class Total:
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
-    outstanding: dict[str, list[int]] = field(default_factory=dict)
-    """By kind of fault: for each seed, the most appends under way when one began."""
+    overlaps: dict[str, list[int]] = field(default_factory=dict)
+    """By kind of fault: for each seed, the fewest appends under way while one lasted."""
 
     def add(self, run: Run) -> None:
         """Counts one seed."""
@@ -66,8 +66,8 @@ class Total:
         self.outcomes.update(run.outcomes)
         self.faults.update(run.faults)
         self.states.update(run.states)
-        for kind, number in run.outstanding.items():
-            self.outstanding.setdefault(kind, []).append(number)
+        for kind, number in run.overlaps.items():
+            self.overlaps.setdefault(kind, []).append(number)
 
 
 def run_seed(plan: str, seed: int) -> Run:
@@ -84,7 +84,7 @@ def run_seed(plan: str, seed: int) -> Run:
         result.outcomes,
         result.faults,
         result.states,
-        result.outstanding,
+        result.overlaps,
     )
 
 

@@ -46,7 +46,7 @@ def first_light(seed: int) -> Plan:
             reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
-        habits=WriterHabits(pause_ms=60, is_polite=random.random() < 0.3),
+        habits=WriterHabits(pause_ms=40, is_polite=random.random() < 0.3),
         faults=tuple(faults),
         writers=tuple(writers),
         readers=(random.choice(apps),),

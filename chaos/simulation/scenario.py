@@ -77,8 +77,8 @@ class Result:
     faults: dict[str, int] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
     """Coverage: which protocol states were seen how often."""
-    outstanding: dict[str, int] = field(default_factory=dict)
-    """By kind of fault: the most appends that were under way when one began."""
+    overlaps: dict[str, int] = field(default_factory=dict)
+    """By kind of fault: the fewest appends that were under way while one lasted."""
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -239,17 +239,19 @@ class _Run:
         result.faults = dict(world.trace.counts)
         result.lines = world.trace.lines
         result.states = self._states()
-        result.outstanding = self._outstanding()
+        result.overlaps = self._overlaps()
 
-    def _outstanding(self) -> dict[str, int]:
+    def _overlaps(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for at_ms, fault in self.cluster.faults_begun:
+        for begin_ms, fault in self.cluster.faults_begun:
+            end_ms = begin_ms + fault.lasts_ms
             count = sum(
                 1
                 for append in self.history.appends.values()
-                if append.called_ms < at_ms and (append.ended_ms or at_ms + 1) > at_ms
+                if append.called_ms < end_ms
+                and (append.ended_ms is None or append.ended_ms > begin_ms)
             )
-            found[fault.kind] = max(count, found.get(fault.kind, 0))
+            found[fault.kind] = min(count, found.get(fault.kind, count))
         return found
 
     def _states(self) -> dict[str, int]:
