@@ -1,0 +1,60 @@
+"""The workloads: which records, how many streams, how they are sent, for how long."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..core.log.policy import FlushPolicy, StreamPolicy
+from ..core.protocol.quorum import Quorum
+
+_QUORUM = Quorum(3, 3, 2)
+_PERIODIC = FlushPolicy(period_ms=10)
+IMMEDIATE = FlushPolicy()
+
+Mode = Literal["max", "rate", "sync"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One row of a benchmark.
+
+    ``max``: at most ``window`` records without an acknowledgement, over all streams. ``rate``: an
+    open loop of ``rate`` records a second. ``sync``: each stream has one record outstanding.
+    """
+
+    name: str
+    mode: Mode
+    size: int
+    streams: int = 16
+    window: int = 16_000
+    rate: int = 0
+    flush: FlushPolicy = _PERIODIC
+    has_reader: bool = False
+
+    @property
+    def policy(self) -> StreamPolicy:
+        """Of its streams: three copies, two acknowledgements, fsync always."""
+        return StreamPolicy(quorum=_QUORUM, flush=self.flush)
+
+    @property
+    def peer(self) -> str:
+        """How the row is called beside the peers' rows."""
+        return "rhumbline-imm" if self.flush == IMMEDIATE else "rhumbline-per10"
+
+
+WRITE = (
+    Workload("W1-128", "max", 128),
+    Workload("W1-1K", "max", 1024),
+    Workload("W1b", "rate", 128, rate=10_000),
+    Workload("W1b", "rate", 128, rate=10_000, flush=IMMEDIATE),
+    Workload("W2-1", "sync", 1024, streams=1, flush=IMMEDIATE),
+    Workload("W2-64", "sync", 1024, streams=64, flush=IMMEDIATE),
+)
+
+TAIL = tuple(
+    Workload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, has_reader=True)
+    for rate in (1_000, 10_000)
+    for flush in (_PERIODIC, IMMEDIATE)
+)
+
+READ = (("W4-128", 128, 1_000_000), ("W4-1K", 1024, 200_000))
+"""(name, record size, record count): written once, then read back from the beginning."""

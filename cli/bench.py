@@ -1,0 +1,180 @@
+"""``rhumbline bench``: raw, write, tail, read."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..bench.catch_up import run_catch_up
+from ..bench.load import Timing, run_workload
+from ..bench.processes import BookieProcesses
+from ..bench.raw_limits import measure_raw_limits
+from ..bench.workload import READ, TAIL, WRITE, Workload
+from ..client.host import run
+from ..core.protocol.errors import InvalidArgumentError
+from .output import format_table
+
+Command = Callable[..., Any]
+Rows = AsyncIterator[dict[str, Any]]
+
+_WARM_SECONDS = 2.0
+
+
+@click.group()
+def bench() -> None:
+    """Measures three bookie processes on this machine, fsync on, E3/WQ3/AQ2.
+
+    Every benchmark first prints what the disk and the loopback do in the same minute: figures
+    are to be read as ratios to that.
+    """
+
+
+def _measuring(command: Command) -> Command:
+    for option in (
+        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
+                     help="Where the bookies' data goes (default: the temporary directory)."),
+        click.option("--json", "json_file", type=click.Path(path_type=Path),
+                     help="Also append the figures to this file as JSON lines."),
+        click.option("--repetitions", type=click.IntRange(1, 100), default=1, show_default=True),
+        click.option("--seconds", type=click.FloatRange(0.1, 600), default=5, show_default=True,
+                     help="Length of one timed window."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@bench.command()
+@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def raw(directory: Path | None) -> None:
+    """Only the raw limits: append with fdatasync, round trips on loopback."""
+    _print_raw(directory or Path(tempfile.gettempdir()))
+
+
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: W1-128,W2-64.")
+@_measuring
+def write(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Many streams at full speed, at a fixed rate, and one record at a time."""
+    _run_workloads(_chosen(WRITE, only), seconds, repetitions, json_file, directory)
+
+
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: W3-1000.")
+@_measuring
+def tail(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Delivery: from append to a tailing reader, at 1,000 and 10,000 records/s."""
+    _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
+
+
+@bench.command()
+@_measuring
+def read(seconds: float, repetitions: int, json_file: Path | None, directory: Path | None) -> None:
+    """Catch-up: one stream from its beginning, page cache warm. (--seconds does not apply.)"""
+    del seconds
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for name, size, count in READ:
+            async for row in run_catch_up(servers, name, size, count, repetitions):
+                yield row
+
+    _measure(all_rows, json_file, directory)
+
+
+def _chosen(workloads: Sequence[Workload], only: str | None) -> Sequence[Workload]:
+    if only is None:
+        return workloads
+    names = [name.strip() for name in only.split(",")]
+    known = dict.fromkeys(workload.name for workload in workloads)
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(f"no workload {name}; there are: {', '.join(known)}")
+    return [workload for workload in workloads if workload.name in names]
+
+
+def _run_workloads(
+    workloads: Sequence[Workload],
+    seconds: float,
+    repetitions: int,
+    json_file: Path | None,
+    directory: Path | None,
+) -> None:
+    timing = Timing(_WARM_SECONDS, seconds, repetitions)
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for workload in workloads:
+            async for row in run_workload(workload, servers, timing):
+                yield row
+
+    _measure(all_rows, json_file, directory)
+
+
+def _measure(
+    rows: Callable[[BookieProcesses], Rows], json_file: Path | None, directory: Path | None
+) -> None:
+    """Raw limits, then rows as they come, then all of them as a table."""
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
+        _print_raw(Path(root))
+        with BookieProcesses(Path(root)) as servers:
+            found = run(_collect(rows(servers), json_file))
+    click.echo()
+    click.echo(format_table([_shown(row) for row in found]))
+
+
+async def _collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
+    found = []
+    async for row in rows:
+        found.append(row)
+        click.echo(f"{row['w']:8} {row['peer']:16} {row['rec_s']:>10,} records/s")
+        if json_file is not None:
+            line = json.dumps(row) + "\n"
+            await asyncio.to_thread(_append_line, json_file, line)
+    return found
+
+
+def _append_line(file: Path, line: str) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        out.write(line)
+
+
+def _print_raw(directory: Path) -> None:
+    rows = [
+        {
+            "raw limit": limit.name,
+            "p50 ms": round(limit.p50_ms, 3),
+            "p99 ms": round(limit.p99_ms, 3),
+            "per s": round(limit.per_second),
+            "MB/s": round(limit.megabytes_per_second, 1),
+        }
+        for limit in measure_raw_limits(directory)
+    ]
+    click.echo(format_table(rows))
+    click.echo()
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the table."""
+    latency = row.get("del", row)
+    return {
+        "work": row["w"],
+        "peer": row["peer"],
+        "size": row["size"],
+        "streams": row["streams"],
+        "records/s": row["rec_s"],
+        "MB/s": row["MB_s"],
+        "p50 ms": latency.get("p50_ms"),
+        "p99 ms": latency.get("p99_ms"),
+        "p99.9 ms": latency.get("p999_ms"),
+        "cpu s/M servers": row["srv_cpu_per_M"],
+        "cpu s/M client": row["cli_cpu_per_M"],
+        "MiB servers": row["srv_rss"],
+    }
