@@ -25,6 +25,7 @@ from .identity import Identity, check_identity, mark_opened, read_identity
 from .limbo_keeper import LimboKeeper
 from .maintenance import Maintenance
 from .membership import Membership
+from .scrub import Scrubber
 from .service import EntryService
 from .space import SpaceWatch
 from .storage import Storage
@@ -62,6 +63,7 @@ class Bookie:
         )
         self.service.on_change = self._mode_changed
         self.limbo = LimboKeeper(self.storage, ledgers)
+        self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
         self.collector = GarbageCollector(self.service, ledgers, config)
         self.maintenance = Maintenance(
             self.storage,
@@ -145,10 +147,19 @@ class Bookie:
                 "choose another address, or stop what uses it"
             ) from error
         self._tasks.spawn(self._space.run(), "free space")
+        self._tasks.spawn(self._scrub(), "scrub")
         self._maintaining = self._tasks.spawn(self.maintenance.run(), "maintenance")
         registration = self._registration(host)
         self._membership = Membership(self._directory, self._config, registration, self._tasks)
         await self._membership.join(read_only=self.is_read_only)
+
+    async def _scrub(self) -> None:
+        """Walks over all files, pauses, and again, for the life of the bookie."""
+        while True:
+            await asyncio.sleep(self._config.scrub_ms / 1000)
+            report = await self.scrubber.walk()
+            if report.repaired_count:
+                self.maintenance.repaired()
 
     def _accept(self) -> Connection:
         return Connection(self.service, self._tasks, self._connections, self._closed_reasons)
@@ -233,6 +244,7 @@ class Bookie:
             "sorted_bytes": self.maintenance.sorter.written_bytes,
             "deleted_ledgers": self.collector.deleted_count,
             "ledgers_held_back": self.collector.held_back_count,
+            "repaired_entries": self.scrubber.repaired_count,
             "maintenance_failures": self.maintenance.failed_count,
             "closed": dict(sorted(self._closed_reasons.items())),
             "failure": None if failure is None else str(failure),

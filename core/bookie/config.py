@@ -95,6 +95,12 @@ class BookieConfig:
     tombstone_ms: int = 7 * 24 * 3_600_000
     """How long a deleted ledger is remembered."""
 
+    scrub_ms: int = 24 * 3_600_000
+    """Pause between two walks over all files."""
+
+    scrub_bytes_per_s: int = 16 * MIB
+    """How fast a walk reads."""
+
     def __post_init__(self) -> None:
         faults = []
         for item in fields(self):
@@ -105,6 +111,8 @@ class BookieConfig:
             faults.append("log_file_bytes is outside of 4 KiB to 32 GiB")
         if self.group_bytes_max > 64 * MIB or self.group_bytes_max < 1:
             faults.append("group_bytes_max is outside of 1 to 64 MiB")
+        if self.scrub_bytes_per_s < 1:
+            faults.append("scrub_bytes_per_s is below 1")
         if self.group_count_max < 1:
             faults.append("group_count_max is below 1")
         if self.reserve_below_bytes > self.read_only_below_bytes:

@@ -37,8 +37,8 @@ def parse_number(kind: int, name: str) -> int | None:
     return int(stem)
 
 
-class FileGoneError(Exception):
-    """The file was removed since its number was looked up: look again."""
+class FileGoneError(CorruptionError):
+    """The file is not there; it may have been removed since its number was looked up."""
 
 
 class LogFiles:

@@ -7,7 +7,7 @@ remains is the torn end of a group that nobody was told about.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
@@ -76,9 +76,20 @@ class _Window:
         return self._data[start : start + length]
 
 
-async def scan_file(file: File, header: FileHeader, end: int | None, on_group: OnGroup) -> Scan:
+async def _no_pace(_: int) -> None:
+    await asyncio.sleep(0)  # others have work too
+
+
+async def scan_file(
+    file: File,
+    header: FileHeader,
+    end: int | None,
+    on_group: OnGroup,
+    pace: Callable[[int], Awaitable[None]] = _no_pace,
+) -> Scan:
     """Calls ``on_group`` for each good group.
 
+    ``pace`` is awaited now and then with the count of bytes that were read since.
     ``end``: where the file is known to end; None for the newest, which may have a torn end.
     Raises DiskFailedError when the file cannot be read at all.
     """
@@ -95,8 +106,8 @@ async def scan_file(file: File, header: FileHeader, end: int | None, on_group: O
             on_group(offset + GROUP_HEADER_BYTES, body)
             offset += GROUP_HEADER_BYTES + group.length
             if offset >= pause_at:
+                await pace(offset - pause_at + _PAUSE_BYTES)
                 pause_at = offset + _PAUSE_BYTES
-                await asyncio.sleep(0)  # others have work too
             number, previous = group.number + 1, (group.length, group.crc)
             scan.end, scan.group_number, scan.previous = offset, number, previous
             continue

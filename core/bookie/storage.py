@@ -294,8 +294,7 @@ class Storage:
         """
         while True:
             try:
-                entry = await self.files.read_record(location)
-                break
+                return await self.read_from_file(ledger_id, entry_id, location)
             except FileGoneError:
                 moved = self.find(ledger_id, entry_id)
                 if moved == location:
@@ -303,6 +302,10 @@ class Storage:
                         f"the file of ledger {ledger_id} entry {entry_id} is missing"
                     ) from None
                 location = moved
+
+    async def read_from_file(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
+        """As ``read``, of just this place. Raises FileGoneError when the file is not there."""
+        entry = await self.files.read_record(location)
         if ENTRY_HEADER.unpack_from(entry)[:2] != (ledger_id, entry_id):
             raise CorruptionError(f"another entry stands where {ledger_id}:{entry_id} belongs")
         return entry
