@@ -18,7 +18,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many bench wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many bench reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -62,8 +62,13 @@ sim: setup-test ## run the simulated cluster with one seed: make sim SEED=7
 sim-many: setup-test ## run it with many seeds: make sim-many SEED=1 SEEDS=1000
 	$(PYTEST) tests/sim --seed $(SEED) --seeds $(SEEDS) --timeout 0
 
-bench: $(SELF) ## measure on this machine
-	$(BIN)/rhumbline bench
+bench: $(SELF) ## measure on this machine: writing, delivery, catch-up
+	$(BIN)/rhumbline bench write
+	$(BIN)/rhumbline bench tail
+	$(BIN)/rhumbline bench read
+
+reference: $(SELF) ## write the reference pages of commands and settings
+	$(BIN)/python -m rhumbline.cli.reference docs/reference
 
 wheel-check: setup-test ## build the wheel and try it in a bare environment
 	$(PYTEST) tests/wheel
