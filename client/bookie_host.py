@@ -1,13 +1,16 @@
 """A bookie of this process: its storage, its metadata, and where its figures are served."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
 from ..core.bookie.identity import IDENTITY_FILE, format_storage
+from ..core.bookie.lmdb_index import open_lmdb_index
 from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.layout import ROOT, instance_id
 from ..core.metadata.ledgers import LedgerStore
@@ -24,6 +27,9 @@ from ..core.runtime.metadata_store import MetadataStore
 from .host import boot_id, system_runtime
 from .posix_disk import PosixDisk
 from .status_server import StatusServer
+
+INDEX_DIRECTORY = "index"
+"""Below a bookie's directory; a cache that may be removed while the bookie is down."""
 
 _STATUS_ROOT = f"{ROOT}/rhumbline/status"
 
@@ -78,7 +84,16 @@ async def running_bookie(
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
         with _naming(directory):
-            bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), bookies)
+            bookie = await Bookie.open(
+                runtime,
+                disk,
+                config,
+                LedgerStore(store),
+                bookies,
+                open_index=lambda bookie_id: open_lmdb_index(
+                    directory / INDEX_DIRECTORY, bookie_id, _in_thread
+                ),
+            )
         closing.push_async_callback(bookie.aclose)
         if status_port is not None:
             server = StatusServer(bookie.statistics, lambda: _not_ready(bookie))
@@ -123,6 +138,10 @@ def _naming(directory: Path) -> Iterator[None]:
         yield
     except (ForeignDataError, CorruptionError, WrongClusterError) as error:
         raise type(error)(f"{directory}: {error}") from error
+
+
+def _in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
+    return asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _not_ready(bookie: Bookie) -> str | None:

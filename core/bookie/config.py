@@ -80,6 +80,9 @@ class BookieConfig:
     reserve_below_bytes: int = 256 * MIB
     """Less free space than this: no recovery adds either."""
 
+    index_rows_max: int = 250_000
+    """Entries that the index keeps in memory before it is checkpointed."""
+
     maintenance_ms: int = 10_000
     """How often it is looked whether there is something to sort, compact or let out of limbo."""
 

@@ -121,6 +121,11 @@ class MemoryIndex:
             entries = self._ledgers[ledger_id] = LedgerEntries()
         return entries
 
+    @property
+    def row_count(self) -> int:
+        """How many entries are in it."""
+        return sum(len(entries) for entries in self._ledgers.values())
+
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
         """See EntryIndex."""
         entries = self._ledgers.get(ledger_id)
@@ -145,7 +150,9 @@ class MemoryIndex:
     def rows(self) -> Iterator[IndexedEntry]:
         """Everything, by ledger and entry."""
         for ledger_id in sorted(self._ledgers):
-            entries = self._ledgers[ledger_id]
+            entries = self._ledgers.get(ledger_id)
+            if entries is None:
+                continue  # dropped meanwhile
             for row in entries.page(0, len(entries)):
                 yield IndexedEntry(ledger_id, *row)
 

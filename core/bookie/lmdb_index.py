@@ -9,7 +9,7 @@ gives (a thread). What cannot be opened or read is thrown away and rebuilt: it i
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +127,10 @@ class LmdbIndex:
         raise NotImplementedError("the store changes by checkpoints")
 
     async def apply(
-        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
     ) -> None:
         """See IndexStore. Raises DiskFullError, DiskFailedError."""
-        items = [
-            (_KEY.pack(ledger_id, entry_id), _VALUE.pack(position, length))
-            for ledger_id, entry_id, position, length in rows
-        ]
-        await self._write_elsewhere(lambda: self._apply(items, drops, covered_log, sequence))
+        await self._write_elsewhere(lambda: self._apply(rows, drops, covered_log, sequence))
         self._covered_log, self._sequence = covered_log, sequence
 
     async def _write_elsewhere(self, work: Callable[[], None]) -> None:
@@ -145,13 +141,13 @@ class LmdbIndex:
 
     def _apply(
         self,
-        items: list[tuple[bytes, bytes]],
+        rows: Iterable[IndexedEntry],
         drops: Sequence[int],
         covered_log: int,
         sequence: int,
     ) -> None:
         try:
-            self._write(items, drops, covered_log, sequence)
+            self._write(rows, drops, covered_log, sequence)
         except (lmdb.DiskError, lmdb.MapFullError) as error:
             raise DiskFullError(f"the index: {error}") from error
         except lmdb.Error as error:
@@ -159,7 +155,7 @@ class LmdbIndex:
 
     def _write(
         self,
-        items: list[tuple[bytes, bytes]],
+        rows: Iterable[IndexedEntry],
         drops: Sequence[int],
         covered_log: int,
         sequence: int,
@@ -167,6 +163,10 @@ class LmdbIndex:
         with self._environment.begin(write=True) as transaction:
             for ledger_id in drops:
                 self._delete_ledger(transaction, ledger_id)
+            items = (
+                (_KEY.pack(ledger_id, entry_id), _VALUE.pack(position, length))
+                for ledger_id, entry_id, position, length in rows
+            )
             transaction.cursor(db=self._rows).putmulti(items, overwrite=True)
             transaction.put(_COVERED, _COVERED_FIELDS.pack(covered_log, sequence), db=self._meta)
 

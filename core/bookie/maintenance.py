@@ -40,7 +40,7 @@ class Maintenance:
         self.last_failure: RhumblineError | None = None
         self.may_delete_many = False
         """Set by an operator; the next collection has no limit, and resets it."""
-        storage.on_sealed = self._wake.set
+        storage.on_tasks_due = self._wake.set
 
     async def run(self) -> None:
         """Turns until cancelled."""
@@ -69,7 +69,8 @@ class Maintenance:
     async def _checkpoint(self) -> None:
         storage = self._storage
         sealed = storage.sealed_logs
-        if sealed and storage.index.store.covered_log <= sealed[-1]:
+        is_behind = bool(sealed) and storage.index.store.covered_log <= sealed[-1]
+        if is_behind or storage.index.recent.row_count >= self._config.index_rows_max:
             await storage.checkpoint()
 
     async def _collect(self) -> None:

@@ -87,7 +87,9 @@ class Storage:
         """Logs before the one that is being written, oldest first."""
         self.sorted: dict[int, SortedFile] = {}
         self._sequence = 0
-        self.on_sealed: Callable[[], None] = lambda: None
+        self._checkpoint_at = config.index_rows_max
+        self.on_tasks_due: Callable[[], None] = lambda: None
+        """Called when a log was sealed, or the index has much in memory."""
         self._highest_number = 0
         self.entry_count = 0
         self.entry_bytes = 0
@@ -393,6 +395,9 @@ class Storage:
         self.tail.put(position, body)
         advanced = self._index_group(group.adds, position)
         self.entry_count += len(group.adds)
+        if self.entry_count >= self._checkpoint_at:
+            self._checkpoint_at = self.entry_count + self._config.index_rows_max
+            self.on_tasks_due()
         self.entry_bytes += len(body)
         for connection, outbox in group.outboxes.items():
             connection.answered(outbox)
@@ -435,7 +440,7 @@ class Storage:
         """See LogOwner."""
         self.files.seal(number)
         self.sealed_logs.append(number)
-        self.on_sealed()
+        self.on_tasks_due()
 
     def log_failed(self, error: RhumblineError) -> None:
         """See LogOwner."""

@@ -6,7 +6,7 @@ newest tier first. Invariant: a row of a newer tier replaces that of an older on
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from .index import EntryIndex, IndexedEntry, Location, MemoryIndex
@@ -31,9 +31,12 @@ class IndexStore(EntryIndex, Protocol):
         ...
 
     async def apply(
-        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
     ) -> None:
-        """Drops ledgers, then puts rows, and notes the numbers: all of it durably, or nothing."""
+        """Drops ledgers, then puts rows, and notes the numbers: all of it durably, or nothing.
+
+        ``rows`` may be consumed in another thread, while ledgers are dropped from its source.
+        """
         ...
 
     async def clear(self) -> None:
@@ -55,12 +58,12 @@ class MemoryIndexStore(MemoryIndex):
         self.covered_log = self.sequence = 0
 
     async def apply(
-        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
     ) -> None:
         """See IndexStore."""
         for ledger_id in drops:
             self.drop(ledger_id)
-        self.put(rows)
+        self.put(list(rows))
         self.covered_log, self.sequence = covered_log, sequence
 
     async def clear(self) -> None:
@@ -133,8 +136,8 @@ class TieredIndex:
         frozen, self._frozen, self.recent = self.recent, self.recent, MemoryIndex()
         self._being_dropped, self._dropped = self._dropped, {}
         try:
-            rows = list(frozen.rows())
-            await self.store.apply(rows, list(self._being_dropped), covered_log, sequence)
+            drops = list(self._being_dropped)
+            await self.store.apply(frozen.rows(), drops, covered_log, sequence)
         except BaseException:
             self._thaw(frozen)
             raise

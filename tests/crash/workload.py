@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ class CommittedIndex(MemoryIndexStore):
         self._disk = disk
 
     async def apply(
-        self, rows: Sequence[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
     ) -> None:
         await super().apply(rows, drops, covered_log, sequence)
         commit = Commit(tuple(self.rows()), covered_log, sequence)
