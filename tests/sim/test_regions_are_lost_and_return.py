@@ -1,0 +1,186 @@
+"""Each region cut, slow, destroyed and returned under load: nothing is lost, copies spread again.
+
+The checker judges every run by the rules for ledgers, logs and regions; here stand the bounds, and
+what only these scenarios can show. Repair runs in every region, with all its times made short.
+"""
+
+import asyncio
+from itertools import combinations
+
+import pytest
+
+from rhumbline.chaos.simulation.world import THREE_REGIONS
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.support.region_run import FIVE_REGIONS, REPAIR, RegionRun, plan, run_course
+
+RESUME_S = 15.0
+"""Appends are acknowledged again within this after a region went."""
+
+SPREAD_S = 60.0
+"""Copies are complete and spread again within this after a region came back or was given up."""
+
+LOST_S = REPAIR.lost_after_ms / 1000
+REGIONS = THREE_REGIONS.regions
+
+
+def other_than(*regions: str) -> str:
+    return next(region for region in REGIONS if region not in regions)
+
+
+def moved(run: RegionRun) -> int:
+    return sum(
+        service.statistics()["mended"]["fragments_moved"] for service in run.repairs.values()
+    )
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_region_that_was_cut_off_is_repaired_around_and_gets_its_copies_back(region: str) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in(other_than(region))
+        await run.acks(100, RESUME_S)
+        run.world.cut_region(region)
+        await run.acks(50, RESUME_S)
+        await asyncio.sleep(LOST_S)
+        before = moved(run)
+        await run.whole(regions_min=2, within_s=SPREAD_S)
+        assert moved(run) > before, "what the region held is made again elsewhere"
+        run.world.heal_region(region)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+        await run.acks(50, RESUME_S)
+
+    run_course(course, plan(f"cut {region}"))
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_the_writers_own_region_is_cut_off_and_another_region_takes_over(region: str) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in(region)
+        await run.acks(50, RESUME_S)
+        run.world.cut_region(region)
+        run.write_in(other_than(region))
+        await run.acks(50, RESUME_S)
+        await asyncio.sleep(20)
+        run.world.heal_region(region)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+
+    run_course(course, plan(f"writer cut {region}"))
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_slow_region_slows_nobody_who_does_not_need_it(region: str) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in(other_than(region))
+        await run.acks(50, RESUME_S)
+        links = [link for pair, link in run.world.network.links.items() if region in pair]
+        for link in links:
+            link.slowness = 40.0
+        await run.acks(100, RESUME_S)
+        await asyncio.sleep(10)
+        for link in links:
+            link.slowness = 1.0
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+
+    run_course(course, plan(f"slow {region}"))
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_destroyed_region_loses_nothing_and_two_regions_hold_everything_again(
+    region: str,
+) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in(region)
+        await run.acks(100, RESUME_S)
+        run.destroy(region)
+        run.write_in(other_than(region))
+        await run.acks(100, RESUME_S)
+        await asyncio.sleep(LOST_S)
+        await run.whole(regions_min=2, within_s=SPREAD_S)
+        run.world.heal_region(region)
+
+    run_course(course, plan(f"destroy {region}"))
+
+
+@pytest.mark.parametrize(("first", "second"), [("east", "north"), ("north", "west")])
+def test_regions_lost_one_after_the_other_with_repair_between_lose_nothing(
+    first: str, second: str
+) -> None:
+    """Away for ten minutes under load, back, repaired; then another one is destroyed (bug #3377 of
+    the family: after a drill all copies sat in one place, and the second drill lost data)."""
+
+    async def course(run: RegionRun) -> None:
+        third = other_than(first, second)
+        run.write_in(third)
+        await run.acks(10, 2 * RESUME_S)
+        run.world.cut_region(first)
+        await run.acks(10, 2 * RESUME_S)
+        await asyncio.sleep(600)
+        run.world.heal_region(first)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+        run.destroy(second)
+        await run.acks(10, 2 * RESUME_S)
+        await asyncio.sleep(LOST_S)
+        await run.whole(regions_min=2, within_s=2 * SPREAD_S)
+        run.world.heal_region(second)
+
+    run_course(course, plan(f"{first} then {second}", pause_ms=2_000, roll_ms=20_000))
+
+
+@pytest.mark.parametrize("cut", list(combinations(REGIONS, 2)))
+def test_with_two_of_three_regions_cut_nothing_is_acknowledged_and_nothing_lost(
+    cut: tuple[str, str],
+) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in(other_than(*cut))
+        await run.acks(50, RESUME_S)
+        for region in cut:
+            run.world.cut_region(region)
+        await asyncio.sleep(5)
+        before = run.apps.acked
+        await asyncio.sleep(20)
+        assert run.apps.acked == before, "one region is not two"
+        for region in cut:
+            run.world.heal_region(region)
+        await run.acks(20, 2 * RESUME_S)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+
+    run_course(course, plan(f"two cut {cut}"))
+
+
+@pytest.mark.parametrize("pair", [("a", "b"), ("b", "e"), ("d", "e"), ("c", "d")])
+def test_any_two_of_five_regions_may_be_destroyed_under_r_3(pair: tuple[str, str]) -> None:
+    async def course(run: RegionRun) -> None:
+        run.write_in("a" if "a" not in pair else "c")
+        await run.acks(50, RESUME_S)
+        for region in pair:
+            run.destroy(region)
+        await run.acks(50, RESUME_S)
+        await asyncio.sleep(LOST_S)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+        for region in pair:
+            run.world.heal_region(region)
+
+    run_course(course, plan(f"five {pair}", topology=FIVE_REGIONS, quorum=Quorum(5, 5, 3, 3)))
+
+
+def test_a_writer_whose_ledger_is_repaired_is_never_fenced() -> None:
+    """Older fragments of an open ledger are mended while its writer lives; it notices nothing."""
+
+    async def course(run: RegionRun) -> None:
+        await run.acks(100, RESUME_S)
+        victims = [host for host in run.cluster.bookie_hosts if host.region == "north"][:1]
+        victims += [host for host in run.cluster.bookie_hosts if host.region == "west"][:1]
+        for host in victims:
+            host.power_off()
+            await run.acks(50, RESUME_S)
+            await asyncio.sleep(LOST_S + 5)
+        await run.acks(50, RESUME_S)
+        await run.whole(regions_min=3, within_s=SPREAD_S)
+        [ledger] = run.ledgers()
+        assert ledger.state.name == "OPEN"
+        assert len(ledger.fragments) > 1
+        gone = {run.cluster.ids[host.name] for host in victims}
+        assert not gone & set(ledger.bookies()), "all of its copies are elsewhere now"
+        assert run.history.session_count == 1
+        assert not run.cluster.evidence, "nobody recovered anything"
+
+    run_course(course, plan("live writer", roll_ms=3_600_000, each=3))
