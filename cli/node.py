@@ -1,4 +1,4 @@
-"""``rhumbline node``: ls, stat."""
+"""``rhumbline node``: ls, stat, drain, undrain, decommission."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from ..client.bookie_host import status_address
 from ..client.connect import Client
 from ..client.status_server import fetch_status
 from ..core.protocol.bookie_id import BookieId, bookie_name
-from ..core.protocol.errors import InvalidArgumentError, NoNodeError
+from ..core.protocol.errors import BookieUnavailableError, InvalidArgumentError
+from .draining import decommission, drain, undrain
 from .options import Session, runs, session_options
 from .output import print_record, print_rows
 from .units import show_bytes
@@ -19,6 +20,10 @@ _STATUS_TIMEOUT_MS = 2_000
 @click.group()
 def node() -> None:
     """A node is a bookie: a server that stores entries."""
+
+
+for _command in (drain, undrain, decommission):
+    node.add_command(_command)
 
 
 @node.command()
@@ -59,7 +64,7 @@ async def _row(client: Client, bookie: BookieId) -> dict[str, Any]:
     }
     try:
         registration = await directory.registration(bookie)
-    except NoNodeError:
+    except BookieUnavailableError:
         return row
     row["state"] = "read-only" if bookie in await directory.read_only() else "up"
     row["address"] = str(registration.address)
