@@ -24,7 +24,10 @@ from .stream_store import StreamStore
 
 
 class Chunk(NamedTuple):
-    """Consecutive entries of one segment, in order, none missing."""
+    """Consecutive entries of one segment, in order, none missing.
+
+    None at all: everything of the segments before this one was given.
+    """
 
     lssn: int
     start_sequence_id: int | None
@@ -50,7 +53,7 @@ class Entries(Protocol):
         ...
 
     async def fetch(self) -> Chunk:
-        """The next entries, at least one; waits for them. Raises as ``EntrySource.fetch``."""
+        """The next entries, or news of the next segment; waits. Raises as ``EntrySource.fetch``."""
         ...
 
     async def aclose(self) -> None:
@@ -75,6 +78,7 @@ class EntrySource:
         self.lssn = lssn
         self.entry_id = entry_id
         """The next entry that will be given."""
+        self._told_lssn = lssn  # the segment that the last chunk was of
         self._streams = streams
         self._ledgers = ledgers
         self._stream = stream
@@ -92,13 +96,16 @@ class EntrySource:
         return self._handle is not None and self.entry_id <= self._handle.last_add_confirmed
 
     async def fetch(self) -> Chunk:
-        """The next entries, at least one; waits for them as long as it takes.
+        """The next entries, or none when it came to another segment; waits as long as it takes.
 
         Raises EndOfStreamError at the end of an ended stream, TruncatedError, GapError,
         NoSuchStreamError, CorruptionError, and errors that may pass once they have lasted
         ``unavailable_ms_max``. After any error a repeat goes on at the same position.
         """
         while True:
+            if self.lssn != self._told_lssn:
+                self._told_lssn = self.lssn
+                return Chunk(self.lssn, None, ())
             try:
                 chunk = await self._try_fetch()
             except NoSuchLedgerError as error:

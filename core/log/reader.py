@@ -124,6 +124,8 @@ class StreamReader:
 
     def _take(self, chunk: Chunk) -> None:
         """Decodes; a fault is raised only after everything before it was given out."""
+        if not chunk.entries:
+            self._taken = max(self._taken, Dlsn(chunk.lssn, 0, 0))
         try:
             for entry in chunk.entries:
                 for one in decode_entry(entry.payload):

@@ -3,6 +3,7 @@
 import asyncio
 
 from rhumbline.core.log.positioning import EARLIEST, LATEST
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.tests.support.log_world import LogWorld, in_world
 
 
@@ -40,3 +41,21 @@ async def test_across_writers(world: LogWorld) -> None:
         await writer.close()
     await world.writer("s")
     assert await read_what_is_there(world) == [b"0", b"1", b"2"]
+
+
+@in_world
+async def test_at_the_start_of_an_empty_last_segment(world: LogWorld) -> None:
+    for n in range(2):
+        writer = await world.writer("s")
+        await writer.append(b"%d" % n)
+        await writer.close()
+    await (await world.writer("s")).close()  # an empty segment, completed
+    await world.writer("s")  # and one in progress
+    for lssn, expected in ((2, [b"0"]), (3, [b"0", b"1"]), (4, [b"0", b"1"])):
+        reader = await world.namespace.open_reader("s", EARLIEST)
+        found: list[bytes] = []
+        async with asyncio.timeout(5):
+            while (batch := await reader.next_batch(until=Dlsn(lssn, 0, 0))) is not None:
+                found += batch.payloads()
+        await reader.aclose()
+        assert found == expected
