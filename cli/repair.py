@@ -1,6 +1,7 @@
 """``rhumbline repair``: run, ls."""
 
 import asyncio
+import signal
 
 import click
 
@@ -45,9 +46,12 @@ async def run(
             config,
         )
         service.start()
-        say(f"repairs the cluster at {client.store.uri}")
+        say(f"repairs the cluster at {client.store.uri}; Ctrl-C stops it")
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         try:
-            await asyncio.Event().wait()
+            await stop.wait()
         finally:
             await service.aclose()
 

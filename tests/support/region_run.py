@@ -151,13 +151,14 @@ class RegionRun(_Run):
             async with self.cluster.client(host) as client:
                 await client.directory.states.change(change)
 
-        await self._alone(work)
+        await self.as_operator(work)
 
     async def set_region(self, region: str, state: State | None) -> None:
         """``region drain`` and the like."""
         await self.command(lambda states: states.with_region(Region(region), state))
 
-    async def _alone(self, work: Callable[[SimHost], Any]) -> None:
+    async def as_operator(self, work: Callable[[SimHost], Any]) -> None:
+        """Runs ``work`` in a process of its own on the operator's machine."""
         self.operator.start(_idle)
         try:
             async with asyncio.timeout(60):
