@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
-SEEDS ?= 1000
+PLAN ?= swarm
+MINUTES ?= 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What the tests need besides the base: the part that runs real Spark comes with its own lock when it exists.
@@ -56,11 +57,11 @@ contract: setup-test ## check who imports whom
 tidy: setup-test ## run the tests of the code's own order
 	$(PYTEST) tests/tidy
 
-sim: setup-test ## run the simulated cluster with one seed: make sim SEED=7
-	$(PYTEST) tests/sim --seed $(SEED) --seeds 1
+sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
+	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) $(if $(KEEP),--keep $(KEEP))
 
-sim-many: setup-test ## run it with many seeds: make sim-many SEED=1 SEEDS=1000
-	$(PYTEST) tests/sim --seed $(SEED) --seeds $(SEEDS) --timeout 0
+sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
+	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 
 bench: $(SELF) ## measure on this machine: writing, delivery, catch-up
 	$(BIN)/rhumbline bench write

@@ -5,18 +5,18 @@ import gc
 import os
 import sys
 from collections import Counter
-from dataclasses import replace
 
+from ..checker.verdict import INVARIANTS
 from .many import PLANS, Run, Total, run_many
 from .scenario import Plan, Result, run_plan
-from .shrink import shrink
-
-_COMMAND = "python -m rhumbline.chaos.simulation"
+from .shrink import only, replay_command, shrink
 
 
 def main() -> int:
     """0: every promise was kept; 1: one was broken."""
-    parser = argparse.ArgumentParser(prog=_COMMAND, description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m rhumbline.chaos.simulation", description=__doc__
+    )
     parser.add_argument("--seed", type=int, default=1, help="the seed (the first one of many)")
     parser.add_argument("--plan", choices=sorted(PLANS), default="swarm")
     parser.add_argument("--keep", help="only these of the plan's faults, e.g. 0,3 (none: -)")
@@ -43,8 +43,7 @@ def main() -> int:
 def _kept(plan: Plan, keep: str | None) -> Plan:
     if keep is None:
         return plan
-    wanted = [] if keep == "-" else [int(part) for part in keep.split(",")]
-    return replace(plan, faults=tuple(plan.faults[place] for place in wanted))
+    return only(plan, () if keep == "-" else tuple(int(part) for part in keep.split(",")))
 
 
 def _tell_plan(plan: Plan) -> None:
@@ -70,19 +69,17 @@ def _tell(result: Result) -> None:
 
 
 def _tell_shrunk(name: str, seed: int, plan: Plan, result: Result) -> None:
-    small, _ = shrink(plan, result.violations[0].id)
-    places = [str(place) for place, fault in enumerate(plan.faults) if fault in small.faults]
-    print(f"still fails with {len(small.faults)} of {len(plan.faults)} faults:")
-    for fault in small.faults:
-        print(f"  {fault}")
-    print(f"  {_COMMAND} --plan {name} --seed {seed} --keep {','.join(places) or '-'}")
+    kept = shrink(plan, result.violations[0].id)
+    print(f"still fails with {len(kept)} of {len(plan.faults)} faults:")
+    for place in kept:
+        print(f"  {plan.faults[place]}")
+    print(f"  {replay_command(name, seed, kept)}")
 
 
 def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
     def on_run(run: Run) -> None:
         for violation in run.violations[:1]:
-            print(f"seed {run.seed}: {violation.splitlines()[0]}")
-            print(f"  {_COMMAND} --plan {plan} --seed {run.seed} --shrink", flush=True)
+            print(f"seed {run.seed}: {violation.splitlines()[0]}\n  {run.replay}", flush=True)
 
     total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run)
     _tell_total(total)
@@ -102,6 +99,11 @@ def _tell_total(total: Total) -> None:
         f"{total.events / minute:.0f} events, {faults.total() / minute:.0f} faults, "
         f"{total.acked / minute:.0f} acks"
     )
+    print(
+        f"per real second: {total.virtual_s / total.real_s:.0f} simulated seconds, "
+        f"{total.events / total.real_s:.0f} events"
+    )
+    print(f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), checked {total.checks} times")
     print("appends:", ", ".join(f"{name} {number}" for name, number in total.outcomes.items()))
     print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
     states = sorted(total.states.items())

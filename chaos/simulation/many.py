@@ -10,17 +10,23 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from .plans import first_light
+from ..checker.verdict import INVARIANTS
+from .plans import first_light, steady
 from .scenario import Plan, run_plan
+from .shrink import replay_command, shrink
 from .swarm import swarm
 
-PLANS: dict[str, Callable[[int], Plan]] = {"first-light": first_light, "swarm": swarm}
+PLANS: dict[str, Callable[[int], Plan]] = {
+    "first-light": first_light,
+    "steady": steady,
+    "swarm": swarm,
+}
 
 _SEEDS_A_TASK = 5
 
 
 class Run(NamedTuple):
-    """What one seed came to."""
+    """What one seed came to. ``replay``: of a failed one, with as few faults as will do."""
 
     seed: int
     violations: tuple[str, ...]
@@ -33,6 +39,7 @@ class Run(NamedTuple):
     faults: dict[str, int]
     states: dict[str, int]
     overlaps: dict[str, int]
+    replay: str = ""
 
 
 @dataclass(slots=True)
@@ -50,12 +57,15 @@ class Total:
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
+    checks: int = 0
+    """Invariants judged, over all seeds."""
     overlaps: dict[str, list[int]] = field(default_factory=dict)
     """By kind of fault: for each seed, the fewest appends under way while one lasted."""
 
     def add(self, run: Run) -> None:
         """Counts one seed."""
         self.seeds += 1
+        self.checks += len(INVARIANTS)
         if run.violations:
             self.failed.append(run)
         self.virtual_s += run.virtual_s
@@ -71,8 +81,12 @@ class Total:
 
 
 def run_seed(plan: str, seed: int) -> Run:
-    """Runs one seed of a plan."""
-    result = run_plan(PLANS[plan](seed))
+    """Runs one seed of a plan, and a failed one again with fewer and fewer faults."""
+    made = PLANS[plan](seed)
+    result = run_plan(made)
+    replay = ""
+    if not result.is_good:
+        replay = replay_command(plan, seed, shrink(made, result.violations[0].id))
     return Run(
         seed,
         tuple(str(violation) for violation in result.violations),
@@ -85,6 +99,7 @@ def run_seed(plan: str, seed: int) -> Run:
         result.faults,
         result.states,
         result.overlaps,
+        replay,
     )
 
 

@@ -1,5 +1,6 @@
 """From a seed to a plan."""
 
+from dataclasses import replace
 from random import Random
 
 from ...core.bookie.config import KIB
@@ -52,4 +53,17 @@ def first_light(seed: int) -> Plan:
         readers=(random.choice(apps),),
         lasts_ms=8000,
         appends_max=FIRST_LIGHT_APPENDS * 3,
+    )
+
+
+def steady(seed: int) -> Plan:
+    """A minute of 20 appends a second from one writer, with a kill and a cut, for measuring."""
+    base = first_light(seed)
+    return replace(
+        base,
+        seed=f"{seed} steady",
+        habits=WriterHabits(pause_ms=100, burst_max=1),
+        writers=base.writers[:1],
+        lasts_ms=60_000,
+        appends_max=10_000,
     )

@@ -1,6 +1,6 @@
 """A failing plan made smaller: faults are left out one at a time while it still fails."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from .scenario import Plan, Result, run_plan
@@ -10,29 +10,33 @@ RUNS_MAX = 200
 
 def shrink(
     plan: Plan, failure: str, *, run: Callable[[Plan], Result] = run_plan
-) -> tuple[Plan, Result]:
-    """The smallest plan found that still breaks the invariant ``failure``, and its result."""
-    best, result = plan, run(plan)
-    runs = 1
+) -> tuple[int, ...]:
+    """Places in the schedule of faults without any of which the invariant ``failure`` would hold.
+
+    Fewer may do: it stops after ``RUNS_MAX`` runs.
+    """
+    kept = tuple(range(len(plan.faults)))
+    runs = 0
     is_smaller = True
     while is_smaller and runs < RUNS_MAX:
         is_smaller = False
-        for candidate in _smaller(best):
-            attempt = run(candidate)
+        for place in kept[::-1]:
+            fewer = tuple(other for other in kept if other != place)
+            result = run(only(plan, fewer))
             runs += 1
-            if any(violation.id == failure for violation in attempt.violations):
-                best, result, is_smaller = candidate, attempt, True
-                break
+            if any(violation.id == failure for violation in result.violations):
+                kept, is_smaller = fewer, True
             if runs >= RUNS_MAX:
                 break
-    return best, result
+    return kept
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
-    for fault in plan.faults:
-        yield plan.without(fault)
-    for place in range(1, len(plan.writers)):
-        writers = plan.writers[:place] + plan.writers[place + 1 :]
-        yield replace(plan, writers=writers)
-    for reader in plan.readers:
-        yield replace(plan, readers=tuple(name for name in plan.readers if name != reader))
+def only(plan: Plan, places: tuple[int, ...]) -> Plan:
+    """The plan with these of its faults."""
+    return replace(plan, faults=tuple(plan.faults[place] for place in places))
+
+
+def replay_command(name: str, seed: int, places: tuple[int, ...] | None = None) -> str:
+    """What to type to see a seed of a plan again, with all of its faults or with these only."""
+    command = f"make sim PLAN={name} SEED={seed}"
+    return command if places is None else f"{command} KEEP={','.join(map(str, places)) or '-'}"
