@@ -22,11 +22,11 @@ from ..runtime.tasks import Tasks
 from ..wire.frames import FrameSplitter
 from ..wire.v2 import ADD_RESPONSE_WORD, RESPONSE
 from . import requests_v2, requests_v3
+from .commit_group import Outbox
 from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
 from .long_poll import ParkedPoll
 from .requests import FileRead
 from .service import EntryService
-from .write_log import Outbox
 
 READERS_MAX = 16
 """File reads of one connection that run side by side."""
@@ -192,13 +192,13 @@ class Connection(asyncio.Protocol):
             self._throttle()
 
     def answered(self, outbox: Outbox) -> None:
-        """See write_log.Answerer."""
+        """See commit_group.Answerer."""
         if self._transport is not None:
             self._transport.write(b"".join(outbox.answers))
         self.settle(outbox.request_bytes)
 
     def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See write_log.Answerer. Adds whose outcome this bookie cannot tell: it hangs up."""
+        """See commit_group.Answerer. Adds whose outcome this bookie cannot tell: it hangs up."""
         self.settle(outbox.request_bytes)
         self.hang_up("write-refused", error)
 

@@ -6,7 +6,7 @@ One slotted object a request that takes more than a look at memory. ``answer`` m
 from typing import Protocol
 
 from ..protocol.errors import RhumblineError
-from .write_log import Outbox
+from .commit_group import Outbox
 
 
 class Reply(Protocol):
@@ -29,11 +29,11 @@ class Reply(Protocol):
         ...
 
     def answered(self, outbox: Outbox) -> None:
-        """See write_log.Answerer."""
+        """See commit_group.Answerer."""
         ...
 
     def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See write_log.Answerer."""
+        """See commit_group.Answerer."""
         ...
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import (
-    NoSuchEntryError,
     ProtocolError,
     RefusedError,
     RhumblineError,
@@ -16,8 +15,8 @@ from ..wire import bookkeeper_pb2 as pb
 from ..wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..wire.errors import status_for
 from .authentication import authenticate
-from .ledger_state import LedgerState
 from .long_poll import Poll
+from .polls_v3 import PiggybackPoll, PlainPoll
 from .requests import Add, Read, Reply, WriteLac
 
 if TYPE_CHECKING:
@@ -106,94 +105,14 @@ def _read(connection: "Connection", service: "EntryService", request: pb.Request
         service.read(read)
         return
     poll: Poll = (
-        _PiggybackPoll(connection, service, request)
+        PiggybackPoll(connection, service, request)
         if is_piggyback
-        else _PlainPoll(service, read, request)
+        else PlainPoll(service, read, request)
     )
     try:
         service.poll(poll, connection.polls)
     except RhumblineError as error:
         connection.send(read.answer(error))
-
-
-# --- long polls ---------------------------------------------------------------------------------
-
-
-class _PlainPoll(Poll):
-    """Waits, then is the plain read that it looks like."""
-
-    __slots__ = ("_read", "_service")
-
-    def __init__(self, service: "EntryService", read: _Read, request: pb.Request) -> None:
-        body = request.read_request
-        super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
-        self._service = service
-        self._read = read
-
-    def wake(self, ledger: LedgerState, *, has_waited: bool) -> None:
-        self._service.read(self._read)
-
-
-class _PiggybackPoll(Poll):
-    """Waits, then brings the LAC and the entry behind the one that the reader knew."""
-
-    __slots__ = ("_connection", "_ledger", "_request", "_service", "_waited")
-
-    def __init__(
-        self, connection: "Connection", service: "EntryService", request: pb.Request
-    ) -> None:
-        body = request.read_request
-        super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
-        self._connection = connection
-        self._service = service
-        self._request = request
-        self._ledger: LedgerState | None = None
-        self._waited = False
-
-    def wake(self, ledger: LedgerState, *, has_waited: bool) -> None:
-        self._ledger, self._waited = ledger, has_waited
-        service = self._service
-        if ledger.lac <= self.previous_lac:
-            if ledger.lac == NO_ENTRY and service.storage.last_entry(self.ledger_id) == NO_ENTRY:
-                self._refuse(NoSuchEntryError(f"ledger {self.ledger_id} is empty here"))
-            else:
-                self._send(None)
-            return
-        wanted = self.previous_lac + 1
-        try:
-            entry_id, location = service.locate(self.ledger_id, max(wanted, 0))
-        except RhumblineError:
-            self._send(None)
-            return
-        entry = service.storage.cached(location)
-        if entry is None:
-            self._connection.read_later(self)
-        else:
-            self._send(entry, entry_id)
-
-    async def run(self) -> None:
-        """The entry is in a file. Without it, the LAC alone is an answer too."""
-        wanted = max(self.previous_lac + 1, 0)
-        try:
-            self._send(await self._service.fetch(self.ledger_id, wanted), wanted)
-        except RhumblineError:
-            self._send(None)
-
-    def _send(self, entry: bytes | None, entry_id: int = NO_ENTRY) -> None:
-        assert self._ledger is not None
-        changed_ms = self._ledger.lac_changed_ms if self._waited and entry is not None else None
-        answer = v3.read_response(
-            self._request,
-            OK,
-            entry,
-            entry_id=entry_id,
-            max_lac=self._ledger.lac,
-            lac_updated_ms=changed_ms,
-        )
-        self._connection.send(v3.frame(answer))
-
-    def _refuse(self, error: RhumblineError) -> None:
-        self._connection.send(v3.frame(v3.read_response(self._request, status_for(error))))
 
 
 # --- LAC ----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..protocol.errors import CorruptionError, RhumblineError
 from ..wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from .commit_group import Outbox
 from .groups import (
     FILE_HEADER_BYTES,
     LOG_KIND,
@@ -23,7 +24,6 @@ from .groups import (
 from .index import IndexedEntry, Location
 from .replay import Damage, scan_file
 from .storage import Storage
-from .write_log import Outbox
 
 _PAGE = 10_000
 
@@ -165,12 +165,12 @@ class _Restoring:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def answered(self, outbox: Outbox) -> None:
-        """See write_log.Answerer."""
+        """See commit_group.Answerer."""
         if not self.done.done():
             self.done.set_result(None)
 
     def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See write_log.Answerer."""
+        """See commit_group.Answerer."""
         if not self.done.done():
             self.done.set_exception(error)
 

@@ -27,6 +27,7 @@ from ..protocol.errors import (
 from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.tasks import Tasks
 from .config import BookieConfig
+from .file_reads import BatchReading, EntryReading
 from .index import Location
 from .ledger_state import LAC_BODY_BYTES_MAX, LedgerState, lac_of_body
 from .long_poll import ParkedPoll, Poll, PollDesk
@@ -205,20 +206,20 @@ class EntryService(StorageListener):
 
     def _read_now(self, op: Read) -> None:
         if isinstance(op, BatchRead):
-            op.connection.read_later(_BatchReading(self, op))
+            op.connection.read_later(BatchReading(self, op))
             return
         try:
             entry_id, location = self.locate(op.ledger_id, op.entry_id)
         except RhumblineError as error:
-            op.connection.send(op.answer(self._negative(op, error)))
+            op.connection.send(op.answer(self.negative(op, error)))
             return
         entry = self.storage.cached(location)
         if entry is not None:
             op.connection.send(op.answer(None, entry))
             return
-        op.connection.read_later(_EntryReading(self, op, entry_id, location))
+        op.connection.read_later(EntryReading(self, op, entry_id, location))
 
-    def _negative(self, op: Read, error: RhumblineError) -> RhumblineError:
+    def negative(self, op: Read, error: RhumblineError) -> RhumblineError:
         """What may be said of an entry that is not here (invariant 3)."""
         if op.is_fencing and isinstance(error, _NEGATIVE):
             ledger = self.ledgers.get(op.ledger_id)
@@ -308,50 +309,3 @@ class EntryService(StorageListener):
         self.takes_adds = self.takes_recovery_adds = False
         self.ran_out_of_space = True
         self.on_change()
-
-
-class _EntryReading:
-    """A read whose entry is in a file."""
-
-    __slots__ = ("entry_id", "location", "op", "service")
-
-    def __init__(self, service: EntryService, op: Read, entry_id: int, location: Location) -> None:
-        self.service = service
-        self.op = op
-        self.entry_id = entry_id
-        self.location = location
-
-    async def run(self) -> None:
-        op = self.op
-        try:
-            entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
-            op.connection.send(op.answer(None, entry))
-        except RhumblineError as error:
-            op.connection.send(op.answer(self.service._negative(op, error)))
-
-
-class _BatchReading:
-    """Consecutive entries until one is missing or the answer is full."""
-
-    __slots__ = ("op", "service")
-
-    def __init__(self, service: EntryService, op: BatchRead) -> None:
-        self.service = service
-        self.op = op
-
-    async def run(self) -> None:
-        op = self.op
-        entries: list[bytes] = []
-        room = op.bytes_max
-        try:
-            while not entries or ((op.count_max <= 0 or len(entries) < op.count_max) and room > 0):
-                entry = await self.service.fetch(op.ledger_id, op.entry_id + len(entries))
-                room -= op.entry_bytes + len(entry)
-                if entries and room < 0:
-                    break
-                entries.append(entry)
-        except RhumblineError as error:
-            if not entries:
-                op.connection.send(op.answer(self.service._negative(op, error)))
-                return
-        op.connection.send(op.answer_batch(entries))

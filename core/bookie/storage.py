@@ -24,23 +24,22 @@ from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
+from .commit_group import Answerer, Group, OnDurable
 from .config import BookieConfig
 from .files import FileGoneError, LogFiles
 from .groups import (
-    LOG_KIND,
     OFFSET_BITS,
     RECORD_HEADER,
     RECORD_HEADER_BYTES,
-    SORTED_KIND,
 )
-from .index import IndexedEntry, Location, MemoryIndex
+from .index import IndexedEntry, Location
 from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
-from .opening import Opened, open_files, replay_sorted
+from .recovery import recover, remove_leftovers
 from .replay import Damage
 from .sorted_file import SortedFile, SortedFileWriter
 from .tail_cache import TailCache
 from .tiered_index import IndexStore, TieredIndex
-from .write_log import Answerer, Group, OnDurable, WriteLog
+from .write_log import WriteLog
 
 _MOVES_AT_ONCE = 1_000
 
@@ -101,7 +100,7 @@ class Storage:
         DiskFailedError.
         """
         await self.files.prepare()
-        opened = await self._replay()
+        opened = await recover(self.files, self.index, self._bookie, self._config.boot_id)
         if must_exist and opened.last_log is None:
             raise CorruptionError(
                 "the write log of this bookie is gone: what it acknowledged is lost here; "
@@ -122,46 +121,7 @@ class Storage:
         if not states.manifest.log_floor:
             states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
         await self.log.open(opened.last_log)
-        await self._remove_leftovers(opened)
-
-    async def _replay(self) -> Opened:
-        """Reads the logs, and everything if the index is not one that the files agree with."""
-        index, store = self.index, self.index.store
-        config = self._config
-        numbers = await self.files.numbers(LOG_KIND)
-        if store.covered_log > max(numbers, default=0) + 1:
-            await store.clear()  # of a later life than these files
-        opened = await open_files(
-            self.files, self._bookie, config.boot_id, store.covered_log, index.put
-        )
-        if store.covered_log and store.sequence < opened.states.manifest.index_sequence:
-            await store.clear()  # it may name files that are gone
-            index.recent = MemoryIndex()
-            opened = await open_files(self.files, self._bookie, config.boot_id, 0, index.put)
-        if not store.covered_log:
-            floor = opened.states.manifest.log_floor
-            if any(number < floor for number in await self.files.numbers(LOG_KIND)):
-                # Logs that were sorted, but not removed any more: the sorted files say more.
-                index.recent = MemoryIndex()
-                opened = await open_files(
-                    self.files, self._bookie, config.boot_id, floor, index.put
-                )
-            older = MemoryIndex()
-            await replay_sorted(self.files, self._bookie, opened, older.put)
-            index.put([row for row in older.rows() if index.find(row[0], row[1]) is None])
-        return opened
-
-    async def _remove_leftovers(self, opened: Opened) -> None:
-        """Files that a step which was cut off left behind, and that nothing refers to."""
-        manifest = self.states.manifest
-        logs = await self.files.numbers(LOG_KIND)
-        old = [number for number in logs if number < manifest.log_floor] + opened.unused_logs
-        if old:
-            await self.files.remove(LOG_KIND, old)
-        listed = await self.files.numbers(SORTED_KIND)
-        unused = [number for number in listed if number not in manifest.sorted_files]
-        if unused:
-            await self.files.remove(SORTED_KIND, unused)
+        await remove_leftovers(self.files, opened)
 
     async def aclose(self) -> None:
         """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""

@@ -13,75 +13,21 @@ of groups and nobody waits for a timer. Invariants:
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
 from ..runtime.disk import File
 from ..runtime.tasks import Tasks, settled
+from .commit_group import Group, OnDurable
 from .config import BookieConfig
 from .files import LogFiles
 from .groups import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
-from .ledger_state import LedgerState, seal_record
+from .ledger_state import seal_record
 from .log_file import LogFile
 
 _SNAPSHOT_GROUP_BYTES = 1 << 20
-
-OnDurable = Callable[[RhumblineError | None], None]
-
-
-class Outbox:
-    """Answers of one connection that wait for a group, and the bytes of their requests."""
-
-    __slots__ = ("answers", "request_bytes")
-
-    def __init__(self) -> None:
-        self.answers: list[bytes] = []
-        self.request_bytes = 0
-
-
-class Answerer(Protocol):
-    """Who gets an outbox when its group is durable, or never will be: a connection."""
-
-    def answered(self, outbox: Outbox) -> None:
-        """The answers may go out."""
-        ...
-
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """These answers must never go out."""
-        ...
-
-
-class Group:
-    """What the next sync will make durable. The hot path appends to its lists directly."""
-
-    __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
-
-    def __init__(self) -> None:
-        self.buffers: list[bytes] = []
-        self.body_bytes = 0
-        self.count = 0
-        self.adds: list[tuple[LedgerState, int, int, int, int]] = []
-        """(ledger state, entry id, LAC, offset of the entry in the body, its length)"""
-        self.outboxes: dict[Answerer, Outbox] = {}
-        self.callbacks: list[OnDurable] = []
-        self.states: list[bytes] = []
-
-    def outbox_of(self, connection: Answerer) -> Outbox:
-        """The connection's answers that wait for this group."""
-        outbox = self.outboxes.get(connection)
-        if outbox is None:
-            outbox = self.outboxes[connection] = Outbox()
-        return outbox
-
-    def append_state(self, record: bytes) -> None:
-        """Adds a state record."""
-        data = encode_record(record, is_state=True)
-        self.states.append(record)
-        self.buffers.append(data)
-        self.body_bytes += len(data)
-        self.count += 1
 
 
 class LogOwner(Protocol):

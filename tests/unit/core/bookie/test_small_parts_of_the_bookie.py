@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from rhumbline.core.bookie.commit_group import Outbox
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.groups import (
     LOG_KIND,
@@ -24,7 +25,6 @@ from rhumbline.core.bookie.tail_cache import TailCache
 from rhumbline.core.bookie.tiered_index import MemoryIndexStore
 from rhumbline.core.bookie.verify import verify_storage
 from rhumbline.core.bookie.wheel import Wheel
-from rhumbline.core.bookie.write_log import Outbox
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     ConfigurationError,

@@ -1,0 +1,61 @@
+"""Reads whose entries are in files: run in their turn, answered when the bytes are there."""
+
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import RhumblineError
+from .index import Location
+from .requests import BatchRead, Read
+
+if TYPE_CHECKING:
+    from .service import EntryService
+
+
+class EntryReading:
+    """A read whose entry is in a file."""
+
+    __slots__ = ("entry_id", "location", "op", "service")
+
+    def __init__(
+        self, service: "EntryService", op: Read, entry_id: int, location: Location
+    ) -> None:
+        self.service = service
+        self.op = op
+        self.entry_id = entry_id
+        self.location = location
+
+    async def run(self) -> None:
+        """See requests.FileRead."""
+        op = self.op
+        try:
+            entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
+            op.connection.send(op.answer(None, entry))
+        except RhumblineError as error:
+            op.connection.send(op.answer(self.service.negative(op, error)))
+
+
+class BatchReading:
+    """Consecutive entries until one is missing or the answer is full."""
+
+    __slots__ = ("op", "service")
+
+    def __init__(self, service: "EntryService", op: BatchRead) -> None:
+        self.service = service
+        self.op = op
+
+    async def run(self) -> None:
+        """See requests.FileRead."""
+        op = self.op
+        entries: list[bytes] = []
+        room = op.bytes_max
+        try:
+            while not entries or ((op.count_max <= 0 or len(entries) < op.count_max) and room > 0):
+                entry = await self.service.fetch(op.ledger_id, op.entry_id + len(entries))
+                room -= op.entry_bytes + len(entry)
+                if entries and room < 0:
+                    break
+                entries.append(entry)
+        except RhumblineError as error:
+            if not entries:
+                op.connection.send(op.answer(self.service.negative(op, error)))
+                return
+        op.connection.send(op.answer_batch(entries))
