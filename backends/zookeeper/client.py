@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -351,11 +352,17 @@ class Connection:
         """Begins to connect; ``read`` and ``write`` wait for it."""
         await _in_thread(self._client.start_async)
 
-    async def aclose(self) -> None:
-        """Ends the session at the servers if they can be reached soon. Safe to repeat."""
+    async def aclose(self, *, patience_ms: int = 0) -> None:
+        """Ends the session at the servers if they can be reached soon. Safe to repeat.
+
+        ``patience_ms``: how long a connection that is down is given to come back and say so.
+        """
         if self._is_closed:
             return
         self._is_closed = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_ms / 1000):
+                await self._connected.wait()
         self._connected.set()
         await _in_thread(self._stop)
 
@@ -439,15 +446,14 @@ class Connection:
     # --- in the loop
 
     def _state_changed(self, state: str) -> None:
-        if self._is_closed:
-            return
         if state == KazooState.CONNECTED:
             self._connected.set()
-            self._on_connected()
-            return
-        self._connected.clear()
-        if state == KazooState.LOST:
-            self._on_expired()
+            if not self._is_closed:
+                self._on_connected()
+        elif not self._is_closed:
+            self._connected.clear()
+            if state == KazooState.LOST:
+                self._on_expired()
 
     def _stop(self) -> None:
         self._client.stop()

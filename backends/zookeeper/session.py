@@ -5,6 +5,10 @@ from collections.abc import Callable
 
 from .client import Access, Connection
 
+CLOSE_PATIENCE_MS = 1_200
+"""Behind kazoo's longest pause between attempts to connect: then the nodes go at once, and not only
+when the TTL is over."""
+
 
 class ZooKeeperSession:
     """Lost when the servers say so, which a process that cannot reach them hears later."""
@@ -24,9 +28,9 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         """Ends the session and removes its nodes. Safe to repeat."""
-        self.is_lost = True
+        was_lost, self.is_lost = self.is_lost, True
         self._on_lost.clear()
-        await self.connection.aclose()
+        await self.connection.aclose(patience_ms=0 if was_lost else CLOSE_PATIENCE_MS)
         if self._stopping is not None:
             await self._stopping
 
