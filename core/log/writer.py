@@ -251,6 +251,11 @@ class StreamWriter:
         )
         return self.append_set(encoded)
 
+    @property
+    def failure(self) -> RhumblineError | None:
+        """Why it takes nothing more, ever: failed, ended or closed; None while it is open."""
+        return self._refusal
+
     def last_sequence(self, producer: bytes) -> int | None:
         """The last sequence of ``producer`` that was accepted, here or before; None if unknown."""
         return self._producers.last_sequence(producer)

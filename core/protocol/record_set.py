@@ -309,6 +309,17 @@ def stamped(
     return bytes(changed)
 
 
+def numbering(record_set: bytes) -> tuple[int, Producer]:
+    """(number of records, who numbers them and from where), from the header alone, unchecked.
+
+    Raises InvalidArgumentError when not even a header is there.
+    """
+    if len(record_set) < HEADER.size:
+        raise InvalidArgumentError(f"{len(record_set)} bytes are no record set")
+    fields = HEADER.unpack_from(record_set)
+    return fields[5], Producer(fields[14], fields[15])
+
+
 # --- decoding -----------------------------------------------------------------------------------
 
 

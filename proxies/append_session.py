@@ -1,0 +1,77 @@
+"""One client's append call, apart from gRPC: order, limits and answers.
+
+Sets of a producer must not overtake each other: if one is refused and the next is taken, sending
+the first again would look like a repeat. So after a refusal, whatever its reason, all later sets of
+that producer and stream are refused too, until one comes that says that it restarts.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from ..core.protocol.errors import NotOwnerError, RhumblineError
+from .items import Item, Placed
+from .write_proxy import WriteProxy
+
+ITEM_OVERHEAD_BYTES = 256
+"""Counted for each item beside its set."""
+
+Answer = tuple[int, Placed | RhumblineError]
+
+
+class AppendSession:
+    """``on_answers`` is called when answers wait that were not there before."""
+
+    def __init__(
+        self, proxy: WriteProxy, on_answers: Callable[[], None], *, bytes_max: int
+    ) -> None:
+        self.outstanding_bytes = 0
+        """Of items without an answer."""
+        self._proxy = proxy
+        self._on_answers = on_answers
+        self._bytes_max = bytes_max
+        self._answers: list[Answer] = []
+        self._blocked: dict[tuple[str, str, bytes], None] = {}
+        self._room: asyncio.Future[None] | None = None
+
+    def submit(self, id_: int, item: Item, *, restarts: bool) -> None:
+        """Hands an item to the proxy; its answer comes with ``id_``."""
+        size = len(item.record_set) + ITEM_OVERHEAD_BYTES
+        self.outstanding_bytes += size
+        key = (item.namespace, item.stream, item.producer)
+        if key in self._blocked:
+            if not restarts:
+                self._answer(id_, NotOwnerError("a set before this one was refused"), size)
+                return
+            del self._blocked[key]
+
+        def done(outcome: Placed | RhumblineError) -> None:
+            if isinstance(outcome, RhumblineError) and item.is_numbered:
+                self._blocked[key] = None
+            self._answer(id_, outcome, size)
+
+        self._proxy.append(item, done)
+
+    def refuse(self, id_: int, error: RhumblineError) -> None:
+        """Answers what is no item at all."""
+        self._answer(id_, error, 0)
+
+    def take_answers(self) -> list[Answer]:
+        """What waits, in order of completion."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    async def room(self) -> None:
+        """Waits until little enough is outstanding to read on."""
+        while self.outstanding_bytes > self._bytes_max:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def _answer(self, id_: int, outcome: Placed | RhumblineError, size: int) -> None:
+        self.outstanding_bytes -= size
+        self._answers.append((id_, outcome))
+        if len(self._answers) == 1:
+            self._on_answers()
+        if self._room is not None and self.outstanding_bytes <= self._bytes_max // 2:
+            if not self._room.done():
+                self._room.set_result(None)
+            self._room = None

@@ -1,0 +1,190 @@
+"""One stream that a write proxy owns: sets go into its writer, answers come out.
+
+Invariants:
+
+1. Every set that was submitted is answered exactly once.
+2. After the writer failed or the stream was given up nothing more is submitted to it (``is_over``);
+   the proxy takes the stream again, with another object, when somebody wants it.
+3. A numbered set that is sent again gets the answer of the first one: from here while it is on its
+   way, from the log's table of producers, or from the log itself.
+4. An idle stream has no task.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from ..core.log.batch import AppendMany
+from ..core.log.writer import StreamWriter
+from ..core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    ClosedError,
+    DuplicateRecordError,
+    InvariantBrokenError,
+    NotOwnerError,
+    OverRateError,
+    OwnershipLostError,
+    RhumblineError,
+    TooManyRequestsError,
+)
+from ..core.runtime.tasks import Tasks
+from .items import Done, Item, Placed
+from .limits import RateLimit
+from .places import Places
+
+RECENT_SETS_MAX = 4096
+"""Numbered sets whose answers are kept; those on their way are kept beyond it."""
+
+
+class ServedStream:
+    """Feeds one writer. ``on_over`` is called once, when the stream is not served any more."""
+
+    def __init__(
+        self,
+        writer: StreamWriter,
+        places: Places,
+        limits: tuple[RateLimit, RateLimit],
+        on_over: Callable[[], None],
+    ) -> None:
+        self.is_over = False
+        self.record_count = 0
+        self.set_count = 0
+        self._writer = writer
+        self._places = places
+        self._records, self._bytes = limits
+        self._on_over = on_over
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks(on_failure=self._on_bug)
+        self._waiting: deque[tuple[AppendMany, int, Done]] = deque()
+        self._recent: dict[tuple[bytes, int], AppendMany] = {}
+        self._lookups: deque[tuple[Item, DuplicateRecordError, Done]] = deque()
+        self._settling: asyncio.Task[None] | None = None
+
+    def submit(self, item: Item, done: Done) -> None:
+        """Appends a set. ``done`` is called at once when it is refused."""
+        assert not self.is_over
+        try:
+            ticket = self._known(item) or self._appended(item)
+        except DuplicateRecordError as error:
+            self._lookups.append((item, error, done))
+            if len(self._lookups) == 1:
+                self._tasks.spawn(self._look_up(), "look up sets")
+            return
+        except (OwnershipLostError, ClosedError) as error:
+            self._end()
+            done(NotOwnerError(f"stream {item.stream} is not served here any more: {error}"))
+            return
+        except RhumblineError as error:
+            if self._writer.failure is not None:
+                self._end()
+            done(error)
+            return
+        self._waiting.append((ticket, item.count, done))
+        if self._settling is None:
+            self._settling = self._tasks.spawn(self._settle(), "settle")
+
+    async def close(self) -> None:
+        """Waits until everything is acknowledged and answered, and closes the segment.
+
+        Raises what ``StreamWriter.close`` does; everything is answered then too.
+        """
+        self._end()
+        try:
+            await self._writer.close()
+        finally:
+            await self.abort()
+
+    async def abort(self) -> None:
+        """Stops at once: what is not acknowledged is answered with an unknown outcome."""
+        self._end()
+        await self._writer.abort()
+        await self._tasks.aclose()
+        while self._waiting:
+            ticket, count, done = self._waiting.popleft()
+            if ticket.is_done:
+                done(await self._outcome(ticket, count))
+            else:
+                done(AppendOutcomeUnknownError("the stream was given up before an answer"))
+        while self._lookups:
+            item, _, done = self._lookups.popleft()
+            done(NotOwnerError(f"stream {item.stream} is not served here any more"))
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _known(self, item: Item) -> AppendMany | None:
+        if not item.is_numbered:
+            return None
+        return self._recent.get((item.producer, item.first_sequence))
+
+    def _appended(self, item: Item) -> AppendMany:
+        now = self._loop.time()
+        size = len(item.record_set)
+        wait_ms = max(self._records.wait_ms(item.count, now), self._bytes.wait_ms(size, now))
+        if wait_ms:
+            raise OverRateError(f"stream {item.stream} is above its rate", wait_ms)
+        ticket = self._writer.append_set(item.record_set, keeps_txids=item.keeps_txids)
+        self._records.take(item.count, now)
+        self._bytes.take(size, now)
+        self.record_count += item.count
+        self.set_count += 1
+        if item.is_numbered:
+            self._remember((item.producer, item.first_sequence), ticket)
+        return ticket
+
+    def _remember(self, key: tuple[bytes, int], ticket: AppendMany) -> None:
+        recent = self._recent
+        recent[key] = ticket
+        while len(recent) > RECENT_SETS_MAX:
+            oldest = next(iter(recent))
+            if not recent[oldest].is_done:
+                break
+            del recent[oldest]
+
+    async def _settle(self) -> None:
+        """Answers in order; entries are acknowledged in order, so this waits for the first only."""
+        waiting = self._waiting
+        while waiting:
+            ticket, count, done = waiting[0]
+            answer = await self._outcome(ticket, count)
+            waiting.popleft()
+            done(answer)
+        self._settling = None
+
+    async def _outcome(self, ticket: AppendMany, count: int) -> Placed | RhumblineError:
+        try:
+            result = await ticket
+        except (OwnershipLostError, ClosedError) as error:
+            self._end()
+            return NotOwnerError(f"not appended: {error}")
+        except RhumblineError as error:
+            self._end()
+            return error
+        return Placed(result.first, count, result.regions)
+
+    async def _look_up(self) -> None:
+        """Sets that are in the stream, older than the newest of their producers."""
+        while self._lookups:
+            item, duplicate, done = self._lookups[0]
+            answer: Placed | RhumblineError = duplicate
+            try:
+                found = await self._places.find(item.producer, item.first_sequence)
+                if found is not None and found[1] == item.count:
+                    answer = Placed(found[0], item.count, ())
+            except RhumblineError as error:
+                answer = TooManyRequestsError(f"the place of a set could not be read yet: {error}")
+            self._lookups.popleft()
+            done(answer)
+
+    def _end(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._on_over()
+
+    def _on_bug(self, error: BaseException) -> None:
+        """A task of ours failed: what it should have answered has an unknown outcome."""
+        self._end()
+        broken = InvariantBrokenError(f"stream {self._writer.stream}: {error!r}")
+        while self._waiting:
+            self._waiting.popleft()[2](broken)
+        while self._lookups:
+            self._lookups.popleft()[2](broken)

@@ -1,0 +1,339 @@
+"""The write proxy, apart from gRPC: owns streams, takes sets for them, gives streams up.
+
+A stream is taken when somebody appends to it and it should be served here; see ``_Taking``. Safety
+never depends on any of this: two proxies that both believe to own a stream have two writers of the
+log, of which the older one is fenced.
+
+Invariants:
+
+1. Every item is answered exactly once.
+2. A stream is in at most one of: being taken, served, being given up.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+
+from ..core.log.namespace import Namespace
+from ..core.protocol.errors import (
+    NotOwnerError,
+    OverRateError,
+    RhumblineError,
+    StreamLostError,
+    TooManyRequestsError,
+    UnavailableError,
+)
+from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.tasks import Tasks, run_all
+from .claims import Claim, Claims
+from .config import ProxyConfig
+from .items import Done, Item
+from .limits import RateLimit
+from .places import Places
+from .presence import WRITE, Member, Presence
+from .routing import Routing, stream_key
+from .served_stream import ServedStream
+
+_LOOK_MS = 100
+"""How often a claim that should go away is looked at, beside the watch on it."""
+_RETRY_MS = 20
+
+
+class _State(Enum):
+    TAKING = 1
+    SERVED = 2
+    LEAVING = 3
+
+
+class _Stream:
+    """A stream at this proxy, and what waits while it is being taken."""
+
+    __slots__ = ("claim", "name", "namespace", "served", "state", "tried", "waiting",
+                 "waiting_bytes")  # fmt: skip
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.state = _State.TAKING
+        self.claim: Claim | None = None
+        self.served: ServedStream | None = None
+        self.waiting: list[tuple[Item, Done]] = []
+        self.waiting_bytes = 0
+        self.tried: dict[str, None] = {}
+
+
+class WriteProxy:
+    """Owns the streams that fall to it. For one event loop."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        namespaces: Callable[[str], Namespace],
+        presence: Presence,
+        config: ProxyConfig,
+    ) -> None:
+        self.claims = Claims(store)
+        self.is_leaving = False
+        self._namespaces = namespaces
+        self._presence = presence
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._streams: dict[str, _Stream] = {}
+        self._records = RateLimit(config.records_per_s)
+        self._bytes = RateLimit(config.bytes_per_s)
+        self._routing = Routing(presence.members(WRITE))
+        self._counts = {"taken": 0, "lost": 0, "released": 0, "redirected": 0, "refused": 0}
+        presence.on_members.append(self._members_changed)
+        presence.on_lost.append(self._session_lost)
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, item: Item, done: Done) -> None:
+        """Appends a set to its stream, which is taken over first if it falls to this proxy.
+
+        ``done`` gets a Placed or an error: NotOwnerError (turn to ``owner``), OverRateError,
+        TooManyRequestsError, and what the stream's writer raises.
+        """
+        now = self._loop.time()
+        size = len(item.record_set)
+        wait_ms = max(self._records.wait_ms(item.count, now), self._bytes.wait_ms(size, now))
+        if wait_ms:
+            self._counts["refused"] += 1
+            done(OverRateError("this proxy is above its rate", wait_ms))
+            return
+        self._records.take(item.count, now)
+        self._bytes.take(size, now)
+        stream = self._streams.get(stream_key(item.namespace, item.stream))
+        if stream is None:
+            stream = self._begin(item, done)
+        if stream is None:
+            return
+        if stream.served is not None and stream.state is _State.SERVED:
+            stream.served.submit(item, done)
+        elif stream.state is _State.LEAVING:
+            done(self._elsewhere(stream))
+        elif stream.waiting_bytes + size > self._config.waiting_bytes_max:
+            done(TooManyRequestsError(f"stream {item.stream} is being taken over"))
+        else:
+            stream.waiting.append((item, done))
+            stream.waiting_bytes += size
+            stream.tried.update(dict.fromkeys(item.tried))
+
+    def _begin(self, item: Item, done: Done) -> _Stream | None:
+        if self.is_leaving:
+            done(self._elsewhere(_Stream(item.namespace, item.stream)))
+            return None
+        if len(self._streams) >= self._config.streams_max:
+            self._counts["refused"] += 1
+            done(TooManyRequestsError(f"this proxy has {len(self._streams)} streams, its limit"))
+            return None
+        stream = _Stream(item.namespace, item.stream)
+        self._streams[stream_key(item.namespace, item.stream)] = stream
+        self._tasks.spawn(self._take(stream), f"take {item.stream}")
+        return stream
+
+    # --- taking ---------------------------------------------------------------------------------
+
+    async def _take(self, stream: _Stream) -> None:
+        failure: RhumblineError | None = None
+        try:
+            async with asyncio.timeout(self._config.acquire_ms_max / 1000):
+                await self._try_take(stream)
+        except TimeoutError:
+            failure = UnavailableError(f"stream {stream.name} could not be taken over in time")
+        except RhumblineError as error:
+            failure = error
+        if failure is None:
+            self._counts["taken"] += 1
+            stream.state = _State.SERVED
+        else:
+            self._counts["redirected"] += isinstance(failure, NotOwnerError)
+            await self._release_claim(stream)
+        # No pause from here on: nothing may overtake what waits.
+        waiting, stream.waiting = stream.waiting, []
+        stream.waiting_bytes = 0
+        if failure is not None:
+            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+        for item, done in waiting:
+            if failure is not None:
+                done(failure)
+            else:
+                self._resubmit(stream, item, done)
+
+    def _resubmit(self, stream: _Stream, item: Item, done: Done) -> None:
+        if stream.served is None or stream.served.is_over:
+            done(self._elsewhere(stream))
+        else:
+            stream.served.submit(item, done)
+
+    async def _try_take(self, stream: _Stream) -> None:
+        """Raises NotOwnerError when it is or should be somebody else's."""
+        home = await self.claims.home(stream.namespace, stream.name)
+        stream.claim = await self._claimed(stream, home)
+        namespace = self._namespaces(stream.namespace)
+        while True:
+            try:
+                writer = await namespace.open_writer(stream.name)
+                break
+            except StreamLostError as error:
+                raise NotOwnerError(f"somebody else took stream {stream.name}: {error}") from error
+            except RhumblineError as error:
+                if not error.retryable:
+                    raise
+            await asyncio.sleep(_RETRY_MS / 1000)
+        if self._presence.session is None or self._presence.me.id != stream.claim.member_id:
+            await writer.abort()
+            raise NotOwnerError(f"the claim of stream {stream.name} was lost")
+        limits = (
+            RateLimit(self._config.stream_records_per_s),
+            RateLimit(self._config.stream_bytes_per_s),
+        )
+        stream.served = ServedStream(
+            writer, Places(namespace, stream.name), limits, lambda: self._on_over(stream)
+        )
+
+    async def _claimed(self, stream: _Stream, home: str) -> Claim:
+        """Our claim. Waits for the end of a claim whose owner does not serve our clients."""
+        key = stream_key(stream.namespace, stream.name)
+        changed = asyncio.Event()
+        watch = self.claims.watch(stream.namespace, stream.name, changed.set)
+        try:
+            while True:
+                changed.clear()
+                me, session = self._presence.me, self._presence.session
+                if session is None:
+                    raise UnavailableError("this proxy has no session in the metadata store")
+                found = await self.claims.owner(stream.namespace, stream.name)
+                if found is None:
+                    self._check_preferred(stream, key, home)
+                    found = await self.claims.take(stream.namespace, stream.name, me, session)
+                if found.member_id == me.id:
+                    return found
+                if found.address not in stream.tried and found.address != me.address:
+                    raise NotOwnerError(
+                        f"stream {stream.name} is owned by {found.address}", found.address
+                    )
+                await _wait(changed, _LOOK_MS)
+        finally:
+            watch.close()
+
+    def _check_preferred(self, stream: _Stream, key: str, home: str) -> None:
+        me = self._presence.me
+        without = [address for address in stream.tried if address != me.address]
+        best = self._routing.preferred(key, home, without=without)
+        if best is not None and best.address != me.address:
+            raise NotOwnerError(
+                f"stream {stream.name} should be served by {best.address}", best.address
+            )
+
+    # --- giving up ------------------------------------------------------------------------------
+
+    async def release(self, namespace: str, stream: str) -> bool:
+        """Gives a stream up: what was taken is acknowledged first. Returns whether it was ours."""
+        found = self._streams.get(stream_key(namespace, stream))
+        if found is None or found.state is not _State.SERVED:
+            return False
+        await self._leave(found)
+        return True
+
+    async def _leave(self, stream: _Stream) -> None:
+        served = stream.served
+        stream.state = _State.LEAVING
+        self._counts["released"] += 1
+        try:
+            if served is None:
+                return
+            async with asyncio.timeout(self._config.handover_ms_max / 1000):
+                await served.close()
+        except (RhumblineError, TimeoutError):
+            assert served is not None
+            await served.abort()  # the next owner finds the end by recovery
+        finally:
+            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+            await self._release_claim(stream)
+
+    def _on_over(self, stream: _Stream) -> None:
+        """The writer failed, or was fenced: whoever appends next takes the stream again."""
+        if stream.state is _State.SERVED:
+            stream.state = _State.LEAVING
+            self._counts["lost"] += 1
+            if not self._tasks.is_closed:
+                self._tasks.spawn(self._clear(stream), f"clear {stream.name}")
+
+    async def _clear(self, stream: _Stream) -> None:
+        assert stream.served is not None
+        await stream.served.abort()
+        self._streams.pop(stream_key(stream.namespace, stream.name), None)
+        await self._release_claim(stream)
+
+    async def _release_claim(self, stream: _Stream) -> None:
+        claim, stream.claim = stream.claim, None
+        if claim is None:
+            return
+        try:
+            await self.claims.release(stream.namespace, stream.name, claim)
+        except RhumblineError:
+            return  # it goes with the session at the latest
+
+    def _elsewhere(self, stream: _Stream) -> NotOwnerError:
+        """Turn to whoever would take it, or come back when that is this proxy."""
+        self._counts["redirected"] += 1
+        me = self._presence.me
+        best = self._routing.preferred(
+            stream_key(stream.namespace, stream.name), me.region, without=(me.address,)
+        )
+        return NotOwnerError(
+            f"stream {stream.name} is being given up by {me.address}",
+            best.address if best is not None else "",
+        )
+
+    # --- coming and going -----------------------------------------------------------------------
+
+    def _members_changed(self) -> None:
+        self._routing = Routing(self._presence.members(WRITE))
+
+    def _session_lost(self) -> None:
+        """Our claims are gone or will be: others may have taken the streams."""
+        for stream in list(self._streams.values()):
+            stream.claim = None
+            if stream.served is not None and stream.state is _State.SERVED:
+                self._on_over(stream)
+
+    async def preferred(self, namespace: str, stream: str) -> Member | None:
+        """Who takes the stream first. Raises MetadataUnavailableError."""
+        home = await self.claims.home(namespace, stream)
+        return self._routing.preferred(stream_key(namespace, stream), home)
+
+    async def aclose(self) -> None:
+        """Hands all streams over: others may take each as soon as it is closed. Safe to repeat."""
+        if self.is_leaving:
+            return
+        self.is_leaving = True
+        with suppress(RhumblineError):  # or others find out when the session ends
+            await self._presence.set_accepting(False)
+        await self._tasks.aclose()
+        for stream in list(self._streams.values()):
+            waiting, stream.waiting = stream.waiting, []
+            for _, done in waiting:
+                done(self._elsewhere(stream))
+        await run_all([self._leave(one) for one in list(self._streams.values())], "hand over")
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and sizes."""
+        served = [s.served for s in self._streams.values() if s.served is not None]
+        return {
+            "streams": len(self._streams),
+            "records": sum(one.record_count for one in served),
+            "sets": sum(one.set_count for one in served),
+            **self._counts,
+        }
+
+
+async def _wait(event: asyncio.Event, timeout_ms: int) -> None:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,219 @@
+"""Proxies of several regions and thin producers over ledgers in memory, without gRPC."""
+
+import asyncio
+from collections.abc import Callable
+
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    RhumblineError,
+    UnavailableError,
+)
+from rhumbline.core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TXID_FIRST,
+    Producer,
+    encode_record_set,
+)
+from rhumbline.proxies.append_session import AppendSession
+from rhumbline.proxies.client_writer import ProxyWriter
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.items import Item, Placed
+from rhumbline.proxies.presence import WRITE, Presence
+from rhumbline.proxies.sending import Outgoing
+from rhumbline.proxies.write_proxy import WriteProxy
+from rhumbline.tests.support.log_world import LogWorld
+
+Outcome = Placed | RhumblineError
+
+
+class Proxy:
+    """A write proxy's process."""
+
+    def __init__(self, world: "ProxyWorld", address: str, region: str, config: ProxyConfig) -> None:
+        self.world = world
+        self.address = address
+        self.presence = Presence(
+            world.log.store,
+            world.log.runtime,
+            roles=(WRITE,),
+            address=address,
+            region=region,
+            session_ttl_ms=config.session_ttl_ms,
+        )
+        self.config = config
+        self.is_dead = False
+
+    async def start(self) -> None:
+        await self.presence.join()
+        log = self.world.log
+        self.writes = WriteProxy(log.store, lambda _: log.opened(), self.presence, self.config)
+
+    async def crash(self) -> None:
+        """As if killed: nobody is told, and its session ends when it has expired."""
+        self.is_dead = True
+        self.world.connections_broke(self.address)
+        await asyncio.sleep(self.config.session_ttl_ms / 1000)
+        await self.presence.leave()
+
+    async def stop(self) -> None:
+        """In an orderly way."""
+        await self.writes.aclose()
+        self.is_dead = True
+        self.world.connections_broke(self.address)
+        await self.presence.leave()
+
+
+class Connection:
+    """One client's append call to one proxy."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self.waiting: dict[int, Callable[[Outcome], None]] = {}
+        self.next_id = 1
+        self.session = AppendSession(proxy.writes, self._schedule, bytes_max=1 << 20)
+
+    def send(
+        self, item: Item, on_answer: Callable[[Outcome], None], *, restarts: bool = False
+    ) -> None:
+        id_, self.next_id = self.next_id, self.next_id + 1
+        self.waiting[id_] = on_answer
+        self.session.submit(id_, item, restarts=restarts)
+
+    def _schedule(self) -> None:
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        if not self.proxy.is_dead:
+            for id_, outcome in self.session.take_answers():
+                self.waiting.pop(id_)(outcome)
+
+    def broke(self) -> None:
+        waiting, self.waiting = self.waiting, {}
+        for on_answer in waiting.values():
+            on_answer(AppendOutcomeUnknownError("the connection broke"))
+
+
+class DirectTransport:
+    """A client process's way to proxies."""
+
+    def __init__(self, world: "ProxyWorld", addresses: tuple[str, ...]) -> None:
+        self.addresses = addresses
+        self.connections: dict[str, Connection] = {}
+        self._world = world
+        self._owners: dict[tuple[str, str], str] = {}
+
+    def owner(self, key: tuple[str, str]) -> str | None:
+        return self._owners.get(key)
+
+    def set_owner(self, key: tuple[str, str], address: str | None) -> None:
+        if address is not None:
+            self._owners[key] = address
+
+    def send(
+        self,
+        address: str,
+        key: tuple[str, str],
+        out: Outgoing,
+        on_answer: Callable[[Outcome], None],
+        *,
+        restarts: bool,
+        tried: tuple[str, ...],
+    ) -> None:
+        item = Item(*key, out.encoded, keeps_txids=out.keeps_txids, tried=tried)
+        asyncio.get_running_loop().call_soon(self._arrive, address, item, on_answer, restarts)
+
+    def _arrive(
+        self, address: str, item: Item, on_answer: Callable[[Outcome], None], restarts: bool
+    ) -> None:
+        proxy = self._world.proxies[address]
+        if proxy.is_dead:
+            on_answer(UnavailableError("connection refused"))
+            return
+        if address not in self.connections:
+            self.connections[address] = Connection(proxy)
+        self.connections[address].send(item, on_answer, restarts=restarts)
+
+
+class ProxyWorld:
+    """What a test of proxies needs."""
+
+    def __init__(self, log: LogWorld) -> None:
+        self.log = log
+        self.proxies: dict[str, Proxy] = {}
+        self.transports: list[DirectTransport] = []
+
+    async def start(
+        self, *addresses: str, region: str = "east", config: ProxyConfig | None = None
+    ) -> None:
+        for address in addresses:
+            proxy = self.proxies[address] = Proxy(self, address, region, config or ProxyConfig())
+            await proxy.start()
+        await asyncio.sleep(0.01)  # until all have seen all
+
+    async def stop(self) -> None:
+        for proxy in self.proxies.values():
+            if not proxy.is_dead:
+                await proxy.stop()
+
+    def transport(self, *addresses: str) -> DirectTransport:
+        transport = DirectTransport(self, addresses or tuple(self.proxies))
+        self.transports.append(transport)
+        return transport
+
+    def writer(
+        self, stream: str, transport: DirectTransport | None = None, timeout_ms: int = 30_000
+    ) -> ProxyWriter:
+        return ProxyWriter(
+            self.log.runtime,
+            transport or self.transport(),
+            namespace="test",
+            stream=stream,
+            policy=StreamPolicy(),
+            timeout_ms=timeout_ms,
+        )
+
+    def connections_broke(self, address: str) -> None:
+        for transport in self.transports:
+            connection = transport.connections.pop(address, None)
+            if connection is not None:
+                connection.broke()
+
+    async def append(self, address: str, item: Item) -> Outcome:
+        """One set, on a connection of its own."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        Connection(self.proxies[address]).send(item, answer.set_result)
+        return await asyncio.wait_for(answer, 60)
+
+    async def placed(self, address: str, item: Item) -> Placed:
+        outcome = await self.append(address, item)
+        if isinstance(outcome, RhumblineError):
+            raise outcome
+        return outcome
+
+    async def contents(self, stream: str) -> list[tuple[Dlsn, bytes]]:
+        """Every record of the stream, once its proxies have given it up."""
+        namespace = self.log.namespace
+        async with await namespace.open_writer(stream):
+            pass  # completes what was left in progress
+        found = []
+        end = Dlsn((await namespace.describe(stream)).segments[-1].lssn + 1, 0, 0)
+        async with await namespace.open_reader(stream, Dlsn(1, 0, 0)) as reader:
+            while (batch := await reader.next_batch(until=end)) is not None:
+                found += [(record.dlsn, record.payload) for record in batch.records()]
+        return found
+
+
+def an_item(
+    stream: str,
+    *payloads: bytes,
+    producer: bytes = b"",
+    sequence: int = 0,
+    tried: tuple[str, ...] = (),
+) -> Item:
+    """A record set of a producer (of nobody, without an id)."""
+    who = Producer(producer, sequence) if producer else Producer(NO_PRODUCER, NO_SEQUENCE)
+    encoded = encode_record_set(payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=who)
+    return Item("test", stream, encoded, tried=tried)
