@@ -62,11 +62,10 @@ async def dev(directory: Path, regions: str | None, bookies: int, rtt: int) -> N
             if item.bookie is not None:
                 say(f"  {item.bookie.bookie_id:24} region {item.region:12} port {item.bookie.port}")
         say(f"the cluster is up, its data is in {directory}/; Ctrl-C stops it. Beside it, try:")
-        say("  rhumbline stream create greetings")
-        say("  echo hello | rhumbline stream append greetings")
-        say("  rhumbline stream tail -f greetings")
-        if directory != Path(DEV_DIRECTORY):
-            say(f"with --config {file}")
+        where = "" if directory == Path(DEV_DIRECTORY) else f" --config {file}"
+        say(f"  rhumbline stream create greetings{where}")
+        say(f"  echo hello | rhumbline stream append greetings{where}")
+        say(f"  rhumbline stream tail -f greetings{where}")
         await stop.wait()
         say("stopping")
 
