@@ -7,7 +7,8 @@ Invariants:
 
 1. ``in_flight`` is in order of entry ids; acknowledgements come in that order.
 2. ``unresolved`` is not empty only after the ledger failed; nothing is sent until each of them is
-   settled or, proven absent from the closed ledger, back at the front of ``queue``.
+   settled or, proven absent from the closed ledger, back at the front of ``queue``. That is so for
+   a stream that was lost, too: where its ledger ends tells which entries are in it.
 3. A control record for visibility is sent only into an empty pipeline, never one an entry.
 """
 
@@ -298,14 +299,13 @@ class Pipeline:
                 )
             )
         elif self.failure is not None:
-            self._give_up_unresolved()
+            self._leave_unresolved()
         elif self.ledger_failure is None:
             self.ledger_failure = error
             self._owner.on_segment_over()
 
     def resolve(self, last_entry_id: int) -> None:
         """The failed ledger was closed at ``last_entry_id``: each unresolved entry is in or out."""
-        assert self.ledger_failure is not None
         assert not self.in_flight
         absent: list[Batch] = []
         while self.unresolved:
@@ -313,6 +313,8 @@ class Pipeline:
             if batch.entry_id <= last_entry_id:
                 assert not absent
                 self._settle(batch, None)
+            elif self.failure is not None:
+                self._settle(batch, self.failure)
             elif batch.kind in (Kind.DATA, Kind.END_OF_STREAM):
                 batch.entry_id = -1
                 absent.append(batch)
@@ -345,8 +347,15 @@ class Pipeline:
             self._owner.on_failed(failure)
             while self.queue:
                 self._settle(self.queue.popleft(), failure)
-        self._give_up_unresolved()
+        self._leave_unresolved()
         self.wake()
+
+    def _leave_unresolved(self) -> None:
+        """After ``fail``: only the owner of a lost stream goes on to see how its ledger ends."""
+        if not isinstance(self.failure, StreamLostError):
+            self._give_up_unresolved()
+        elif self.unresolved:
+            self._owner.on_segment_over()
 
     def abandon(self) -> None:
         """After ``fail``: nobody waits for the ledger's answers any more. Safe to repeat."""

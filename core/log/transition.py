@@ -10,6 +10,9 @@ is held until nothing is in flight; the old ledger is then either
 
 Errors that may pass are tried again: for ever while the old ledger still works, up to a deadline
 once it failed.
+
+When the stream was lost nothing follows, but the old ledger's end is still looked for: whoever
+waits for an entry that was in flight wants to know whether it is in.
 """
 
 import asyncio
@@ -56,7 +59,8 @@ class Transition:
     def begin(self) -> None:
         """Sees to it that another segment follows. Safe to repeat."""
         self._is_wanted = True
-        if self._pipeline.ledger_failure is not None and self._give_up_at is None:
+        has_failed = self._pipeline.ledger_failure or self._pipeline.failure
+        if has_failed is not None and self._give_up_at is None:
             self._give_up_at = self._loop.time() + self._config.failover_ms_max / 1000
         if not self._is_running and not self._tasks.is_closed:
             self._is_running = True
@@ -73,14 +77,27 @@ class Transition:
 
     async def _run(self) -> None:
         try:
-            while self._is_wanted and self._pipeline.failure is None:
-                await self._once()
-        except RhumblineError as error:
-            self._pipeline.fail(error)
-            await self._chain.abandon()
+            try:
+                while self._is_wanted and self._pipeline.failure is None:
+                    await self._once()
+            except RhumblineError as error:
+                self._pipeline.fail(error)
+                await self._chain.abandon()
+            await self._settle_lost()
         finally:
             self._is_running = False
             self._pipeline.wake()
+
+    async def _settle_lost(self) -> None:
+        pipeline, segment = self._pipeline, self._pipeline.segment.stored.segment
+        while pipeline.unresolved:
+            assert pipeline.failure is not None
+            await pipeline.wait_until(lambda: not pipeline.in_flight)
+            try:
+                end = await self._retried(lambda: self._chain.recovered_end(segment))
+                pipeline.resolve(end.last_entry_id)
+            except RhumblineError:
+                pipeline.abandon()
 
     async def _once(self) -> None:
         pipeline = self._pipeline
@@ -129,12 +146,13 @@ class Transition:
 
     async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
         pause_ms = self._config.backoff_ms_min
+        failure = self._pipeline.failure
         while True:
             try:
                 return await work()
             except RhumblineError as error:
                 is_late = self._give_up_at is not None and self._loop.time() >= self._give_up_at
-                if is_late or not may_pass(error) or self._pipeline.failure is not None:
+                if is_late or not may_pass(error) or self._pipeline.failure is not failure:
                     raise
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self._config.backoff_ms_max)

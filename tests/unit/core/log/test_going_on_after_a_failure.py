@@ -11,6 +11,7 @@ from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
     DeadlineExceededError,
+    LedgerFencedError,
     NotEnoughBookiesError,
     RhumblineError,
     StreamLostError,
@@ -124,8 +125,7 @@ async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
     buffered = first.append(b"buffered")
     world.ledgers.are_acks_held = False
     world.ledgers.release_acks()
-    with pytest.raises(AppendOutcomeUnknownError):
-        await sent
+    assert str((await sent).dlsn) == "1:1:0"  # the end of the closed ledger says so
     with pytest.raises(StreamLostError):
         await buffered
     with pytest.raises(StreamLostError):
@@ -137,6 +137,38 @@ async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
     await second.append(b"b")
     await second.close()
     assert [r.payload for r in await world.read_all("s", 3)] == [b"a", b"sent", b"b"]
+
+
+@in_world
+async def test_what_the_closed_ledger_of_a_fenced_writer_lacks_was_not_appended(
+    world: LogWorld,
+) -> None:
+    first = await world.writer("s")
+    world.ledgers.are_acks_held = True
+    sent = first.append(b"sent")
+    await asyncio.sleep(0.01)
+    world.ledgers.keeps_unacked = False
+    await (await world.writer("s")).close()
+    world.ledgers.release_acks()
+    with pytest.raises(StreamLostError):
+        await sent
+    await first.abort()
+
+
+@in_world
+async def test_what_a_fenced_writer_sent_is_unknown_while_its_ledger_cannot_be_closed(
+    world: LogWorld,
+) -> None:
+    first = await world.writer("s", None, WriterConfig(failover_ms_max=5000))
+    world.ledgers.are_acks_held = True
+    sent = first.append(b"sent")
+    await asyncio.sleep(0.01)
+    world.ledgers.is_recovery_refused = True
+    world.ledgers.fail_writers(LedgerFencedError("by another writer"))
+    with pytest.raises(AppendOutcomeUnknownError):
+        await sent
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=2.5)
+    await first.abort()
 
 
 @in_world
