@@ -413,11 +413,12 @@ class Connection:
                     await settled(future)
         except BaseException:
             for future in futures:
-                future.cancel()
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # looked at, or asyncio reports it as forgotten
             raise
-        first = next((error for future in futures if (error := future.exception())), None)
-        if first is not None:
-            raise first
+        errors = [error for future in futures if (error := future.exception())]
+        if errors:
+            raise errors[0]
         return [future.result() for future in futures]
 
     async def _wait_connected(self, deadline: float) -> None:

@@ -246,6 +246,7 @@ def ensemble(kind: Callable[[], Member], count: int = 3) -> list[Member]:
     members = [kind() for _ in range(count)]
     for number, member in enumerate(members, 1):
         member.number, member.members = number, members
+    for member in members:
         member.launch()
     for member in members:
         member.wait_ready()

@@ -16,7 +16,7 @@ from rhumbline.backends.conformance.expect import Bell, eventually
 from rhumbline.core.metadata import certain
 from rhumbline.core.protocol.errors import IndeterminateError, MetadataError
 from rhumbline.core.protocol.errors import MetadataUnavailableError as Unavailable
-from rhumbline.core.runtime.metadata_store import Create, MetadataStore, Put
+from rhumbline.core.runtime.metadata_store import Create, MetadataStore, Operation, Put
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.servers import Proxy
 from rhumbline.tests.support.store_servers import KINDS, TIMEOUT_MS, Kind
@@ -114,7 +114,10 @@ def test_a_transaction_whose_reply_is_cut_off_is_whole_or_nothing(kind: Kind, pr
         async with both(kind, proxy) as (store, straight):
             for number in range(4):
                 await heals(store)
-                both_or_none = [Create(f"/made-{number}"), Put("/n", b"%d" % number)]
+                both_or_none: list[Operation] = [
+                    Create(f"/made-{number}"),
+                    Put("/n", b"%d" % number),
+                ]
                 with (
                     cut_briefly(proxy, number * 8, "downstream"),
                     suppress(Unavailable, IndeterminateError),

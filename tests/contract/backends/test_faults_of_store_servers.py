@@ -1,0 +1,292 @@
+"""Servers that crash, stand still, come back, lose their leader or their history."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rhumbline.backends.conformance.expect import Bell, eventually
+from rhumbline.core.protocol.errors import (
+    BadVersionError,
+    IndeterminateError,
+    MetadataUnavailableError,
+    NoNodeError,
+)
+from rhumbline.core.runtime.metadata_store import MetadataStore
+from rhumbline.tests.support import servers
+from rhumbline.tests.support.servers import Etcd, Server
+from rhumbline.tests.support.store_servers import KINDS, Kind
+
+KEYS = 6
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    assert isinstance(request.param, Kind)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(kind: Kind) -> Iterator[Server]:
+    """One server for the tests of this file, which may hurt it and leave it running."""
+    made = servers.started(kind.make)
+    made.start()
+    yield made
+    made.remove()
+
+
+class Adders:
+    """Writers of counters; each knows what was acknowledged and what may have happened besides."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.known = [0] * KEYS
+        self.unsure = [0] * KEYS
+        self.refused = 0
+        self.longest_pause_s = 0.0
+        self.is_stopped = False
+
+    async def prepare(self) -> None:
+        for key in range(KEYS):
+            await self._store.create(f"/counters/{key}", b"0")
+
+    async def run(self, key: int) -> None:
+        last = time.monotonic()
+        while not self.is_stopped:
+            try:
+                value = await self._store.get(f"/counters/{key}")
+            except MetadataUnavailableError:
+                self.refused += 1
+                continue
+            try:
+                await self._store.put(
+                    f"/counters/{key}", b"%d" % (int(value.data) + 1), expect=value.version
+                )
+            except IndeterminateError:
+                self.unsure[key] += 1
+                continue
+            except (MetadataUnavailableError, BadVersionError):
+                self.refused += 1
+                continue
+            self.known[key] += 1
+            now = time.monotonic()
+            self.longest_pause_s = max(self.longest_pause_s, now - last)
+            last = now
+
+    async def check(self, store: MetadataStore) -> None:
+        """Nothing acknowledged is lost, and nothing was done twice."""
+        for key in range(KEYS):
+            found = int((await store.get(f"/counters/{key}")).data)
+            assert self.known[key] <= found <= self.known[key] + self.unsure[key]
+
+
+def test_what_was_acknowledged_survives_a_crash_of_the_server(kind: Kind, server: Server) -> None:
+    """Killed under writes, started again with its data: values, versions, watches, counters."""
+
+    async def run() -> None:
+        async with kind.opened(server.address, "crash") as store:
+            adders = Adders(store)
+            await adders.prepare()
+            path, version = await store.create("/still", b"here")
+            first, _ = await store.create("/queue/n-", sequential=True)
+            bell = Bell()
+            store.watch("/still", bell.ring)
+            await bell.quiet()
+            async with asyncio.TaskGroup() as group:
+                for key in range(KEYS):
+                    group.create_task(adders.run(key))
+                await asyncio.sleep(0.3)
+                before = bell.count
+                server.kill()
+                server.launch()  # from this thread: with the one that starts it, a server ends
+                await asyncio.to_thread(server.wait_ready)
+                count = sum(adders.known)
+
+                async def goes_on() -> bool:
+                    return sum(adders.known) > count
+
+                await eventually(goes_on, "writes after the restart")
+                adders.is_stopped = True
+            await adders.check(store)
+            assert await store.get(path) == (b"here", version)
+            second, _ = await store.create("/queue/n-", sequential=True)
+            assert second > first
+            await eventually(lambda: _is_more(bell, before), "the watch fires after the reconnect")
+            print(
+                f"{kind.scheme}: restart under writes: {sum(adders.known)} done, "
+                f"{sum(adders.unsure)} unknown, longest pause {adders.longest_pause_s:.2f} s"
+            )
+
+    asyncio.run(run())
+
+
+def test_a_server_that_stands_still_costs_no_more_than_the_deadline(
+    kind: Kind, server: Server
+) -> None:
+    async def run() -> None:
+        async with kind.opened(server.address, "frozen") as store:
+            await store.create("/n", b"before")
+            server.freeze()
+            try:
+                began = time.monotonic()
+                async with asyncio.timeout(20):
+                    with pytest.raises((MetadataUnavailableError, IndeterminateError)):
+                        await store.put("/n", b"meanwhile")
+                    with pytest.raises(MetadataUnavailableError):
+                        await store.get("/n")
+                spent_s = time.monotonic() - began
+            finally:
+                server.thaw()
+
+            async def works() -> bool:
+                try:
+                    await store.put("/n", b"after")
+                except (MetadataUnavailableError, IndeterminateError):
+                    return False
+                return True
+
+            await eventually(works, "the handle works again")
+            assert (await store.get("/n")).data == b"after"
+            print(f"{kind.scheme}: SIGSTOP: a write and a read gave up in {spent_s:.2f} s")
+
+    asyncio.run(run())
+
+
+def test_a_server_that_lost_its_data_is_another_store(kind: Kind, server: Server) -> None:
+    """Nothing of the old life holds in the new one: no node, no version.
+
+    An old handle never takes one for the other. ZooKeeper's is even refused by a server that knows
+    less than the handle has seen, and stays without a store until it is opened anew.
+    """
+
+    async def run() -> None:
+        async with kind.opened(server.address, "erased") as store:
+            _, old = await store.create("/n", b"old")
+            server.kill()
+            server.erase()  # type: ignore[attr-defined]
+            server.launch()
+            await asyncio.to_thread(server.wait_ready)
+            with pytest.raises((NoNodeError, MetadataUnavailableError)):
+                await store.get("/n")
+            async with kind.opened(server.address, "erased") as fresh:
+                await fresh.create("/n", b"new")
+                for handle in (fresh, store):
+                    with pytest.raises((BadVersionError, MetadataUnavailableError)):
+                        await handle.put("/n", b"x", expect=old)
+                assert (await fresh.get("/n")).data == b"new"
+
+    asyncio.run(run())
+
+
+def test_the_leader_of_three_is_killed_under_writes(kind: Kind) -> None:
+    """Nothing acknowledged is lost, sessions go on, and watches fire after the reconnect."""
+    members = servers.started(lambda: servers.ensemble(kind.make))
+    try:
+        asyncio.run(_lose_the_leader(kind, members))
+    finally:
+        for member in members:
+            member.remove()
+
+
+async def _lose_the_leader(kind: Kind, members: list[Server]) -> None:
+    everywhere = ",".join(member.address for member in members)
+    async with AsyncExitStack() as closing:
+        store = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
+        other = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
+        adders, more = Adders(store), Adders(other)
+        await adders.prepare()
+        session = await store.session(8_000)
+        await store.create("/claim", b"mine", ephemeral=session)
+        bell = Bell()
+        other.watch("/counters", bell.ring, prefix=True)
+        (leader,) = [member for member in members if _leads(member)]
+        async with asyncio.TaskGroup() as group:
+            for key in range(KEYS // 2):
+                group.create_task(adders.run(key))
+                group.create_task(more.run(key + KEYS // 2))
+            await asyncio.sleep(0.5)
+            leader.kill()
+            done, heard = sum(adders.known), bell.count
+            more_done = sum(more.known)
+
+            async def both_go_on() -> bool:
+                return sum(adders.known) > done + 5 and sum(more.known) > more_done + 5
+
+            await eventually(both_go_on, "writes under a new leader")
+            adders.is_stopped = more.is_stopped = True
+        await eventually(lambda: _is_more(bell, heard), "the watch fires under a new leader")
+        for key in range(KEYS):
+            owner = adders if key < KEYS // 2 else more
+            found = int((await other.get(f"/counters/{key}")).data)
+            assert owner.known[key] <= found <= owner.known[key] + owner.unsure[key]
+        assert not session.is_lost
+        assert (await other.get("/claim")).data == b"mine"
+        print(
+            f"{kind.scheme}: leader killed: {sum(adders.known) + sum(more.known)} done, "
+            f"{sum(adders.unsure) + sum(more.unsure)} unknown, longest pause "
+            f"{max(adders.longest_pause_s, more.longest_pause_s):.2f} s"
+        )
+
+
+@pytest.mark.needs_server("etcd")
+def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
+    """etcd drops a watch whose history is gone: it is set again, and fires."""
+    proxy = servers.toxiproxy().proxy(servers.etcd().address)
+    kind = Kind("etcd", servers.etcd, Etcd, 1_000)
+
+    async def run() -> None:
+        async with (
+            kind.opened(servers.etcd().address, "compacted") as straight,
+            kind.opened(proxy.address, "compacted") as store,
+        ):
+            await straight.create("/n")
+            bell = Bell()
+            store.watch("/n", bell.ring)
+            await bell.quiet()
+            proxy.cut()
+            for number in range(20):
+                await straight.put("/n", b"%d" % number)
+            _compact(servers.etcd())
+            proxy.heal()
+            await bell.heard("changes whose history is gone")
+            assert (await store.get("/n")).data == b"19"
+            await bell.quiet()
+            await straight.create("/another")
+            _compact(servers.etcd())
+            await straight.put("/n", b"last")
+            await bell.heard("a change after a compaction under the watch")
+
+    try:
+        asyncio.run(run())
+    finally:
+        proxy.remove()
+
+
+async def _is_more(bell: Bell, before: int) -> bool:
+    return bell.count > before
+
+
+def _leads(member: Server) -> bool:
+    if isinstance(member, Etcd):
+        return member.is_leader()
+    assert isinstance(member, servers.ZooKeeper)
+    return member.mode() == "leader"
+
+
+def _compact(server: Etcd) -> None:
+    """Forgets all history of the server up to now."""
+    status = _post(server, "maintenance/status", {})
+    _post(server, "kv/compaction", {"revision": status["header"]["revision"], "physical": True})
+
+
+def _post(server: Etcd, method: str, body: object) -> dict[str, dict[str, int]]:
+    request = urllib.request.Request(
+        f"http://{server.address}/v3/{method}", data=json.dumps(body).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        result: dict[str, dict[str, int]] = json.load(answer)
+    return result
