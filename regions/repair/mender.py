@@ -208,6 +208,11 @@ class Mender:
         except (NoSuchEntryError, CorruptionError) as error:
             raise NoCopyError(f"entry {first} has no good copy: {error}") from error
         except UnavailableError as error:
+            holders = await self._lost_holders(metadata, first)
+            if holders:
+                raise NoCopyError(
+                    f"entry {first} has no good copy unless one of {', '.join(holders)} comes back"
+                ) from error
             raise RepairStuckError(f"entry {first} cannot be read now: {error}") from error
         await self._pace.take(sum(len(entry.payload) for entry in entries))
         try:
@@ -216,6 +221,13 @@ class Mender:
             raise RepairStuckError(f"{bookie} does not take copies: {error}") from error
         self.counts.entries += len(entries)
         return len(entries)
+
+    async def _lost_holders(self, metadata: LedgerMetadata, entry_id: int) -> list[BookieId]:
+        """All bookies that should have the entry, if none of them is registered now; else []."""
+        bookies = metadata.fragment_of(entry_id).bookies
+        holders = [bookies[index] for index in metadata.quorum_at(entry_id).write_set(entry_id)]
+        up = [*await self._directory.writable(), *await self._directory.read_only()]
+        return [] if any(holder in up for holder in holders) else holders
 
     async def _list(self, bookie: BookieId, ledger_id: int) -> Availability:
         try:

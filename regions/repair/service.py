@@ -171,8 +171,11 @@ class RepairService:
     async def _work_through(self, session: Session, owner: str) -> None:
         """Every task once, those that are due."""
         after: int | None = None
+        listed: dict[int, None] = {}
+        known = list(self._retry_at)
         while page := await self.tasks.ids(after):
             for ledger_id in page:
+                listed[ledger_id] = None
                 due, _ = self._retry_at.get(ledger_id, (0.0, 0))
                 if ledger_id in self._busy or self._loop.time() < due:
                     continue
@@ -183,6 +186,9 @@ class RepairService:
                 finally:
                     del self._busy[ledger_id]
             after = page[-1]
+        for ledger_id in known:
+            if ledger_id not in listed:
+                self._retry_at.pop(ledger_id, None)  # another process has mended it
 
     async def _mend(self, session: Session, ledger_id: int) -> None:
         """Never raises for a ledger that is stuck: the others go on."""
