@@ -67,6 +67,11 @@ class StreamReader:
         end = self._next_dlsn
         return Dlsn(end.lssn, end.entry_id, end.slot - length_hint(self._records))
 
+    @property
+    def source(self) -> Entries:
+        """Where its entries come from, for who passes them on undecoded instead of iterating."""
+        return self._source
+
     # --- by record ------------------------------------------------------------------------------
 
     def __aiter__(self) -> "StreamReader":
