@@ -1,4 +1,6 @@
-"""``rhumbline archive``: run, ls, verify."""
+"""``rhumbline archive``: run, serve, ls, verify, restore."""
+
+from contextlib import suppress
 
 import click
 from rich.console import Console
@@ -7,16 +9,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..client.connect import Client
 from ..coldstore.manifest import Manifest
 from ..coldstore.open import open_cold_store
+from ..core.log.namespace import create_namespace
+from ..core.log.policy import StreamPolicy
 from ..core.log.stream_store import StreamStore
-from ..core.protocol.errors import ConfigurationError, CorruptionError
-from ..core.protocol.segments import Residence
+from ..core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    InvalidArgumentError,
+    NamespaceExistsError,
+)
+from ..core.runtime.cold_store import ColdStore
 from .options import Command, Session, runs, session_options
 from .output import print_rows, say
-from .units import show_bytes
+from .policies import default_quorum
+from .units import parse_bytes, parse_ms, show_bytes
 
 try:
     from ..coldstore.archive import SegmentArchiver
-    from ..coldstore.catalog import list_manifests, verify_next
+    from ..coldstore.archives import ColdArchives
+    from ..coldstore.catalog import list_manifests
+    from ..coldstore.pace import Pace
+    from ..coldstore.restore import restore_stream
+    from ..coldstore.service import ArchiveService, ArchiveServiceConfig, Pass, unarchived
+    from ..coldstore.verify import verify_next
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"archives need {error.name}: pip install 'rhumbline[arrow]'"
@@ -33,10 +48,16 @@ def archive() -> None:
 def _cold_option(command: Command) -> Command:
     return click.option(
         "--cold",
-        required=True,
-        envvar="RHUMBLINE_COLD",
-        help="URI of the cold store: file:///path, s3://bucket/prefix, webhdfs://host:port/root.",
+        help="URI of the cold store: file:///path, s3://bucket/prefix, webhdfs://host:port/root "
+        "(default: cluster.cold).",
     )(command)
+
+
+def _opened(session: Session, cold: str | None) -> ColdStore:
+    uri = cold or session.settings.cluster.cold
+    if not uri:
+        raise ConfigurationError("which cold store? give --cold URI, or set cluster.cold")
+    return open_cold_store(uri)
 
 
 def _progress() -> Progress:
@@ -58,9 +79,9 @@ def _progress() -> Progress:
 @_cold_option
 @session_options
 @runs
-async def run(session: Session, streams: tuple[str, ...], cold: str) -> None:
+async def run(session: Session, streams: tuple[str, ...], cold: str | None) -> None:
     """Archives the completed segments of STREAMS (default: all) that have no archive yet."""
-    store = open_cold_store(cold)
+    store = _opened(session, cold)
     done: list[Manifest] = []
     try:
         async with session.client() as client:
@@ -80,18 +101,82 @@ async def run(session: Session, streams: tuple[str, ...], cold: str) -> None:
 
 
 @archive.command()
-@click.argument("prefix", required=False, default="")
+@_cold_option
+@click.option("--every", default="10s", show_default=True, help="Pause between two looks.")
+@click.option("--bytes-per-second", help="Bandwidth, reads and writes together; default: no limit.")
+@session_options
+@runs
+async def serve(
+    session: Session, cold: str | None, every: str, bytes_per_second: str | None
+) -> None:
+    """Archives what is completed, for ever; lets hot copies and old segments go by the policies.
+
+    Any number may run at once. Stop it with Ctrl-C or SIGTERM at any time.
+    """
+    pace = Pace(parse_bytes(bytes_per_second) if bytes_per_second else None)
+    config = ArchiveServiceConfig(pause_ms=parse_ms(every))
+    store = _opened(session, cold)
+    try:
+        async with session.client() as client:
+            namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
+            known = StreamStore(client.store, namespace.name)
+            archiver = SegmentArchiver(client.runtime, store, client.ledgers, known, pace=pace)
+            service = ArchiveService(
+                client.runtime, client.store, namespace, archiver, config=config, on_pass=_report
+            )
+            say(f"archiving namespace {namespace.name} to {store.uri}")
+            await service.run()
+    finally:
+        await store.close()
+
+
+def _report(done: Pass) -> None:
+    if done.archived or done.retired or done.purged:
+        say(f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments")
+    for stream, fault in done.faults.items():
+        say(f"{stream or 'metadata store'}: {fault}")
+
+
+@archive.command()
+@click.argument("streams", nargs=-1)
 @_cold_option
 @session_options
 @runs
-async def ls(session: Session, prefix: str, cold: str) -> None:
-    """Lists archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM). Asks no server."""
-    store = open_cold_store(cold)
+async def restore(session: Session, streams: tuple[str, ...], cold: str | None) -> None:
+    """Makes STREAMS (default: all) of the namespace again from their archive alone.
+
+    For a fresh cluster: the streams must not exist. Every record gets its old DLSN. Read them with
+    cluster.cold set; what is appended follows.
+    """
+    store = _opened(session, cold)
     try:
-        found = await list_manifests(store, prefix)
+        async with session.client() as client:
+            name = client.namespace().name
+            found = await list_manifests(store, name)
+            wanted = {one.stream for one in found} if not streams else set(streams)
+            if missing := sorted(wanted - {one.stream for one in found}):
+                raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
+            quorum = default_quorum(await client.directory.everything())
+            with suppress(NamespaceExistsError):  # its policy is somebody's choice
+                await create_namespace(client.store, client.runtime, name, StreamPolicy(quorum))
+            known = StreamStore(client.store, name)
+            rows = []
+            with _progress() as progress:
+                task = progress.add_task("restoring", total=len(wanted))
+                for stream in sorted(wanted):
+                    manifests = [one for one in found if one.stream == stream]
+                    await restore_stream(client.store, known, manifests)
+                    rows.append(
+                        {
+                            "stream": stream,
+                            "segments": len(manifests),
+                            "records": sum(one.record_count for one in manifests),
+                        }
+                    )
+                    progress.advance(task)
     finally:
         await store.close()
-    print_rows([_row(one) for one in found], session.output, empty=f"no archives in {cold}")
+    print_rows(rows, session.output, empty=f"no archives of {name} in {store.uri}")
 
 
 @archive.command()
@@ -99,9 +184,24 @@ async def ls(session: Session, prefix: str, cold: str) -> None:
 @_cold_option
 @session_options
 @runs
-async def verify(session: Session, prefix: str, cold: str) -> None:
+async def ls(session: Session, prefix: str, cold: str | None) -> None:
+    """Lists archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM). Asks no server."""
+    store = _opened(session, cold)
+    try:
+        found = await list_manifests(store, prefix)
+    finally:
+        await store.close()
+    print_rows([_row(one) for one in found], session.output, empty=f"no archives in {store.uri}")
+
+
+@archive.command()
+@click.argument("prefix", required=False, default="")
+@_cold_option
+@session_options
+@runs
+async def verify(session: Session, prefix: str, cold: str | None) -> None:
     """Reads every byte of the archives below PREFIX and walks the chain. Asks no server."""
-    store = open_cold_store(cold)
+    store = _opened(session, cold)
     rows, faults = [], 0
     try:
         found = await list_manifests(store, prefix)
@@ -117,7 +217,7 @@ async def verify(session: Session, prefix: str, cold: str) -> None:
                 progress.advance(task)
     finally:
         await store.close()
-    print_rows(rows, session.output, empty=f"no archives in {cold}")
+    print_rows(rows, session.output, empty=f"no archives in {store.uri}")
     if faults:
         raise CorruptionError(f"{faults} faults in {len(rows)} archived segments")
     records = sum(one.record_count for one in found)
@@ -132,12 +232,7 @@ async def _unarchived(client: Client, streams: tuple[str, ...]) -> list[tuple[st
         names.extend(page)
         if len(page) < _LISTED_MAX:
             break
-    return [
-        (name, item.lssn)
-        for name in names
-        for item in (await namespace.describe(name)).segments
-        if item.is_completed and item.residence is Residence.HOT
-    ]
+    return [(name, lssn) for name in names for lssn in await unarchived(namespace, name)]
 
 
 def _stream_of(manifest: Manifest) -> tuple[str, str]:

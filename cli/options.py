@@ -52,6 +52,7 @@ class Session:
             ledger=settings.ledger,
             writer=settings.writer,
             reader=settings.reader,
+            cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
         )
         async with client:

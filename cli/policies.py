@@ -36,6 +36,7 @@ class PolicyOptions:
     roll_bytes: str | None
     roll_time: str | None
     retention: str | None
+    hot_retention: str | None
 
     @property
     def is_any_given(self) -> bool:
@@ -60,6 +61,9 @@ class PolicyOptions:
         if self.retention:
             keeps_all = self.retention == "none"
             changes["retention_ms"] = None if keeps_all else parse_ms(self.retention)
+        if self.hot_retention:
+            keeps_all = self.hot_retention == "none"
+            changes["hot_retention_ms"] = None if keeps_all else parse_ms(self.hot_retention)
         return replace(policy, **changes)
 
 
@@ -73,6 +77,10 @@ _OPTIONS = (
     click.option("--roll-bytes", help="A new segment after this many bytes."),
     click.option("--roll-time", help="A new segment after this time."),
     click.option("--retention", help="Truncate segments older than this; none: never."),
+    click.option(
+        "--hot-retention",
+        help="Archived segments older than this leave the bookies; none: never.",
+    ),
 )
 
 
@@ -123,8 +131,13 @@ def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
         "codec": policy.codec.name.lower(),
         "record max": show_bytes(policy.record_bytes_max),
         "roll": f"after {show_bytes(policy.roll_bytes)} or {show_ms(policy.roll_ms)}",
-        "retention": "none" if policy.retention_ms is None else show_ms(policy.retention_ms),
+        "retention": _age(policy.retention_ms),
+        "hot retention": _age(policy.hot_retention_ms),
     }
+
+
+def _age(limit_ms: int | None) -> str:
+    return "none" if limit_ms is None else show_ms(limit_ms)
 
 
 def _flush(flush: FlushPolicy, period: str | None, size: str | None) -> FlushPolicy:

@@ -11,6 +11,7 @@ from typing import Self
 from ..backends.open import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
+from ..core.log.archives import Archives
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.namespace import Namespace
 from ..core.log.positioning import EARLIEST, Start
@@ -20,6 +21,7 @@ from ..core.metadata.layout import instance_id
 from ..core.metadata.ledgers import LedgerStore
 from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import ClosedError, ConfigurationError, WrongClusterError
+from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..placement.region_aware import RegionAwarePlacement
@@ -43,6 +45,7 @@ class Client:
         ledger: LedgerConfig | None = None,
         writer: WriterConfig | None = None,
         reader: ReaderConfig | None = None,
+        cold: str | None = None,
         metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
@@ -57,6 +60,8 @@ class Client:
         self._writer_config = writer or WriterConfig()
         self._reader_config = reader or ReaderConfig()
         self._timeout_ms = metadata_timeout_ms
+        self._cold_uri = cold
+        self._cold: ColdStore | None = None
         self._given_store = store
         self._store: MetadataStore | None = None
         self._directory: SteeredDirectory | None = None
@@ -78,6 +83,9 @@ class Client:
                 store = await open_store(self.uri, timeout_ms=self._timeout_ms)
                 opening.push_async_callback(store.close)
             self.instance_id = await _instance_id(store)
+            if self._cold_uri is not None:
+                self._cold = _open_cold(self._cold_uri)
+                opening.push_async_callback(self._cold.close)
             self._directory = SteeredDirectory(store)
             opening.callback(self._directory.close)
             followed = FollowedStates(self._directory.states)
@@ -140,8 +148,11 @@ class Client:
         assert self._ledger_store is not None
         return self._ledger_store
 
-    def namespace(self, name: str | None = None) -> Namespace:
-        """A namespace, the client's own when not named. Whether it exists shows when it is used."""
+    def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:
+        """A namespace, the client's own when not named. Whether it exists shows when it is used.
+
+        ``archives``: where its archived segments are read, instead of the client's cold store.
+        """
         return Namespace(
             self.runtime,
             self.store,
@@ -149,7 +160,15 @@ class Client:
             name or self._namespace_name,
             writer_config=self._writer_config,
             reader_config=self._reader_config,
+            archives=archives or self._archives(name or self._namespace_name),
         )
+
+    def _archives(self, namespace: str) -> Archives | None:
+        if self._cold is None:
+            return None
+        from ..coldstore.archives import ColdArchives
+
+        return ColdArchives(self._cold, namespace)
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
@@ -191,14 +210,33 @@ def connect(
     ledger: LedgerConfig | None = None,
     writer: WriterConfig | None = None,
     reader: ReaderConfig | None = None,
+    cold: str | None = None,
 ) -> Client:
     """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
 
     ``region`` is where this process is; it may be left out while the cluster has only one.
+    ``cold`` is the URI of the cold store: segments that only the archive still has are read there.
     """
     return Client(
-        uri, namespace=namespace, region=region, ledger=ledger, writer=writer, reader=reader
+        uri,
+        namespace=namespace,
+        region=region,
+        ledger=ledger,
+        writer=writer,
+        reader=reader,
+        cold=cold,
     )
+
+
+def _open_cold(uri: str) -> ColdStore:
+    try:
+        from ..coldstore import archives  # noqa: F401 - is everything there that archives need?
+        from ..coldstore.open import open_cold_store
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"archives need {error.name}: pip install 'rhumbline[arrow]'"
+        ) from error
+    return open_cold_store(uri)
 
 
 async def _instance_id(store: MetadataStore) -> str:

@@ -19,6 +19,9 @@ class ClusterSettings:
     """The namespace that commands work on when none is named."""
     region: str = ""
     """The region of this process. Needed as soon as the cluster has bookies in more than one."""
+    cold: str = ""
+    """URI of the cold store with the archives: file:///path, s3://bucket/prefix or
+    webhdfs://host:port/root. Needed to read segments that only the archive still has."""
     metadata_timeout_ms: int = 10_000
     """Longest wait for one answer of the metadata store."""
 

@@ -25,16 +25,12 @@ from ..core.protocol.record_set import RecordSet, decode_entry
 from ..core.protocol.segments import Residence, Segment
 from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.runtime import Runtime
-from .digest import ContentDigest, raw_crc_of
-from .manifest import (
-    CHAIN_START,
-    MANIFEST_BYTES_MAX,
-    Manifest,
-    Part,
-    manifest_key,
-    segment_folder,
-)
-from .part import PartWriter, read_part
+from .catalog import read_manifest
+from .digest import ContentDigest
+from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
+from .pace import Pace
+from .part import PartWriter
+from .verify import verify_segment
 
 PART_PAYLOAD_BYTES = 64 << 20
 """A part is closed at the first entry border at which its payloads reach this."""
@@ -65,12 +61,19 @@ class SegmentArchiver:
     """Archives segments of one namespace into one cold store."""
 
     def __init__(
-        self, runtime: Runtime, cold: ColdStore, ledgers: LedgerClient, streams: StreamStore
+        self,
+        runtime: Runtime,
+        cold: ColdStore,
+        ledgers: LedgerClient,
+        streams: StreamStore,
+        *,
+        pace: Pace | None = None,
     ) -> None:
         self._runtime = runtime
         self._cold = cold
         self._ledgers = ledgers
         self._streams = streams
+        self._pace = pace or Pace(None)
 
     async def archive(self, stream: str, lssn: int) -> Manifest:
         """Archives segment ``lssn``, whose predecessor is archived or begins the chain.
@@ -85,13 +88,25 @@ class SegmentArchiver:
             raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
         manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
         if manifest is None:
-            manifest = await self._write(stream, record, stored.segment)
+            manifest = await self._written(stream, record, stored.segment)
+        await self._sweep(manifest)
         if manifest.stream_identity != record.identity:
             raise CorruptionError(f"{stream}: the archive of segment {lssn} is another stream's")
         if stored.segment.residence is Residence.HOT:
             done = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
             await self._streams.replace_segment(stream, stored, done)
         return manifest
+
+    async def _written(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
+        """Writes it; or finds that another archiver was first, who may have swept our parts."""
+        try:
+            return await self._write(stream, record, segment)
+        except CorruptionError:
+            namespace = self._streams.namespace
+            winner = await read_manifest(self._cold, namespace, stream, segment.lssn)
+            if winner is None:
+                raise
+            return winner
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
         previous = await self._previous_digest(stream, record, segment)
@@ -125,7 +140,7 @@ class SegmentArchiver:
             previous_digest=previous,
             parts=tuple(parts),
         )
-        await verify_segment(self._cold, manifest)
+        await verify_segment(self._cold, manifest, pace=self._pace)
         return await self._publish(manifest)
 
     async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
@@ -163,7 +178,9 @@ class SegmentArchiver:
             next_id = 0
             while next_id <= segment.last_entry_id:
                 last = min(next_id + _READ_ENTRIES - 1, segment.last_entry_id)
-                for entry in await reader.read(next_id, last):
+                entries = await reader.read(next_id, last)
+                await self._pace.spend(sum(len(entry.payload) for entry in entries))
+                for entry in entries:
                     if entry.entry_id != next_id:
                         raise GapError(f"segment {segment.lssn}: entry {next_id} is missing")
                     yield entry.entry_id, decode_entry(entry.payload)
@@ -173,6 +190,7 @@ class SegmentArchiver:
 
     async def _put_part(self, key: str, name: str, writer: PartWriter) -> Part:
         data = writer.finish()
+        await self._pace.spend(len(data))
         await self._put(key, data)
         assert writer.first_entry_id is not None
         return Part(
@@ -195,12 +213,16 @@ class SegmentArchiver:
             raise CorruptionError(
                 f"{manifest.stream}: segment {manifest.lssn} was archived with other content"
             )
-        folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
-        named = {part.name for part in winner.parts}
-        for part in manifest.parts:
-            if part.name not in named:
-                await self._cold.delete(f"{folder}/{part.name}")
         return winner
+
+    async def _sweep(self, manifest: Manifest) -> None:
+        """Deletes what other attempts left. The manifest is there, so no part becomes one of it."""
+        folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+        named = {part.name for part in manifest.parts}
+        for key in await self._cold.list(folder):
+            name = key.removeprefix(f"{folder}/")
+            if name.startswith("part-") and name not in named:
+                await self._cold.delete(key)
 
     async def _put(self, key: str, data: bytes) -> bool:
         """``put_if_absent`` whose unknown outcomes are settled by looking."""
@@ -213,33 +235,3 @@ class SegmentArchiver:
                 except NoSuchObjectError:
                     continue
         raise UnavailableError(f"cold store: no clear answer for {key}")
-
-
-async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int) -> Manifest | None:
-    """The manifest of a segment; None when it is not archived. Raises CorruptionError."""
-    key = manifest_key(namespace, stream, lssn)
-    try:
-        data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
-    except NoSuchObjectError:
-        return None
-    manifest = Manifest.decode(data)
-    if (manifest.namespace, manifest.stream, manifest.lssn) != (namespace, stream, lssn):
-        raise CorruptionError(f"{key}: the manifest of another segment")
-    return manifest
-
-
-async def verify_segment(cold: ColdStore, manifest: Manifest) -> None:
-    """Reads every byte of an archived segment back. Raises CorruptionError with what differs."""
-    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
-    digest = ContentDigest()
-    for part in manifest.parts:
-        try:
-            data = await cold.get(f"{folder}/{part.name}")
-        except NoSuchObjectError as error:
-            raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
-        if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise CorruptionError(f"{folder}/{part.name}: the bytes differ from the manifest's")
-        for one in read_part(data, manifest.lssn):
-            digest.add(one.entry_id, one.slot, raw_crc_of(one.txids, one.payloads))
-    if digest.hex() != manifest.content_digest:
-        raise CorruptionError(f"{folder}: the records differ from the manifest's digest")

@@ -1,13 +1,23 @@
-"""What a cold store holds: manifests found by listing, checked as a chain. Needs no server."""
+"""What a cold store holds: manifests, by segment or found by listing. Needs no server."""
 
-from dataclasses import dataclass, field
-
-from ..core.protocol.errors import CorruptionError, RhumblineError
+from ..core.protocol.errors import CorruptionError, NoSuchObjectError
 from ..core.runtime.cold_store import ColdStore
-from .archive import read_manifest, verify_segment
-from .manifest import CHAIN_START, Manifest
+from .manifest import MANIFEST_BYTES_MAX, Manifest, manifest_key
 
 _MANIFEST = "manifest.json"
+
+
+async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int) -> Manifest | None:
+    """The manifest of a segment; None when it is not archived. Raises CorruptionError."""
+    key = manifest_key(namespace, stream, lssn)
+    try:
+        data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
+    except NoSuchObjectError:
+        return None
+    manifest = Manifest.decode(data)
+    if (manifest.namespace, manifest.stream, manifest.lssn) != (namespace, stream, lssn):
+        raise CorruptionError(f"{key}: the manifest of another segment")
+    return manifest
 
 
 async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
@@ -27,32 +37,3 @@ async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
         if manifest is not None:  # None: deleted since it was listed
             found.append(manifest)
     return sorted(found, key=lambda one: (one.namespace, one.stream, one.lssn))
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What verifying one segment found. ``faults`` is empty when all is well."""
-
-    manifest: Manifest
-    begins_chain: bool
-    faults: list[str] = field(default_factory=list)
-
-
-async def verify_next(cold: ColdStore, manifest: Manifest, previous: Manifest | None) -> Verdict:
-    """Reads every byte of a segment and checks its link to ``previous`` (same stream, or None).
-
-    A chain may begin anywhere (older segments were deleted), but then says so by its first
-    manifest or its number; a link that is wrong is a fault.
-    """
-    verdict = Verdict(manifest, begins_chain=previous is None)
-    if previous is not None and not manifest.follows(previous):
-        verdict.faults.append(
-            f"does not follow segment {previous.lssn} (a segment is missing, or was exchanged)"
-        )
-    if previous is None and manifest.lssn == 1 and manifest.previous_digest != CHAIN_START:
-        verdict.faults.append("is the first segment and names one before it")
-    try:
-        await verify_segment(cold, manifest)
-    except RhumblineError as error:
-        verdict.faults.append(str(error))
-    return verdict

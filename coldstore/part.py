@@ -1,13 +1,8 @@
 """Part files: the records of a range of entries as Parquet, open to any tool.
 
 One row a record, sorted by position; row groups end at entry borders, so that a half-open range of
-entries is a range of row groups. Columns::
-
-    lssn int64, entry_id int64, slot int32, record_set int32, txid int64, created_ms int64,
-    producer fixed_size_binary(16) or null, sequence int64 or null, payload binary
-
-``record_set`` counts the data record sets of an entry. It is what makes the content digest
-computable from rows, and a restore exact. Control records are not archived.
+entries is a range of row groups. The columns are those of ``schema``. ``record_set`` is what makes
+the content digest computable from rows, and a restore exact. Control records are not archived.
 """
 
 from array import array
@@ -17,29 +12,17 @@ from itertools import accumulate, repeat
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.record_set import NO_PRODUCER, RecordSet
+from .schema import SCHEMA, written_options
 
 ROW_GROUP_BYTES = 16 << 20
 """A row group is closed at the first entry border at which its payloads reach this."""
 ROW_GROUP_RECORDS = 512 * 1024
 """As ROW_GROUP_BYTES, in records."""
-
-SCHEMA = pa.schema(
-    [
-        pa.field("lssn", pa.int64(), nullable=False),
-        pa.field("entry_id", pa.int64(), nullable=False),
-        pa.field("slot", pa.int32(), nullable=False),
-        pa.field("record_set", pa.int32(), nullable=False),
-        pa.field("txid", pa.int64(), nullable=False),
-        pa.field("created_ms", pa.int64(), nullable=False),
-        pa.field("producer", pa.binary(16)),
-        pa.field("sequence", pa.int64()),
-        pa.field("payload", pa.binary(), nullable=False),
-    ]
-)
 
 
 @dataclass(slots=True)
@@ -63,9 +46,7 @@ class PartWriter:
     def __init__(self, lssn: int) -> None:
         self._lssn = lssn
         self._sink = pa.BufferOutputStream()
-        self._writer: Any = pq.ParquetWriter(
-            self._sink, SCHEMA, compression="zstd", write_statistics=True, write_page_index=True
-        )
+        self._writer: Any = pq.ParquetWriter(self._sink, SCHEMA, **written_options())
         self._columns = _Columns()
         self.first_entry_id: int | None = None
         self.last_entry_id = -1
@@ -159,7 +140,7 @@ class ArchivedSet:
 def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
     """The record sets of a part file, in order. Raises CorruptionError for what is not one."""
     try:
-        file: Any = pq.ParquetFile(pa.BufferReader(data))
+        file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         if not file.schema_arrow.equals(SCHEMA):
             raise CorruptionError(f"archive of segment {lssn}: a part with other columns")
         for group in range(file.num_row_groups):
@@ -169,27 +150,36 @@ def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
 
 
 def _sets_of(table: "pa.Table", lssn: int) -> Iterator[ArchivedSet]:
-    columns = {name: table.column(name).to_pylist() for name in SCHEMA.names}
-    entries, numbers = columns["entry_id"], columns["record_set"]
-    count = len(entries)
-    if set(columns["lssn"]) != {lssn}:
-        raise CorruptionError(f"archive of segment {lssn}: rows of segments {set(columns['lssn'])}")
-    start = 0
-    for row in range(1, count + 1):
-        same = row < count and (entries[row], numbers[row]) == (entries[start], numbers[start])
-        if same:
-            continue
-        rows = slice(start, row)
-        first = columns["slot"][start]
-        if columns["slot"][rows] != list(range(first, first + row - start)):
-            raise CorruptionError(f"archive of segment {lssn}: slots of entry {entries[start]}")
-        yield ArchivedSet(
-            entries[start],
-            first,
-            columns["txid"][rows],
-            columns["created_ms"][start],
-            columns["producer"][start],
-            columns["sequence"][start],
-            columns["payload"][rows],
-        )
-        start = row
+    if table.num_rows and pc.unique(table.column("lssn")).to_pylist() != [lssn]:
+        raise CorruptionError(f"archive of segment {lssn}: rows of other segments")
+    for start, end in set_borders(table):
+        yield archived_set(table, start, end, lssn)
+
+
+def set_borders(table: "pa.Table") -> list[tuple[int, int]]:
+    """The half-open range of rows of each record set, in order."""
+    if not table.num_rows:
+        return []
+    ends: set[int] = set()
+    for name in ("entry_id", "record_set"):
+        column = table.column(name).combine_chunks()
+        ends.update(pc.run_end_encode(column).run_ends.to_pylist())
+    found = sorted(ends)
+    return list(zip([0, *found], found, strict=False))
+
+
+def archived_set(table: "pa.Table", start: int, end: int, lssn: int) -> ArchivedSet:
+    """The record set in these rows. Raises CorruptionError when they are not one."""
+    rows = table.slice(start, end - start)
+    entry_id, first = rows.column("entry_id")[0].as_py(), rows.column("slot")[0].as_py()
+    if rows.column("slot").to_pylist() != list(range(first, first + end - start)):
+        raise CorruptionError(f"archive of segment {lssn}: slots of entry {entry_id}")
+    return ArchivedSet(
+        entry_id,
+        first,
+        rows.column("txid").to_pylist(),
+        rows.column("created_ms")[0].as_py(),
+        rows.column("producer")[0].as_py(),
+        rows.column("sequence")[0].as_py(),
+        rows.column("payload").to_pylist(),
+    )

@@ -18,8 +18,9 @@ from ..protocol.errors import (
     TruncatedError,
 )
 from ..protocol.segments import FIRST_LSSN, Segment, merged
+from .archives import SegmentOpener
 from .config import ReaderConfig
-from .ledgers import LedgerClient, LedgerEntry, LedgerReader
+from .ledgers import LedgerEntry, LedgerReader
 from .stream_store import StreamStore
 
 
@@ -67,7 +68,7 @@ class EntrySource:
     def __init__(
         self,
         streams: StreamStore,
-        ledgers: LedgerClient,
+        opener: SegmentOpener,
         stream: str,
         *,
         identity: str,
@@ -80,7 +81,7 @@ class EntrySource:
         """The next entry that will be given."""
         self._told_lssn = lssn  # the segment that the last chunk was of
         self._streams = streams
-        self._ledgers = ledgers
+        self._opener = opener
         self._stream = stream
         self._identity = identity
         self._config = config
@@ -180,7 +181,7 @@ class EntrySource:
             return False
         if not segment.is_completed and self._previous is None and self.lssn > FIRST_LSSN:
             await self._learn_previous()
-        self._handle = await self._ledgers.open(segment.ledger_id)
+        self._handle = await self._opener.open(self._stream, segment)
         return True
 
     def _known(self, lssn: int) -> Segment | None:
@@ -249,7 +250,10 @@ class EntrySource:
             )
 
     async def _explain_missing(self, error: NoSuchLedgerError) -> None:
-        """A ledger that is gone: truncated and purged, or the stream was deleted; else trouble."""
+        """A ledger that is gone: archived, or truncated and purged, or the stream was deleted.
+
+        The first is seen when the segment is opened again.
+        """
         await self.aclose()
         await self._check_still_there()
 

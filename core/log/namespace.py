@@ -1,6 +1,6 @@
 """Namespaces: where streams are created, listed, deleted and opened."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..protocol.dlsn import Dlsn
@@ -15,9 +15,10 @@ from ..protocol.errors import (
     NoSuchStreamError,
     NotEmptyError,
 )
-from ..protocol.segments import Segment
+from ..protocol.segments import NO_LEDGER, Segment
 from ..runtime.metadata_store import Delete, MetadataStore
 from ..runtime.runtime import Runtime
+from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
 from .description import StreamDescription
 from .layout import ROOT, check_name, namespace_path, streams_path
@@ -93,18 +94,17 @@ class Namespace:
         *,
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
-        delete_archived: Callable[[str, Segment], Awaitable[None]] | None = None,
+        archives: Archives | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
         self._runtime = runtime
         self._store = store
         self._ledgers = ledgers
         self._streams = StreamStore(store, name)
+        self._opener = SegmentOpener(self._streams, ledgers, archives)
         self.subscriptions = SubscriptionStore(store, name)
         """Stored positions by name."""
-        self._retention = Retention(
-            self._streams, ledgers, self.subscriptions, delete_archived=delete_archived
-        )
+        self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
 
@@ -152,7 +152,8 @@ class Namespace:
         return (await self._streams.update(name, lambda record: record.truncated(position))).start
 
     async def maintain(self, name: str) -> Maintained:
-        """One pass of retention: truncates by the policy, purges what was truncated a grace ago.
+        """One pass of retention: truncates by the policy, lets hot copies go that are archived,
+        purges what was truncated a grace ago.
 
         Meant to be called now and then by one process or many. Raises NoSuchStreamError.
         """
@@ -160,7 +161,7 @@ class Namespace:
         return await self._retention.maintain(name, policy, self._runtime.clock.wall_ms())
 
     async def delete_stream(self, name: str) -> None:
-        """Deletes a stream with all of its segments; whoever writes it loses it.
+        """Deletes a stream with all of its ledgers; whoever writes it loses it. Archives stay.
 
         Raises NoSuchStreamError. A repeat after any error goes on where it stopped.
         """
@@ -208,7 +209,7 @@ class Namespace:
         meanwhile), and what may pass: repeat it then.
         """
         policy = await self._policy_of(name)
-        chain = SegmentChain(self._runtime, self._streams, self._ledgers, stream=name)
+        chain = SegmentChain(self._runtime, self._streams, self._ledgers, self._opener, stream=name)
         segment = await chain.open(policy.quorum, policy.roll_ms)
         producers = await chain.producers()
         return StreamWriter(
@@ -238,7 +239,7 @@ class Namespace:
         record, _ = await self._streams.record(name)
         return await find_start(
             self._streams,
-            self._ledgers,
+            self._opener,
             name,
             record,
             start,
@@ -262,6 +263,8 @@ class Namespace:
         return record.policy or await self.policy()
 
     async def _delete_ledger(self, segment: Segment) -> None:
+        if segment.ledger_id == NO_LEDGER:
+            return
         try:
             await self._ledgers.delete(segment.ledger_id)
         except NoSuchLedgerError:

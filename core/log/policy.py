@@ -58,6 +58,8 @@ class StreamPolicy:
     roll_ms: int = 2 * _HOUR_MS
     retention_ms: int | None = None
     """Segments completed longer ago than this are truncated; None: only by the application."""
+    hot_retention_ms: int | None = None
+    """How long after completion a segment keeps its ledger once it is archived; None: for good."""
     truncates_by_subscriptions: bool = False
     """Whether what every subscription has passed is truncated."""
     purge_grace_ms: int = _HOUR_MS
@@ -68,6 +70,7 @@ class StreamPolicy:
         _check_range("roll_bytes", self.roll_bytes, 1, 1 << 40)
         _check_range("roll_ms", self.roll_ms, 1, _MS_MAX)
         _check_range("retention_ms", self.retention_ms, 1, _MS_MAX)
+        _check_range("hot_retention_ms", self.hot_retention_ms, 0, _MS_MAX)
         _check_range("purge_grace_ms", self.purge_grace_ms, 0, _MS_MAX)
 
     def to_fields(self) -> dict[str, Any]:
@@ -81,6 +84,7 @@ class StreamPolicy:
             "roll_bytes": self.roll_bytes,
             "roll_ms": self.roll_ms,
             "retention_ms": self.retention_ms,
+            "hot_retention_ms": self.hot_retention_ms,
             "truncates_by_subscriptions": self.truncates_by_subscriptions,
             "purge_grace_ms": self.purge_grace_ms,
         }
@@ -104,8 +108,11 @@ class StreamPolicy:
         return replace(self, flush=flush)
 
 
+_MAY_BE_NONE = ("flush period_ms", "flush visibility_ms", "retention_ms", "hot_retention_ms")
+
+
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:
-    if value is None and name in ("flush period_ms", "flush visibility_ms", "retention_ms"):
+    if value is None and name in _MAY_BE_NONE:
         return
     if type(value) is not int or not low <= value <= high:
         raise InvalidArgumentError(f"{name} is {value!r}: it must be between {low} and {high}")

@@ -8,12 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..protocol.dlsn import Dlsn
-from ..protocol.errors import InvalidArgumentError, TruncatedError, UnavailableError
+from ..protocol.errors import (
+    InvalidArgumentError,
+    NoSuchLedgerError,
+    TruncatedError,
+    UnavailableError,
+)
 from ..protocol.record_set import RecordSet, decode_entry
 from ..protocol.segments import FIRST_LSSN, Segment
+from .archives import SegmentOpener
 from .config import ReaderConfig
 from .entry_source import EntrySource
-from .ledgers import LedgerClient, LedgerReader
+from .ledgers import LedgerReader
 from .reader import StreamReader
 from .records import StreamRecord
 from .stream_store import StreamStore
@@ -54,7 +60,7 @@ OnTruncated = Callable[[Dlsn, Dlsn], None]
 
 async def find_start(
     streams: StreamStore,
-    ledgers: LedgerClient,
+    opener: SegmentOpener,
     stream: str,
     record: StreamRecord,
     start: Start,
@@ -63,8 +69,11 @@ async def find_start(
     on_truncated: OnTruncated | None,
 ) -> StreamReader:
     """A reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
-    search = _Search(streams, ledgers, stream, record)
-    position, first_txid = await search.find(start)
+    search = _Search(streams, opener, stream, record)
+    try:
+        position, first_txid = await search.find(start)
+    except NoSuchLedgerError:  # archived or truncated while it was searched
+        position, first_txid = await search.find(start)
     if position < record.start:
         if not isinstance(start, Earliest):
             if on_truncated is None:
@@ -77,7 +86,7 @@ async def find_start(
         position = record.start
     source = EntrySource(
         streams,
-        ledgers,
+        opener,
         stream,
         identity=record.identity,
         lssn=position.lssn,
@@ -97,10 +106,10 @@ class _Search:
     """One search for a position."""
 
     def __init__(
-        self, streams: StreamStore, ledgers: LedgerClient, stream: str, record: StreamRecord
+        self, streams: StreamStore, opener: SegmentOpener, stream: str, record: StreamRecord
     ) -> None:
         self._streams = streams
-        self._ledgers = ledgers
+        self._opener = opener
         self._stream = stream
         self._record = record
 
@@ -132,7 +141,7 @@ class _Search:
     async def _last_confirmed(self, segment: Segment) -> int:
         if segment.is_completed:
             return segment.last_entry_id
-        handle = await self._ledgers.open(segment.ledger_id)
+        handle = await self._opener.open(self._stream, segment)
         try:
             return await self._confirmed(handle)
         finally:
@@ -147,7 +156,7 @@ class _Search:
         segment, last_lssn = await self._first_segment(lambda done: done.last_txid >= txid)
         if segment is None:
             return Dlsn(last_lssn + 1, 0, 0), txid
-        handle = await self._ledgers.open(segment.ledger_id)
+        handle = await self._opener.open(self._stream, segment)
         try:
             entry_id = await self._first_entry(handle, lambda last: last.last_txid >= txid)
         finally:
@@ -161,7 +170,7 @@ class _Search:
         if segment is None:
             raise self._beyond(wanted)
         inside = wanted - await self._sequence_before(segment)
-        handle = await self._ledgers.open(segment.ledger_id)
+        handle = await self._opener.open(self._stream, segment)
         try:
             entry_id = await self._first_entry(handle, lambda last: _end_position(last) > inside)
             if entry_id > handle.last_add_confirmed:

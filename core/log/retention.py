@@ -1,5 +1,11 @@
 """What becomes of old segments: truncated by age or by subscriptions, then purged for good.
 
+Besides, segments that are archived lose their ledger after a while (``hot_retention_ms``): the
+archive is checked, the residence changed, the ledger deleted; in order of LSSN, and a ledger is
+known to be gone before the next segment changes, so that a crash leaves at most the last one, which
+the next pass deletes. Segments from the newest snapshot of producers on stay: archives have no
+control records.
+
 Truncation says what readers may see and happens at once; purging frees the bytes and comes a grace
 later, so that a mistake can be taken back by restoring from what is still there. The order of a
 purge makes every crash harmless and every reader's error a typed one:
@@ -13,12 +19,12 @@ The newest completed segment keeps its metadata whatever happens: sequence ids a
 follows are computed from it. No number is ever used again.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ..protocol.dlsn import Dlsn
 from ..protocol.errors import NoSuchLedgerError
-from ..protocol.segments import Residence, Segment
+from ..protocol.segments import NO_LEDGER, NO_SEGMENT, Residence, Segment
+from .archives import Archives
 from .ledgers import LedgerClient
 from .policy import StreamPolicy
 from .records import StreamRecord
@@ -36,13 +42,15 @@ class Maintained:
     """The first active position now."""
     purged: tuple[int, ...] = ()
     """LSSNs whose bytes and metadata are gone."""
+    retired: tuple[int, ...] = ()
+    """LSSNs whose ledger is gone: only the archive has them now."""
 
 
 class Retention:
     """Maintains streams of one namespace. Any number may run at once; a repeat is safe.
 
-    ``delete_archived`` removes a purged segment's archive copy; a segment that has one is not
-    purged without it.
+    Without ``archives`` no ledger goes because of an archive, and segments that have one are not
+    purged.
     """
 
     def __init__(
@@ -51,17 +59,19 @@ class Retention:
         ledgers: LedgerClient,
         subscriptions: SubscriptionStore,
         *,
-        delete_archived: Callable[[str, Segment], Awaitable[None]] | None = None,
+        archives: Archives | None = None,
     ) -> None:
         self._streams = streams
         self._ledgers = ledgers
         self._subscriptions = subscriptions
-        self._delete_archived = delete_archived
+        self._archives = archives
 
     async def maintain(self, stream: str, policy: StreamPolicy, now_ms: int) -> Maintained:
-        """One pass: truncates by the policy, then purges what was truncated a grace ago.
+        """One pass: truncates by the policy, retires what is archived, then purges what was
+        truncated a grace ago.
 
-        Raises NoSuchStreamError and what the stores raise; then a repeat goes on.
+        Raises NoSuchStreamError, CorruptionError (an archive that is not whole) and what the
+        stores raise; then a repeat goes on.
         """
         record, _ = await self._streams.record(stream)
         start = max(
@@ -71,13 +81,14 @@ class Retention:
         record = await self._streams.update(
             stream, lambda found: found.truncated(start) if start > found.start else found
         )
+        retired = await self._retire(stream, record, policy, now_ms)
         purged: list[int] = []
         if record.first_lssn < record.marked_lssn:
             if now_ms - record.marked_ms < policy.purge_grace_ms:
-                return Maintained(record.start)
+                return Maintained(record.start, retired=retired)
             purged = await self._purge(stream, record)
         record = await self._streams.update(stream, lambda found: found.marked(now_ms))
-        return Maintained(record.start, tuple(purged))
+        return Maintained(record.start, tuple(purged), retired)
 
     # --- truncation -----------------------------------------------------------------------------
 
@@ -103,6 +114,49 @@ class Retention:
             return record.start
         slowest = await self._subscriptions.slowest(stream)
         return record.start if slowest is None else slowest
+
+    # --- from the ledgers to the archive alone --------------------------------------------------
+
+    async def _retire(
+        self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
+    ) -> tuple[int, ...]:
+        if policy.hot_retention_ms is None or self._archives is None:
+            return ()
+        newest = await self._newest_completed(stream)
+        stored = await self._streams.segment(stream, newest)
+        if stored is None:
+            return ()
+        snapshot = stored.segment.producers_lssn
+        stop = newest + 1 if snapshot == NO_SEGMENT else snapshot
+        first = await self._first_with_ledger(stream, record.first_lssn, stop)
+        before = await self._streams.segment(stream, first - 1)
+        if before is not None and before.segment.is_archive_only:
+            await self._delete_ledger(before.segment)  # a crash may have left it
+        retired: list[int] = []
+        for lssn in range(first, min(stop, first + SEGMENTS_A_PASS_MAX)):
+            stored = await self._streams.segment(stream, lssn)
+            if stored is None or stored.segment.residence is not Residence.HOT_AND_ARCHIVE:
+                break
+            if now_ms - stored.segment.completed_ms < policy.hot_retention_ms:
+                break
+            await self._archives.check(stream, stored.segment)
+            moved = stored.segment.with_residence(Residence.ARCHIVE)
+            if not await self._streams.replace_segment(stream, stored, moved):
+                break
+            await self._delete_ledger(moved)
+            retired.append(lssn)
+        return tuple(retired)
+
+    async def _first_with_ledger(self, stream: str, low: int, high: int) -> int:
+        """The first LSSN in [low, high) that is not in the archive alone; ``high`` if none."""
+        while low < high:
+            middle = (low + high) // 2
+            stored = await self._streams.segment(stream, middle)
+            if stored is None or stored.segment.is_archive_only:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     # --- purge ----------------------------------------------------------------------------------
 
@@ -133,12 +187,16 @@ class Retention:
     async def _delete_bytes(self, stream: str, segment: Segment) -> bool:
         assert segment.is_completed
         if segment.residence is not Residence.HOT:
-            if self._delete_archived is None:
+            if self._archives is None:
                 return False
-            await self._delete_archived(stream, segment)
-        if segment.residence is not Residence.ARCHIVE:
-            try:
-                await self._ledgers.delete(segment.ledger_id)
-            except NoSuchLedgerError:
-                return True  # an earlier pass came as far
+            await self._archives.delete(stream, segment)
+        await self._delete_ledger(segment)
         return True
+
+    async def _delete_ledger(self, segment: Segment) -> None:
+        if segment.ledger_id == NO_LEDGER:
+            return
+        try:
+            await self._ledgers.delete(segment.ledger_id)
+        except NoSuchLedgerError:
+            return  # an earlier pass came as far

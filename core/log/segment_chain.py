@@ -25,6 +25,7 @@ from ..protocol.record_set import decode_entry
 from ..protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
+from .archives import SegmentOpener
 from .end_of_stream import last_txid_of
 from .ledgers import LedgerClient, LedgerWriter
 from .producers import ProducerTable, Rebuilt
@@ -74,12 +75,14 @@ class SegmentChain:
         runtime: Runtime,
         streams: StreamStore,
         ledgers: LedgerClient,
+        opener: SegmentOpener,
         *,
         stream: str,
     ) -> None:
         self._runtime = runtime
         self._streams = streams
         self._ledgers = ledgers
+        self._opener = opener
         self._stream = stream
         self._token = runtime.random_bytes(_TOKEN_BYTES).hex()
         self._claim: Claim | None = None
@@ -149,7 +152,7 @@ class SegmentChain:
         stored = await self._streams.segment(self._stream, newest.producers_lssn)
         if stored is None:
             return rebuilt.table()  # purged: truncated long ago, as was all that it knew
-        reader = await self._ledgers.open(stored.segment.ledger_id)
+        reader = await self._opener.open(self._stream, stored.segment)
         try:
             entry_id, last = newest.producers_entry, stored.segment.last_entry_id
             while entry_id <= last:

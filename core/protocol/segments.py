@@ -23,6 +23,8 @@ from .metadata_record import decode_metadata_record, encode_metadata_record
 FIRST_LSSN = 1
 NO_SEGMENT = 0
 """The LSSN before the first: a stream without segments."""
+NO_LEDGER = -1
+"""The ledger id of a segment that was restored from its archive: it has no ledger."""
 SEGMENTS_IN_PROGRESS_MAX = 2
 
 _FORMAT = 1
@@ -65,9 +67,9 @@ class Segment:
 
     def __post_init__(self) -> None:
         counts = (
-            self.ledger_id, self.epoch, self.last_txid, self.record_count, self.length_bytes,
-            self.start_sequence_id, self.last_entry_id + 1, self.lssn - FIRST_LSSN,
-            self.producers_lssn, self.producers_entry + 1,
+            self.ledger_id + self.is_archive_only, self.epoch, self.last_txid, self.record_count,
+            self.length_bytes, self.start_sequence_id, self.last_entry_id + 1,
+            self.lssn - FIRST_LSSN, self.producers_lssn, self.producers_entry + 1,
         )  # fmt: skip
         is_empty = self.last_entry_id == NO_ENTRY
         says_nothing = is_empty and self.residence is Residence.HOT and not self.ends_stream
@@ -84,6 +86,11 @@ class Segment:
     def is_empty(self) -> bool:
         """Whether it was completed without any entry."""
         return self.is_completed and self.last_entry_id == NO_ENTRY
+
+    @property
+    def is_archive_only(self) -> bool:
+        """Whether the archive has the only copy of its bytes."""
+        return self.residence is Residence.ARCHIVE
 
     @property
     def end_sequence_id(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.log.archives import Archives
 from rhumbline.core.log.config import ReaderConfig, WriterConfig
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
@@ -38,6 +39,7 @@ class LogWorld:
         self.runtime = Runtime(self.clock, Random(1))
         self.store = UnsureStore(MemoryStore())
         self.ledgers = FakeLedgers()
+        self.archives: Archives | None = None
         self.namespace = self.opened()
         self.policy = StreamPolicy()
 
@@ -54,6 +56,7 @@ class LogWorld:
             "test",
             writer_config=writer_config or WriterConfig(backoff_ms_min=10, backoff_ms_max=500),
             reader_config=reader_config or ReaderConfig(retry_ms=100, poll_ms=50),
+            archives=self.archives,
         )
 
     async def writer(

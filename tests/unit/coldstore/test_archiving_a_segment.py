@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rhumbline.coldstore import archive as archive_module
-from rhumbline.coldstore.archive import SegmentArchiver, read_manifest, verify_segment
+from rhumbline.coldstore.archive import SegmentArchiver
+from rhumbline.coldstore.catalog import read_manifest
 from rhumbline.coldstore.manifest import manifest_key
+from rhumbline.coldstore.verify import verify_segment
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.stream_store import StreamStore
 from rhumbline.core.protocol.errors import (

@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from rhumbline.core.log.namespace import Namespace
+from rhumbline.core.log.ledgers import LedgerReader
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     InvalidArgumentError,
+    NoSuchLedgerError,
     NoSuchSubscriptionError,
     RhumblineError,
     TruncatedError,
@@ -145,6 +146,22 @@ async def test_a_purge_that_is_interrupted_anywhere_goes_on(world: LogWorld) -> 
     assert sorted(world.ledgers.ledgers) == [8]
 
 
+class ListedArchives:
+    """Archives that only note what was deleted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, int]] = []
+
+    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+        raise NoSuchLedgerError(f"{stream} segment {segment.lssn}")
+
+    async def check(self, stream: str, segment: Segment) -> None:
+        raise AssertionError("nothing here is retired")
+
+    async def delete(self, stream: str, segment: Segment) -> None:
+        self.deleted.append((stream, segment.lssn))
+
+
 @in_world
 async def test_an_archived_segment_is_not_purged_behind_the_archives_back(world: LogWorld) -> None:
     await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
@@ -155,16 +172,9 @@ async def test_an_archived_segment_is_not_purged_behind_the_archives_back(world:
     assert await streams.replace_segment("s", stored, moved)
     for _ in range(2):
         assert (await world.namespace.maintain("s")).purged == ()
-    deleted: list[tuple[str, int]] = []
-
-    async def delete_archived(stream: str, segment: Segment) -> None:
-        deleted.append((stream, segment.lssn))
-
-    namespace = Namespace(
-        world.runtime, world.store, world.ledgers.client(), "test", delete_archived=delete_archived
-    )
-    assert (await namespace.maintain("s")).purged == (1, 2, 3, 4, 5)
-    assert deleted == [("s", 1)]
+    world.archives = archives = ListedArchives()
+    assert (await world.opened().maintain("s")).purged == (1, 2, 3, 4, 5)
+    assert archives.deleted == [("s", 1)]
 
 
 @in_world
