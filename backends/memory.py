@@ -7,7 +7,8 @@ give the same versions, and watches fire in the order in which they were set.
 
 import asyncio
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..core.protocol.errors import (
     ClosedError,
@@ -25,6 +26,7 @@ from ..core.runtime.metadata_store import (
     check_path,
     parent_of,
 )
+from .gate import GATE_PATH, GateState
 from .plan import (
     Node,
     Plan,
@@ -41,13 +43,37 @@ class MemoryTree:
     """Nodes, sessions and watches. ``epoch`` marks its versions; two trees need two epochs."""
 
     def __init__(self, epoch: str = "memory") -> None:
-        self.epoch = epoch
+        self.gate = GateState(epoch, tree=epoch)
         self.revision = 0
         self._nodes: dict[str, Node] = {"/": Node(b"", self._version())}
         self._names: dict[str, list[str]] = {"/": []}
         self._owned: dict[str, dict[str, None]] = {}
         self.watching: list[Watches] = []
         self._session_count = 0
+
+    @property
+    def epoch(self) -> str:
+        """What marks the versions of now."""
+        return self.gate.epoch
+
+    def set_gate(self, gate: GateState) -> None:
+        """Opens or closes the tree. With a new epoch all nodes get new versions."""
+        if gate.epoch != self.epoch:
+            for path, node in self._nodes.items():
+                number = node.version.rpartition(".")[2]
+                self._nodes[path] = replace(node, version=Version(f"{gate.epoch}.{number}"))
+        self.gate = gate
+        for watches in self.watching:
+            watches.changed([GATE_PATH])
+
+    def nodes(self) -> list[tuple[str, Node]]:
+        """All nodes."""
+        return list(self._nodes.items())
+
+    def raise_sequence(self, path: str, number: int) -> None:
+        """The next sequential child gets at least this number."""
+        node = self._nodes[path]
+        self._nodes[path] = replace(node, sequence=max(node.sequence, number))
 
     def node(self, path: str) -> Node | None:
         """The node at ``path``, or None."""
@@ -185,7 +211,7 @@ class MemoryStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """The node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
-        self._check_usable()
+        self._check_usable(is_strict=not stale_ok)
         node = self.tree.node(path)
         if node is None:
             raise NoNodeError(path)
@@ -293,11 +319,51 @@ class MemoryStore:
         """For tests and simulation: the store gives the session up now."""
         self._own(session).expire()
 
-    def _check_usable(self) -> None:
+    # --- for migration
+
+    async def gate_state(self) -> GateState:
+        """The gate as it is now. Raises MetadataUnavailableError."""
+        self._check_usable(is_strict=False)
+        return self.tree.gate
+
+    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``; False: it is not."""
+        self._check_usable(is_strict=False)
+        if self.tree.gate != old:
+            return False
+        self.tree.set_gate(new)
+        return True
+
+    def watch_gate(self, callback: Callable[[], None]) -> Watch:
+        """Calls back after the gate changed."""
+        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+
+    async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
+        """All nodes with the root."""
+        self._check_usable(is_strict=False)
+        yield self.tree.nodes()
+
+    async def load(
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+    ) -> None:
+        """Writes through a closed gate."""
+        check_operations(operations)
+        self._check_usable(is_strict=False)
+        self.tree.gate.check(gate)
+        plan = Plan(self.tree)
+        for operation in operations:
+            plan.apply(operation)
+        self.tree.commit(plan)
+        for path, number in sequences.items():
+            self.tree.raise_sequence(path, number)
+
+    def _check_usable(self, *, is_strict: bool = True) -> None:
         if self._is_closed:
             raise ClosedError(f"{self.uri} is closed")
         if not self.is_connected:
             raise MetadataUnavailableError(f"{self.uri} cannot be reached")
+        if is_strict:
+            self.tree.gate.check_open()
 
     def _owner(self, session: Session) -> str:
         own = self._own(session)

@@ -6,16 +6,18 @@ emptiness of the ranges between those that go with it. When a comparison fails, 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...core.protocol.errors import (
     LimitExceededError,
+    MetadataError,
     MetadataUnavailableError,
     NodeExistsError,
 )
 from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
+from ..gate import GateState
 from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
 from ..snapshot import Footprint, Snapshot, footprint
 from . import etcd_pb2 as pb
@@ -58,10 +60,16 @@ class Commits:
         self._keys = keys
         self._gate = gate
 
-    async def commit(self, operations: Sequence[Operation], deadline: float) -> Version:
+    async def commit(
+        self,
+        operations: Sequence[Operation],
+        deadline: float,
+        through: GateState | None = None,
+        sequences: Mapping[str, int] | None = None,
+    ) -> Version:
         """All or nothing; the version of all that was written.
 
-        Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
+        ``through`` and ``sequences``: as ``MovableStore.load``. Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
         """
 
         def planned(read: _Read) -> Plan:
@@ -71,8 +79,12 @@ class Commits:
             return plan
 
         while True:
-            request = await self._request(operations, planned, deadline)
-            version = await self._write(request, deadline)
+            request = await self._request(operations, planned, deadline, through)
+            for parent, number in (sequences or {}).items():
+                counter = await self._counter(parent, deadline)
+                if counter.number < number:
+                    self._count(request, counter, number)
+            version = await self._write(request, deadline, through)
             if version is not None:
                 return version
 
@@ -100,12 +112,14 @@ class Commits:
                     raise
                 continue  # somebody took this number since the counter was read
             if counter is not None:
-                self._count(request, counter)
+                self._count(request, counter, counter.number + 1)
             version = await self._write(request, deadline)
             if version is not None:
                 return target, version
 
-    async def _write(self, request: pb.TxnRequest, deadline: float) -> Version | None:
+    async def _write(
+        self, request: pb.TxnRequest, deadline: float, through: GateState | None = None
+    ) -> Version | None:
         """The version, or None when something that was looked at has changed."""
         if max(len(request.success), len(request.compare)) > TXN_PARTS_MAX:
             raise LimitExceededError(
@@ -115,7 +129,8 @@ class Commits:
         answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
         if answer.succeeded:
             return self.version(answer.header.revision)
-        await self._gate.check_open(deadline)
+        await self._gate.enter(deadline)
+        self._gate.state.check(through)
         if asyncio.get_running_loop().time() >= deadline:
             raise MetadataUnavailableError("etcd: others changed the same nodes all the time")
         return None
@@ -125,14 +140,22 @@ class Commits:
         operations: Sequence[Operation],
         planned: Callable[[_Read], Plan],
         deadline: float,
+        through: GateState | None = None,
     ) -> pb.TxnRequest:
         while True:
+            await self._gate.pass_through(through, deadline)
+            condition = self._gate.condition()
             try:
                 read = await self._read(footprint(operations), deadline)
             except CompactedError:
                 continue
-            plan = planned(read)
-            compare = [self._gate.condition(), *self._unchanged(read, operations)]
+            try:
+                plan = planned(read)
+            except MetadataError:
+                if through is None and await self._gate.refresh(deadline):
+                    continue  # what was read may have been of a store that was closed
+                raise
+            compare = [condition, *self._unchanged(read, operations)]
             parts: list[pb.RequestOp] = []
             for path, change in plan.changes.items():
                 if change.data is None:
@@ -142,7 +165,7 @@ class Commits:
 
     def version(self, revision: int) -> Version:
         """The version of a node that was last changed at a revision."""
-        return Version(f"{self._gate.epoch}.{revision}")
+        return Version(f"{self._gate.state.epoch}.{revision}")
 
     async def _read(self, wanted: Footprint, deadline: float) -> _Read:
         """Everything that the operations look at, as of one revision."""
@@ -155,15 +178,16 @@ class Commits:
         creations: dict[str, int] = {}
         for path, answer in zip(wanted.paths, answers, strict=False):
             creations[path] = answer.kvs[0].create_revision if answer.kvs else 0
-            nodes[path] = self._node(answer.kvs[0]) if answer.kvs else None
+            nodes[path] = self.node(answer.kvs[0]) if answer.kvs else None
         names = {
             path: [self._keys.child_name(kv.key) for kv in answer.kvs]
             for path, answer in zip(wanted.listings, answers[len(wanted.paths) :], strict=True)
         }
         return _Read(Snapshot(Node(b"", self.version(0)), nodes, names), creations)
 
-    def _node(self, kv: pb.KeyValue) -> Node:
-        return Node(kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None)
+    def node(self, kv: pb.KeyValue, sequence: int = 0) -> Node:
+        """A node as it was read."""
+        return Node(kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None, sequence)
 
     async def _counter(self, parent: str, deadline: float) -> _Counter:
         key = self._keys.sequence(parent)
@@ -174,12 +198,12 @@ class Commits:
             return _Counter(key, 0, 0)
         return _Counter(key, int(answer.kvs[0].value), answer.kvs[0].mod_revision)
 
-    def _count(self, request: pb.TxnRequest, counter: _Counter) -> None:
-        """Makes the transaction take the counter's number."""
+    def _count(self, request: pb.TxnRequest, counter: _Counter, number: int) -> None:
+        """Makes the transaction set the counter, if nobody did since."""
         request.compare.append(
             pb.Compare(target=pb.Compare.MOD, key=counter.key, mod_revision=counter.revision)
         )
-        put = pb.PutRequest(key=counter.key, value=b"%d" % (counter.number + 1))
+        put = pb.PutRequest(key=counter.key, value=b"%d" % number)
         request.success.append(pb.RequestOp(request_put=put))
 
     async def _ranges(

@@ -1,12 +1,11 @@
-"""The key that every write transaction compares: the store's epoch, and whether it was replaced.
+"""The key that every write transaction and every linearizable read compares: see ``..gate``.
 
 An etcd that lost its data has no gate, so writes and versions of the old life never match the new.
 """
 
-import json
 from collections.abc import Callable
 
-from ...core.protocol.errors import CorruptionError, StoreFencedError
+from ..gate import GateState, decode_gate
 from . import etcd_pb2 as pb
 from .client import EtcdClient
 from .keys import Keys
@@ -20,11 +19,10 @@ class Gate:
         self._keys = keys
         self._new_epoch = new_epoch
         self._data = b""
-        self.epoch = ""
-        self.successor: str | None = None
+        self.state = GateState("", "")
 
     def condition(self) -> pb.Compare:
-        """What a write transaction compares."""
+        """What a transaction compares."""
         return pb.Compare(
             result=pb.Compare.EQUAL,
             target=pb.Compare.VALUE,
@@ -40,37 +38,40 @@ class Gate:
                 "KV/Range", request, pb.RangeResponse, deadline=deadline
             )
             if answer.kvs:
-                self._take(answer.kvs[0].value)
+                self._data = answer.kvs[0].value
+                self.state = decode_gate(self._data, f"{self._keys.gate!r} in etcd")
                 return
             absent = pb.Compare(target=pb.Compare.CREATE, key=self._keys.gate, create_revision=0)
-            await self._swap(absent, {"epoch": self._new_epoch(), "successor": None}, deadline)
+            epoch = self._new_epoch()
+            await self._put(absent, GateState(epoch, tree=epoch), deadline)
 
-    async def check_open(self, deadline: float) -> None:
-        """Looks again, after a write failed. Raises StoreFencedError if the store was replaced."""
+    async def refresh(self, deadline: float) -> bool:
+        """Looks again; whether something is different. Raises StoreFencedError."""
+        before = self.state
         await self.enter(deadline)
-        if self.successor is not None:
-            raise StoreFencedError(f"writes go to {self.successor}")
+        self.state.check_open()
+        return self.state != before
 
-    async def fence(self, successor: str | None, deadline: float) -> None:
-        """Closes the store for writes in favour of ``successor``, or with None opens it again.
-
-        When it returns, no write that began before can happen any more. Safe to repeat.
-        """
-        await self.enter(deadline)
-        while self.successor != successor:
-            state = {"epoch": self.epoch, "successor": successor}
-            await self._swap(self.condition(), state, deadline)
+    async def pass_through(self, through: GateState | None, deadline: float) -> None:
+        """Before a write: ``condition`` is that of a gate which the writer may pass."""
+        if through is not None and self.state != through:
             await self.enter(deadline)
+        elif through is None and self.state.successor is not None:
+            await self.enter(deadline)
+        self.state.check(through)
 
-    async def _swap(self, condition: pb.Compare, state: object, deadline: float) -> None:
-        put = pb.PutRequest(key=self._keys.gate, value=json.dumps(state).encode())
+    async def swap(self, old: GateState, new: GateState, deadline: float) -> bool:
+        """Replaces the gate if it is ``old``. When it returns, no write that began before and
+        compared ``old`` can happen any more."""
+        await self.enter(deadline)
+        if self.state != old:
+            return False
+        is_done = await self._put(self.condition(), new, deadline)
+        await self.enter(deadline)
+        return is_done
+
+    async def _put(self, condition: pb.Compare, state: GateState, deadline: float) -> bool:
+        put = pb.PutRequest(key=self._keys.gate, value=state.encode())
         request = pb.TxnRequest(compare=[condition], success=[pb.RequestOp(request_put=put)])
-        await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
-
-    def _take(self, data: bytes) -> None:
-        try:
-            state = json.loads(data)
-            self.epoch, self.successor = str(state["epoch"]), state.get("successor")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(f"{self._keys.gate!r} in etcd is not ours: {error}") from error
-        self._data = data
+        answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
+        return bool(answer.succeeded)

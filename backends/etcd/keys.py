@@ -9,6 +9,7 @@ and its whole subtree is one range too (``.../a/b/``). Beside the nodes there ar
 from typing import NamedTuple
 
 from ...core.runtime.metadata_store import parent_of
+from ..gate import GATE_PATH
 
 
 class KeyRange(NamedTuple):
@@ -29,16 +30,28 @@ class Keys:
     def node(self, path: str) -> bytes:
         """The key of a node (not of the root, which has none)."""
         assert path != "/", "the root has no key"
+        if path == GATE_PATH:
+            return self.gate
         return f"{self._container(parent_of(path))}//{path.rpartition('/')[2]}".encode()
 
     def path(self, key: bytes) -> str:
         """The path of a node's key."""
+        if key == self.gate:
+            return GATE_PATH
         parent, _, name = key.decode().removeprefix(self._nodes).rpartition("//")
         return f"{parent}/{name}"
 
     def sequence(self, parent: str) -> bytes:
         """The key of a parent's counter."""
         return f"{self._sequences}{parent}".encode()
+
+    def counters(self) -> KeyRange:
+        """The counters of all parents."""
+        return KeyRange(f"{self._sequences}/".encode(), _behind(f"{self._sequences}/"))
+
+    def counted(self, key: bytes) -> str:
+        """The parent whose counter has this key."""
+        return key.decode().removeprefix(self._sequences)
 
     def children(self, path: str, after: str | None = None) -> KeyRange:
         """The direct children, from behind a name."""

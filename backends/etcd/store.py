@@ -8,7 +8,7 @@ Session TTLs are rounded up to whole seconds; etcd has a floor of about 1.5 elec
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...core.protocol.errors import (
@@ -28,13 +28,14 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..plan import check_data, check_operations, check_target, versions_of
+from ..gate import GATE_PATH, GateState
+from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from . import etcd_pb2 as pb
 from .client import Access, EtcdClient
 from .commit import Commits, Creation
 from .gate import Gate
-from .keys import Keys
+from .keys import KeyRange, Keys
 from .session import EtcdSession
 from .watcher import Watcher
 
@@ -110,11 +111,16 @@ class EtcdStore:
         check_path(path)
         self._check_open()
         if path == "/":
+            if not stale_ok:
+                await self.gate.refresh(self._deadline())
             return Value(b"", self._commits.version(0))
         request = pb.RangeRequest(key=self._keys.node(path), serializable=stale_ok)
-        answer = await self._client.read(
-            "KV/Range", request, pb.RangeResponse, deadline=self._deadline()
-        )
+        if stale_ok:
+            answer = await self._client.read(
+                "KV/Range", request, pb.RangeResponse, deadline=self._deadline()
+            )
+        else:
+            _, (answer,) = await self._read([request], self._deadline())
         if not answer.kvs:
             raise NoNodeError(path)
         return Value(answer.kvs[0].value, self._commits.version(answer.kvs[0].mod_revision))
@@ -140,16 +146,10 @@ class EtcdStore:
             reads = [page]
             if path != "/":
                 reads.append(pb.RangeRequest(key=self._keys.node(path), revision=revision))
-            answer = await self._client.read(
-                "KV/Txn",
-                pb.TxnRequest(success=[pb.RequestOp(request_range=read) for read in reads]),
-                pb.TxnResponse,
-                deadline=deadline,
-            )
-            found, *parent = [response.response_range for response in answer.responses]
+            read_at, (found, *parent) = await self._read(reads, deadline)
             if parent and not parent[0].kvs:
                 raise NoNodeError(path)
-            revision = revision or answer.header.revision
+            revision = revision or read_at
             names += [self._keys.child_name(kv.key) for kv in found.kvs]
             if not found.more:
                 break
@@ -202,6 +202,7 @@ class EtcdStore:
         self._check_open()
         if ttl_ms < 1:
             raise InvalidArgumentError(f"a session TTL of {ttl_ms} ms")
+        await self.gate.refresh(self._deadline())
         request = pb.LeaseGrantRequest(TTL=-(-ttl_ms // 1000))
         answer = await self._client.read(  # a lease that nobody hears of ends by itself
             "Lease/LeaseGrant", request, pb.LeaseGrantResponse, deadline=self._deadline()
@@ -221,6 +222,77 @@ class EtcdStore:
         for session in self._sessions:
             await session.close()
         await self._client.aclose()
+
+    # --- for migration
+
+    async def gate_state(self) -> GateState:
+        """The gate as it is now. Raises MetadataUnavailableError."""
+        self._check_open()
+        await self.gate.enter(self._deadline())
+        return self.gate.state
+
+    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``; False: it is not."""
+        self._check_open()
+        return await self.gate.swap(old, new, self._deadline())
+
+    def watch_gate(self, callback: Callable[[], None]) -> Watch:
+        """Calls back after the gate changed."""
+        self._check_open()
+        return self._watcher.watches.add(GATE_PATH, callback, is_prefix=False)
+
+    async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
+        """All nodes with the root. Counters are read before their parents."""
+        self._check_open()
+        numbers = {}
+        async for kvs in self._pages(self._keys.counters()):
+            numbers.update({self._keys.counted(kv.key): int(kv.value) for kv in kvs})
+        yield [("/", Node(b"", self._commits.version(0), None, numbers.get("/", 0)))]
+        async for kvs in self._pages(self._keys.subtree("/")):
+            paths = [self._keys.path(kv.key) for kv in kvs]
+            yield [
+                (path, self._commits.node(kv, numbers.get(path, 0)))
+                for path, kv in zip(paths, kvs, strict=True)
+            ]
+
+    async def load(
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+    ) -> None:
+        """Writes through a closed gate."""
+        check_operations(operations)
+        self._check_open()
+        await self._commits.commit(operations, self._deadline(), gate, sequences)
+
+    async def _pages(self, keys: KeyRange) -> AsyncIterator[list[pb.KeyValue]]:
+        start, is_more = keys.start, True
+        while is_more:
+            request = pb.RangeRequest(key=start, range_end=keys.end, limit=PAGE)
+            answer = await self._client.read(
+                "KV/Range", request, pb.RangeResponse, deadline=self._deadline()
+            )
+            kvs, is_more = list(answer.kvs), answer.more
+            if kvs:
+                start = kvs[-1].key + b"\x00"
+                yield kvs
+
+    # --- calls
+
+    async def _read(
+        self, ranges: list[pb.RangeRequest], deadline: float
+    ) -> tuple[int, list[pb.RangeResponse]]:
+        """Ranges and their revision, if the gate is open. Raises StoreFencedError."""
+        while True:
+            if self.gate.state.successor is not None:
+                await self.gate.refresh(deadline)
+            request = pb.TxnRequest(
+                compare=[self.gate.condition()],
+                success=[pb.RequestOp(request_range=each) for each in ranges],
+            )
+            answer = await self._client.read("KV/Txn", request, pb.TxnResponse, deadline=deadline)
+            if answer.succeeded:
+                found = [response.response_range for response in answer.responses]
+                return answer.header.revision, found
+            await self.gate.refresh(deadline)
 
     async def _create_numbered(
         self, path: str, data: bytes, creation: Creation

@@ -6,12 +6,12 @@ its last write, which is part of its value. Every write leaves a token, so that 
 outcome was unknown is found, and not done again; tokens that are spent go with later writes.
 """
 
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ...core.protocol.errors import CorruptionError, SessionLostError, StoreFencedError
+from ...core.protocol.errors import SessionLostError
 from ...core.runtime.metadata_store import Create, Operation, Version, parent_of
+from ..gate import GateState, decode_gate
 from ..leases import Owner
 from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
 from ..snapshot import Snapshot, footprint, with_ancestors
@@ -35,16 +35,28 @@ class Commits:
         self._new_token = new_token
         self._spent: list[bytes] = []
 
-    async def commit(self, operations: Sequence[Operation], deadline: float) -> Version:
-        """All or nothing; the version of all that was written."""
+    async def commit(
+        self,
+        operations: Sequence[Operation],
+        deadline: float,
+        through: GateState | None = None,
+        sequences: Mapping[str, int] | None = None,
+    ) -> Version:
+        """All or nothing; the version of all that was written.
+
+        ``through`` and ``sequences``: as ``MovableStore.load``.
+        """
 
         async def body(reads: Reads) -> str:
-            epoch = await self.open_epoch(reads)
-            plan = Plan(await self._snapshot(reads, operations, epoch))
+            gate = await self.gate(reads)
+            gate.check(through)
+            plan = Plan(await self._snapshot(reads, operations, gate.epoch))
             for operation in operations:
                 plan.apply(operation)
             self._apply(reads.transaction, plan)
-            return epoch
+            for parent, number in (sequences or {}).items():
+                await self._raise_sequence(reads, parent, number)
+            return gate.epoch
 
         epoch, stamp = await self.write(body, deadline)
         return version_of(epoch, stamp)
@@ -109,26 +121,20 @@ class Commits:
 
     async def open_epoch(self, reads: Reads) -> str:
         """The store's epoch. Raises StoreFencedError when it was replaced."""
-        epoch, successor = await self.gate(reads)
-        if successor is not None:
-            raise StoreFencedError(f"writes go to {successor}")
-        return epoch
+        gate = await self.gate(reads)
+        gate.check_open()
+        return gate.epoch
 
-    async def gate(self, reads: Reads) -> tuple[str, str | None]:
-        """(epoch, successor). An epoch "" says that the store is new."""
+    async def gate(self, reads: Reads) -> GateState:
+        """The gate. An epoch "" says that the store is new."""
         (data,) = await reads.get([self._keys.gate])
         if data is None:
-            return "", None
-        try:
-            state = json.loads(data)
-            return str(state["epoch"]), state.get("successor")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(f"the gate in FoundationDB is not ours: {error}") from error
+            return GateState("", "")
+        return decode_gate(data, "the gate in FoundationDB")
 
-    def set_gate(self, transaction: FdbTransaction, epoch: str, successor: str | None) -> None:
+    def set_gate(self, transaction: FdbTransaction, state: GateState) -> None:
         """Writes the gate, which every write transaction reads."""
-        state = {"epoch": epoch, "successor": successor}
-        transaction.set(self._keys.gate, json.dumps(state).encode())
+        transaction.set(self._keys.gate, state.encode())
 
     def remove(self, transaction: FdbTransaction, path: str, owner: str | None) -> None:
         """Removes a node with all that goes with it."""
@@ -143,6 +149,12 @@ class Commits:
         (lease,) = await reads.get([self._keys.lease(owner)])
         if lease is None:
             raise SessionLostError(owner)
+
+    async def _raise_sequence(self, reads: Reads, parent: str, number: int) -> None:
+        key = self._keys.counter(parent)
+        (data,) = await reads.get([key])
+        if data is None or int(data) < number:
+            reads.transaction.set(key, b"%d" % number)
 
     async def _numbered(self, reads: Reads, path: str) -> str:
         key = self._keys.counter(parent_of(path))

@@ -55,6 +55,24 @@ class Keys:
         name = path.rpartition("/")[2]
         return b"%sn%s\x00%s" % (self._prefix, parent_of(path).encode(), name.encode())
 
+    def nodes(self) -> KeyRange:
+        """All nodes."""
+        return KeyRange(self._prefix + b"n", self._prefix + b"o")
+
+    def path(self, key: bytes) -> str:
+        """The path of a node's key."""
+        parent, _, name = key[len(self._prefix) + 1 :].partition(b"\x00")
+        above = "" if parent == b"/" else parent.decode()
+        return f"{above}/{name.decode()}"
+
+    def counters(self) -> KeyRange:
+        """The counters of all parents."""
+        return KeyRange(self._prefix + b"c", self._prefix + b"d")
+
+    def counted(self, key: bytes) -> str:
+        """The parent whose counter has this key."""
+        return key[len(self._prefix) + 1 :].decode()
+
     def children(self, path: str, after: str | None = None) -> KeyRange:
         """The direct children, from behind a name."""
         first = b"%sn%s\x00" % (self._prefix, path.encode())

@@ -7,7 +7,7 @@ way, by the cluster file and its environment variables. Sessions are leases (see
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +24,19 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
+from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..plan import check_data, check_operations, check_target, versions_of
+from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
 from .commit import Commits, version_of
-from .keys import Keys, decode_lease, decode_node, encode_lease
+from .keys import KeyRange, Keys, decode_lease, decode_node, encode_lease
 from .watcher import Watcher
 
 T = TypeVar("T")
+
+PAGE = 500
+"""Nodes read in one transaction where all are read: below its limits of time and size."""
 
 
 async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
@@ -71,9 +75,9 @@ class FdbStore:
         """Makes what a new store needs."""
 
         async def body(reads: Reads) -> bool:
-            epoch, _ = await self._commits.gate(reads)
-            if not epoch:
-                self._commits.set_gate(reads.transaction, f"f{os.urandom(6).hex()}", None)
+            if not (await self._commits.gate(reads)).epoch:
+                epoch = f"f{os.urandom(6).hex()}"
+                self._commits.set_gate(reads.transaction, GateState(epoch, tree=epoch))
             return True
 
         await self._commits.write(body, self._deadline())
@@ -84,14 +88,16 @@ class FdbStore:
         check_path(path)
 
         async def body(reads: Reads) -> Value:
-            epoch, _ = await self._commits.gate(reads)
+            gate = await self._commits.gate(reads)
+            if not stale_ok:
+                gate.check_open()
             if path == "/":
-                return Value(b"", version_of(epoch, b""))
+                return Value(b"", version_of(gate.epoch, b""))
             (data,) = await reads.get([self._keys.node(path)])
             if data is None:
                 raise NoNodeError(path)
             node = decode_node(data)
-            return Value(node.data, version_of(epoch, node.stamp))
+            return Value(node.data, version_of(gate.epoch, node.stamp))
 
         return await self._read(body)
 
@@ -102,6 +108,7 @@ class FdbStore:
         check_path(path)
 
         async def body(reads: Reads) -> list[str]:
+            await self._commits.open_epoch(reads)
             if path != "/" and (await reads.get([self._keys.node(path)]))[0] is None:
                 raise NoNodeError(path)
             if limit == 0:
@@ -221,6 +228,69 @@ class FdbStore:
             return True
 
         await self._commits.write(body, self._deadline())
+
+    # --- for migration
+
+    async def gate_state(self) -> GateState:
+        """The gate as it is now. Raises MetadataUnavailableError."""
+        return await self._read(self._commits.gate)
+
+    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``; False: it is not."""
+        self._check_open()
+
+        async def body(reads: Reads) -> tuple[bool]:
+            is_old = await self._commits.gate(reads) == old
+            if is_old:
+                self._commits.set_gate(reads.transaction, new)
+            return (is_old,)
+
+        (is_done,), _ = await self._commits.write(body, self._deadline())
+        return is_done
+
+    def watch_gate(self, callback: Callable[[], None]) -> Watch:
+        """Calls back after the gate changed."""
+        self._check_open()
+        return self._watcher.watches.add(GATE_PATH, callback, is_prefix=False)
+
+    async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
+        """All nodes with the root, in transactions of some hundred each."""
+        numbers = {}
+        async for _, pairs in self._pages(self._keys.counters()):
+            numbers.update({self._keys.counted(key): int(value) for key, value in pairs})
+        gate = await self.gate_state()
+        yield [("/", Node(b"", version_of(gate.epoch, b""), None, numbers.get("/", 0)))]
+        async for epoch, pairs in self._pages(self._keys.nodes()):
+            nodes = []
+            for key, value in pairs:
+                path, (stamp, owner, data) = self._keys.path(key), decode_node(value)
+                node = Node(data, version_of(epoch, stamp), owner, numbers.get(path, 0))
+                nodes.append((path, node))
+            yield nodes
+
+    async def load(
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+    ) -> None:
+        """Writes through a closed gate."""
+        check_operations(operations)
+        self._check_open()
+        await self._commits.commit(operations, self._deadline(), gate, sequences)
+
+    async def _pages(self, keys: KeyRange) -> AsyncIterator[tuple[str, list[tuple[bytes, bytes]]]]:
+        start = keys.start
+        while True:
+
+            async def body(
+                reads: Reads, start: bytes = start
+            ) -> tuple[str, list[tuple[bytes, bytes]]]:
+                gate = await self._commits.gate(reads)
+                return gate.epoch, await reads.range(KeyRange(start, keys.end), PAGE)
+
+            epoch, pairs = await self._read(body)
+            if not pairs:
+                return
+            yield epoch, pairs
+            start = pairs[-1][0] + b"\x00"
 
     async def _read(self, body: Callable[[Reads], Awaitable[T]]) -> T:
         self._check_open()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ...core.protocol.errors import ClosedError, MetadataUnavailableError
 from ...core.runtime.tasks import Tasks
+from ..gate import GATE_PATH
 from ..watching import Watches
 from .client import Transactions
 from .keys import Keys
@@ -46,6 +47,8 @@ class Watcher:
         if path == "/" and not is_prefix:
             return  # the root never changes
         key = self._keys.signal(path) if is_prefix else self._keys.node(path)
+        if path == GATE_PATH:
+            key = self._keys.gate
         while True:
             try:
                 future = await self._transactions.watch(key, self._deadline())

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,14 +20,17 @@ from ...core.protocol.errors import (
     MetadataUnavailableError,
     NoNodeError,
     SessionLostError,
-    StoreFencedError,
 )
 from ...core.runtime.metadata_store import Value, Version, parent_of
+from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Owner
 from ..plan import Node, Plan
 from .schema import prepare
 
 T = TypeVar("T")
+
+PAGE = 2_000
+"""Nodes read at once where all are read."""
 
 CHANGES_KEPT = 10_000
 """Newest entries of the change log; a watcher further behind fires all its watches."""
@@ -45,7 +49,7 @@ class Database:
         try:
             with self._mapped():
                 self._set_up(deadline)
-                self.epoch = prepare(self._connection, path, adopt=adopt)
+                prepare(self._connection, path, adopt=adopt)
         except BaseException:
             self._connection.close()
             raise
@@ -60,7 +64,7 @@ class Database:
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN")
             try:
-                return body(Reader(self._connection, self.epoch))
+                return body(Reader(self._connection))
             finally:
                 self._connection.execute("ROLLBACK")
 
@@ -70,7 +74,7 @@ class Database:
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                result = body(Writer(self._connection, self.epoch))
+                result = body(Writer(self._connection))
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
@@ -134,9 +138,22 @@ class Database:
 class Reader:
     """Reads within a transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, epoch: str) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._epoch = epoch
+        self._gate: GateState | None = None
+
+    @property
+    def gate(self) -> GateState:
+        """The gate, as this transaction sees it."""
+        if self._gate is None:
+            rows = self._connection.execute(
+                "SELECT name, value FROM fact WHERE name IN ('epoch', 'tree', 'successor', 'mover')"
+            )
+            facts = dict(rows.fetchall())
+            epoch = str(facts["epoch"])
+            tree = str(facts.get("tree") or epoch)
+            self._gate = GateState(epoch, tree, facts.get("successor"), facts.get("mover"))
+        return self._gate
 
     def node(self, path: str) -> Node | None:
         """The node at ``path``, or None."""
@@ -153,15 +170,18 @@ class Reader:
         """The first ``limit`` names of children, in order."""
         return self._names(path, "", limit)
 
-    def value(self, path: str) -> Value:
-        """What ``get`` answers. Raises NoNodeError."""
+    def value(self, path: str, *, stale_ok: bool) -> Value:
+        """What ``get`` answers. Raises NoNodeError, StoreFencedError."""
+        if not stale_ok:
+            self.gate.check_open()
         node = self.node(path)
         if node is None:
             raise NoNodeError(path)
         return Value(node.data, node.version)
 
     def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        """What ``children`` answers. Raises NoNodeError."""
+        """What ``children`` answers. Raises NoNodeError, StoreFencedError."""
+        self.gate.check_open()
         if self.node(path) is None:
             raise NoNodeError(path)
         return self._names(path, after or "", -1 if limit is None else limit)
@@ -185,12 +205,20 @@ class Reader:
 
     def version(self, revision: int) -> Version:
         """The version of what was written at a revision."""
-        return Version(f"{self._epoch}.{revision}")
+        return Version(f"{self.gate.epoch}.{revision}")
 
-    def fact(self, name: str) -> str | int | None:
-        """A fact about the store."""
-        row = self._connection.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
-        return None if row is None else row[0]
+    def page(self, after: int) -> tuple[int, list[tuple[str, Node]]]:
+        """Some nodes behind a row, and the last row of them (-1: there is none)."""
+        rows = self._connection.execute(
+            "SELECT rowid, parent, name, data, revision, owner, sequence FROM node"
+            " WHERE rowid > ? ORDER BY rowid LIMIT ?",
+            (after, PAGE),
+        ).fetchall()
+        nodes = [
+            (_path(parent, name), Node(data, self.version(revision), owner, sequence))
+            for _, parent, name, data, revision, owner, sequence in rows
+        ]
+        return (rows[-1][0] if rows else -1), nodes
 
     def _names(self, path: str, after: str, limit: int) -> list[str]:
         rows = self._connection.execute(
@@ -201,13 +229,15 @@ class Reader:
 
 
 class Writer(Reader):
-    """Reads and writes within a transaction. A fenced store refuses to be written."""
+    """Reads and writes within a transaction. A closed store refuses to be written."""
+
+    def plan(self, through: GateState | None = None) -> Plan:
+        """An empty plan for this transaction. Raises StoreFencedError."""
+        self.gate.check(through)
+        return Plan(self)
 
     def commit(self, plan: Plan) -> Version:
-        """Writes what a plan decided. Raises StoreFencedError."""
-        successor = self.fact("successor")
-        if successor is not None:
-            raise StoreFencedError(f"writes go to {successor}")
+        """Writes what a plan decided."""
         run = self._connection.execute
         ((revision,),) = run(
             "UPDATE fact SET value = value + 1 WHERE name = 'revision' RETURNING value"
@@ -234,8 +264,26 @@ class Writer(Reader):
                 self._log(path)
         return self.version(revision)
 
+    def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``."""
+        if self.gate != old:
+            return False
+        facts = [(name, value) for name, value in asdict(new).items() if value is not None]
+        self._connection.execute("DELETE FROM fact WHERE name IN ('successor', 'mover')")
+        self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
+        self._log(GATE_PATH)
+        return True
+
+    def raise_sequence(self, path: str, number: int) -> None:
+        """The next sequential child gets at least this number."""
+        self._connection.execute(
+            "UPDATE node SET sequence = max(sequence, ?) WHERE parent = ? AND name = ?",
+            (number, *_key(path)),
+        )
+
     def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Makes a lease, if it is not there."""
+        """Makes a lease, if it is not there. Raises StoreFencedError."""
+        self.gate.check_open()
         self._connection.execute("INSERT OR IGNORE INTO lease VALUES (?, ?, 0)", (owner, ttl_ms))
 
     def beat_lease(self, owner: Owner) -> bool:
@@ -264,7 +312,7 @@ class Writer(Reader):
             self._connection.execute(
                 "DELETE FROM node WHERE parent = ? AND name = ?", (parent, name)
             )
-            self._log(f"{'' if parent == '/' else parent}/{name}")
+            self._log(_path(parent, name))
 
     def _log(self, path: str) -> None:
         cursor = self._connection.execute("INSERT INTO change (path) VALUES (?)", (path,))
@@ -272,6 +320,10 @@ class Writer(Reader):
         self._connection.execute(
             "DELETE FROM change WHERE number <= ?", (cursor.lastrowid - CHANGES_KEPT,)
         )
+
+
+def _path(parent: str, name: str) -> str:
+    return f"{'' if parent == '/' else parent}/{name}"
 
 
 def _key(path: str) -> tuple[str, str]:

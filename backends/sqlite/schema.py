@@ -31,8 +31,8 @@ CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NUL
 """
 
 
-def prepare(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> str:
-    """Makes the tables in a new file, checks an old one, and returns the store's epoch.
+def prepare(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
+    """Makes the tables in a new file, and checks an old one.
 
     Raises ForeignDataError (somebody else's database, a newer format, another host's) and
     CorruptionError. ``adopt``: this host takes a file over that was moved here.
@@ -42,7 +42,7 @@ def prepare(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> str:
         _check_identity(connection, path)
         if _pragma(connection, "application_id") == 0:
             _make(connection)
-        epoch = _check_host(connection, path, adopt=adopt)
+        _check_host(connection, path, adopt=adopt)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
@@ -51,7 +51,6 @@ def prepare(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> str:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise CorruptionError(f"{path} is damaged: {' '.join(verdict.split())}")
-    return epoch
 
 
 def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
@@ -80,7 +79,7 @@ def _make(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> str:
+def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
     facts = dict(connection.execute("SELECT name, value FROM fact").fetchall())
     if not {"epoch", "revision", "boot", "machine"} <= facts.keys():
         raise CorruptionError(f"{path} is damaged: it does not say whose it is")
@@ -94,7 +93,6 @@ def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> s
     if (facts["boot"], facts["machine"]) != (boot, machine):
         connection.execute("UPDATE fact SET value = ? WHERE name = 'boot'", (boot,))
         connection.execute("UPDATE fact SET value = ? WHERE name = 'machine'", (machine,))
-    return str(facts["epoch"])
 
 
 def host_identity() -> tuple[str, str]:

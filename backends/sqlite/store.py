@@ -7,7 +7,7 @@ The loop never waits for the disk: all of SQLite happens in one thread of this h
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -22,8 +22,9 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
 from ...core.runtime.tasks import Tasks
+from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..plan import Plan, check_data, check_operations, check_target, versions_of
+from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from ..watching import Watches
 from .database import Database, Reader, Writer
@@ -65,7 +66,6 @@ class SqliteStore:
         self, uri: str, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
     ) -> None:
         self.uri = uri
-        self.epoch = database.epoch
         self.timeout_ms = timeout_ms
         self._database = database
         self._thread = thread
@@ -80,7 +80,7 @@ class SqliteStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """The node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
-        return await self._read(lambda reader: reader.value(path))
+        return await self._read(lambda reader: reader.value(path, stale_ok=stale_ok))
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
@@ -105,7 +105,7 @@ class SqliteStore:
         def body(writer: Writer) -> tuple[str, Version]:
             if owner is not None:
                 writer.check_lease(owner)
-            plan = Plan(writer)
+            plan = writer.plan()
             created = plan.create(path, data, owner, sequential=sequential)
             return created, writer.commit(plan)
 
@@ -117,7 +117,7 @@ class SqliteStore:
         check_data(data)
 
         def body(writer: Writer) -> Version:
-            plan = Plan(writer)
+            plan = writer.plan()
             plan.put(path, data, expect)
             return writer.commit(plan)
 
@@ -128,7 +128,7 @@ class SqliteStore:
         check_target(path)
 
         def body(writer: Writer) -> None:
-            plan = Plan(writer)
+            plan = writer.plan()
             plan.delete(path, expect)
             writer.commit(plan)
 
@@ -139,7 +139,7 @@ class SqliteStore:
         check_operations(operations)
 
         def body(writer: Writer) -> list[Version | None]:
-            plan = Plan(writer)
+            plan = writer.plan()
             for operation in operations:
                 plan.apply(operation)
             return versions_of(operations, writer.commit(plan))
@@ -184,6 +184,44 @@ class SqliteStore:
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
         """Removes row and nodes if the counter is still this one (None: whatever it is)."""
         await self._write(lambda writer: writer.end_lease(owner, counter))
+
+    # --- for migration
+
+    async def gate_state(self) -> GateState:
+        """The gate as it is now. Raises MetadataUnavailableError."""
+        return await self._read(lambda reader: reader.gate)
+
+    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``; False: it is not."""
+        return await self._write(lambda writer: writer.swap_gate(old, new))
+
+    def watch_gate(self, callback: Callable[[], None]) -> Watch:
+        """Calls back after the gate changed."""
+        self._check_open()
+        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+
+    async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
+        """All nodes with the root."""
+        row = 0
+        while row >= 0:
+            row, nodes = await self._read(lambda reader, after=row: reader.page(after))
+            yield nodes
+
+    async def load(
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+    ) -> None:
+        """Writes through a closed gate."""
+        check_operations(operations)
+
+        def body(writer: Writer) -> None:
+            plan = writer.plan(gate)
+            for operation in operations:
+                plan.apply(operation)
+            writer.commit(plan)
+            for path, number in sequences.items():
+                writer.raise_sequence(path, number)
+
+        await self._write(body)
 
     # --- the thread
 
