@@ -1,4 +1,4 @@
-"""``rhumbline bookie``: format, run."""
+"""``rhumbline bookie``: format, run; what works on a stopped one is in ``bookie_storage``."""
 
 import asyncio
 import signal
@@ -9,6 +9,7 @@ import click
 from ..backends.open import open_store
 from ..client.bookie_host import format_bookie, running_bookie
 from ..core.protocol.errors import ConfigurationError
+from .bookie_storage import COMMANDS
 from .options import Session, runs, session_options
 from .output import say
 
@@ -74,3 +75,7 @@ async def run_(
             say(f"bookie {running.bookie_id} is stopping")
     finally:
         await store.close()
+
+
+for _command in COMMANDS:
+    bookie.add_command(_command)

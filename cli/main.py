@@ -31,7 +31,9 @@ _COMMANDS = {
     "region": ("region", "Shows the regions, drains them, takes them offline."),
     "repair": ("repair", "Makes lost copies again and moves misplaced ones."),
     "durability": ("durability", "Says what would not be safe if regions were lost."),
-    "bookie": ("bookie", "Formats and runs a bookie."),
+    "bookie": ("bookie", "Formats, runs and examines a bookie."),
+    "write-proxy": ("proxy", "Runs a write proxy: many producers, one owner a stream."),
+    "read-proxy": ("proxy", "Runs a read proxy: many readers, one tail a stream."),
     "plan": ("plan", "Says what a quorum promises before anything is deployed."),
     "cluster": ("cluster", "Initialises a cluster."),
     "config": ("config", "Checks and explains settings."),
@@ -60,7 +62,7 @@ class _Root(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

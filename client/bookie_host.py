@@ -51,7 +51,7 @@ async def format_bookie(
     disk = PosixDisk(directory)
     bookies = BookieDirectory(store)
     try:
-        with _naming(directory):
+        with naming(directory):
             return await format_storage(
                 disk, system_runtime(), name, region, rack, instance, bookies
             )
@@ -83,7 +83,7 @@ async def running_bookie(
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
-        with _naming(directory):
+        with naming(directory):
             bookie = await Bookie.open(
                 runtime,
                 disk,
@@ -91,7 +91,7 @@ async def running_bookie(
                 LedgerStore(store),
                 bookies,
                 open_index=lambda bookie_id: open_lmdb_index(
-                    directory / INDEX_DIRECTORY, bookie_id, _in_thread
+                    directory / INDEX_DIRECTORY, bookie_id, in_thread
                 ),
             )
         closing.push_async_callback(bookie.aclose)
@@ -132,7 +132,7 @@ async def _publish_status_address(
 
 
 @contextmanager
-def _naming(directory: Path) -> Iterator[None]:
+def naming(directory: Path) -> Iterator[None]:
     """Puts the directory's name before what is wrong with it."""
     try:
         yield
@@ -140,7 +140,8 @@ def _naming(directory: Path) -> Iterator[None]:
         raise type(error)(f"{directory}: {error}") from error
 
 
-def _in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
+def in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
+    """Runs a blocking function in a thread."""
     return asyncio.get_running_loop().run_in_executor(None, work)
 
 

@@ -59,7 +59,11 @@ class LogFiles:
 
     async def numbers(self, kind: int) -> list[int]:
         """Numbers of the files that are there, rising. Names that are not ours are left alone."""
-        found = [parse_number(kind, name) for name in await self._disk.list(DIRECTORIES[kind])]
+        try:
+            names = await self._disk.list(DIRECTORIES[kind])
+        except FileNotFoundError:
+            return []  # formatted, and never opened
+        found = [parse_number(kind, name) for name in names]
         return sorted(number for number in found if number is not None)
 
     async def create(self, kind: int, number: int, allocate_bytes: int) -> File:

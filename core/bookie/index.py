@@ -8,6 +8,7 @@ without entries is not in it.
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 
@@ -164,3 +165,13 @@ class MemoryIndex:
     def drop(self, ledger_id: int) -> None:
         """See EntryIndex."""
         self._ledgers.pop(ledger_id, None)
+
+
+_ROWS_AT_ONCE = 10_000
+
+
+def add_missing(index: EntryIndex, older: MemoryIndex) -> None:
+    """Puts those rows of ``older`` whose ids ``index`` does not have; never many in memory."""
+    rows = older.rows()
+    while part := list(islice(rows, _ROWS_AT_ONCE)):
+        index.put([row for row in part if index.find(row.ledger_id, row.entry_id) is None])

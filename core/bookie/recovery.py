@@ -3,7 +3,7 @@
 from ..protocol.bookie_id import BookieId
 from .files import LogFiles
 from .groups import LOG_KIND, SORTED_KIND
-from .index import MemoryIndex
+from .index import MemoryIndex, add_missing
 from .opening import Opened, open_files, replay_sorted
 from .tiered_index import TieredIndex
 
@@ -39,7 +39,7 @@ async def _rebuild(
         opened = await open_files(files, bookie, boot_id, floor, index.put)
     older = MemoryIndex()
     await replay_sorted(files, bookie, opened, older.put)
-    index.put([row for row in older.rows() if index.find(row.ledger_id, row.entry_id) is None])
+    add_missing(index, older)
     return opened
 
 

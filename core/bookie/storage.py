@@ -41,6 +41,11 @@ from .tail_cache import TailCache
 from .tiered_index import IndexStore, TieredIndex
 from .write_log import WriteLog
 
+LOG_GONE = (
+    "the write log of this bookie is gone: what it acknowledged is lost here; "
+    "format an empty directory as a new bookie"
+)
+
 _MOVES_AT_ONCE = 1_000
 
 
@@ -102,10 +107,7 @@ class Storage:
         await self.files.prepare()
         opened = await recover(self.files, self.index, self._bookie, self._config.boot_id)
         if must_exist and opened.last_log is None:
-            raise CorruptionError(
-                "the write log of this bookie is gone: what it acknowledged is lost here; "
-                "format an empty directory as a new bookie"
-            )
+            raise CorruptionError(LOG_GONE)
         self.states = states = opened.states
         self.damages = opened.damages
         self._highest_number = opened.highest_number
@@ -151,9 +153,14 @@ class Storage:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(self, ledger: LedgerState, entry: bytes, connection: Answerer, answer: bytes) -> None:
-        """Appends an entry that the caller checked; the answer goes out when it is durable."""
+        """Appends an entry that the caller checked; the answer goes out when it is durable.
+
+        Who waits for its LAC is woken now: what that says is true whatever becomes of the entry.
+        """
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
+        if ledger.polls and self._advance(ledger, lac):
+            self.listener.ledgers_advanced([ledger])
         size = len(entry)
         offset = group.body_bytes + RECORD_HEADER_BYTES
         group.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)
@@ -196,16 +203,11 @@ class Storage:
         self.log.append_state(ledger.encode(), durable)
 
     def write_lac(self, ledger: LedgerState, body: bytes, on_durable: OnDurable) -> None:
-        """Keeps an explicit LAC: the last body, and the highest LAC. It counts when durable."""
-        lac = lac_of_body(body)
-
-        def durable(error: RhumblineError | None) -> None:
-            if error is None and self._advance(ledger, lac) and ledger.polls:
-                self.listener.ledgers_advanced([ledger])
-            on_durable(error)
-
+        """Keeps an explicit LAC: the last body, and the highest LAC. Who waits is woken now."""
         ledger.lac_body = body
-        self.log.append_state(ledger.encode(), durable)
+        if self._advance(ledger, lac_of_body(body)) and ledger.polls:
+            self.listener.ledgers_advanced([ledger])
+        self.log.append_state(ledger.encode(), on_durable)
 
     def when_durable(self, on_durable: OnDurable) -> None:
         """Calls back when all that was appended before is durable."""

@@ -1,16 +1,30 @@
-"""Offline: reads every byte of a storage and says what is damaged. Changes nothing.
+"""Offline: reads every byte of a storage and says what it holds and what is damaged.
 
-Needs no metadata store. The bookie must not run; the disk sees to that.
+Changes nothing and needs no metadata store. The bookie must not run; the disk sees to that. The
+index is not looked at: it is a cache, and whoever doubts it has it built anew.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from ..protocol.errors import CorruptionError, RhumblineError
 from ..runtime.disk import Disk
+from ..wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from .files import LogFiles
+from .groups import (
+    FILE_HEADER_BYTES,
+    LOG_KIND,
+    OFFSET_MASK,
+    SORTED_KIND,
+    decode_file_header,
+    iterate_records,
+)
 from .identity import Identity, read_identity
-from .index import IndexedEntry, MemoryIndex
-from .opening import open_files, replay_sorted
-from .replay import Damage
+from .index import IndexedEntry, MemoryIndex, add_missing
+from .opening import Opened, open_files, replay_sorted
+from .replay import Damage, scan_file
+from .storage import LOG_GONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +33,7 @@ class LedgerSummary:
 
     ledger_id: int
     entry_count: int
+    entry_bytes: int
     last_entry_id: int
     lac: int
     is_fenced: bool
@@ -39,29 +54,65 @@ class StorageSummary:
     damages: tuple[Damage, ...]
 
 
-async def verify_storage(disk: Disk) -> StorageSummary:
+class StoredEntry(NamedTuple):
+    """The header of one entry, and where it stands."""
+
+    kind: int
+    number: int
+    offset: int
+    ledger_id: int
+    entry_id: int
+    lac: int
+    length: int
+    size: int
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+async def verify_storage(
+    disk: Disk, boot_id: str = "", on_progress: Callable[[int], None] = _ignore
+) -> StorageSummary:
     """Reads all files and compares every checksum.
 
-    Raises ForeignDataError, CorruptionError (the identity), DiskFailedError.
+    ``boot_id`` (see BookieConfig) lets a bad last group be told from an unfinished one;
+    ``on_progress`` hears now and then how many entries were read. Raises ForeignDataError,
+    CorruptionError (the identity, or no log where there was one), DiskFailedError.
     """
     identity = await read_identity(disk)
     files = LogFiles(disk, 0)
+    index, older = MemoryIndex(), MemoryIndex()
+    count = 0
+
+    def counted(rows: list[IndexedEntry], into: MemoryIndex) -> None:
+        nonlocal count
+        into.put(rows)
+        count += len(rows)
+        on_progress(count)
+
+    bookie = identity.bookie_id
     try:
-        index, older = MemoryIndex(), MemoryIndex()
-        opened = await open_files(files, identity.bookie_id, "", 0, index.put)
-        await replay_sorted(files, identity.bookie_id, opened, older.put)
+        opened = await open_files(files, bookie, boot_id, 0, lambda rows: counted(rows, index))
+        if identity.was_opened and opened.last_log is None:
+            raise CorruptionError(LOG_GONE)
+        await replay_sorted(files, bookie, opened, lambda rows: counted(rows, older))
     finally:
         await files.aclose()
-    index.put([row for row in older.rows() if index.find(row.ledger_id, row.entry_id) is None])
+    add_missing(index, older)
+    return _summary(identity, opened, index)
+
+
+def _summary(identity: Identity, opened: Opened, index: MemoryIndex) -> StorageSummary:
     states = opened.states
-    rows: list[IndexedEntry] = [row for row in index.rows() if row.ledger_id in states.ledgers]
-    counts: dict[int, int] = {}
-    for row in rows:
-        counts[row.ledger_id] = counts.get(row.ledger_id, 0) + 1
+    held: dict[int, tuple[int, int]] = {}
+    for row in index.rows():
+        count, size = held.get(row.ledger_id, (0, 0))
+        held[row.ledger_id] = count + 1, size + row.length
     ledgers = tuple(
         LedgerSummary(
             ledger_id,
-            counts.get(ledger_id, 0),
+            *held.get(ledger_id, (0, 0)),
             -1 if (last := index.last(ledger_id)) is None else last,
             ledger.lac,
             ledger.is_fenced,
@@ -72,10 +123,50 @@ async def verify_storage(disk: Disk) -> StorageSummary:
     return StorageSummary(
         identity,
         ledgers,
-        len(rows),
-        sum(row.length for row in rows),
+        sum(ledger.entry_count for ledger in ledgers),
+        sum(ledger.entry_bytes for ledger in ledgers),
         len(opened.logs),
         len(opened.sorted),
         opened.torn_bytes,
         tuple(opened.damages),
     )
+
+
+async def dump_storage(disk: Disk, on_entry: Callable[[StoredEntry], None]) -> list[Damage]:
+    """Tells every entry as it stands in the files, in their order, replaced ones too.
+
+    Returns what could not be read; an unfinished end is among it. Raises ForeignDataError,
+    CorruptionError (the identity), DiskFailedError.
+    """
+    await read_identity(disk)
+    files = LogFiles(disk, 0)
+    damages: list[Damage] = []
+    try:
+        for kind in (LOG_KIND, SORTED_KIND):
+            for number in await files.numbers(kind):
+                damages += await _dump_file(files, kind, number, on_entry)
+    finally:
+        await files.aclose()
+    return damages
+
+
+async def _dump_file(
+    files: LogFiles, kind: int, number: int, on_entry: Callable[[StoredEntry], None]
+) -> list[Damage]:
+    def on_group(start: int, body: bytes) -> None:
+        for offset, data, is_state in iterate_records(body):
+            if not is_state and len(data) >= ENTRY_HEADER_BYTES:
+                ledger_id, entry_id, lac, length = ENTRY_HEADER.unpack_from(data)
+                at = start + offset
+                on_entry(StoredEntry(kind, number, at, ledger_id, entry_id, lac, length, len(data)))
+
+    file = await files.open(kind, number)
+    try:
+        header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
+        scan = await scan_file(file, header, None, on_group)
+    except RhumblineError as error:
+        return [Damage(number, 0, OFFSET_MASK, str(error))]
+    if scan.torn_bytes:
+        end = scan.end + scan.torn_bytes
+        scan.damages.append(Damage(number, scan.end, end, "the last group is unfinished or bad"))
+    return scan.damages

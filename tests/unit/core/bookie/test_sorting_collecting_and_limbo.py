@@ -10,6 +10,7 @@ import pytest
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.groups import FILE_HEADER_BYTES, GROUP_MAGIC
+from rhumbline.core.bookie.limbo_keeper import clear_all
 from rhumbline.core.bookie.lmdb_index import open_lmdb_index
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.wire import v2
@@ -277,7 +278,7 @@ def test_crash_of_the_operating_system_with_a_torn_end_begins_a_limbo() -> None:
             bookie = await world.open(image.copy(), replace(SMALL, boot_id=boot))
             assert bookie.storage.states.limbo.is_active == in_limbo, boot
             if in_limbo:
-                await bookie.limbo.clear_all()
+                await clear_all(bookie.storage)
                 assert bookie.storage.states.ledgers[1].takes_adds
             await bookie.aclose()
         await world.aclose()
