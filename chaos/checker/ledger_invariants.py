@@ -178,11 +178,18 @@ def recoveries_decide_on_enough_evidence(record: Record) -> Iterator[str]:
             yield f"ledger {evidence.ledger_id}, {what}: {evidence.verdict.value}, but {fault}"
 
 
+def _misplaced(evidence: Evidence) -> str | None:
+    for answer in evidence.answers:
+        if evidence.fragment.bookies[answer.index] != answer.bookie:
+            return f"{answer.bookie} is not at index {answer.index}"
+    return None
+
+
 def _fault_of(evidence: Evidence, record: Record) -> str | None:
     answers, fragment, entry_id = evidence.answers, evidence.fragment, evidence.entry_id
-    for answer in answers:
-        if fragment.bookies[answer.index] != answer.bookie:
-            return f"{answer.bookie} is not at index {answer.index}"
+    fault = _misplaced(evidence)
+    if fault:
+        return fault
     snapshot = _snapshot(evidence, record)
     if snapshot is None:
         return f"stored metadata never named {fragment}"
@@ -201,9 +208,18 @@ def _fault_of(evidence: Evidence, record: Record) -> str | None:
         view = QuorumView(snapshot.quorum_at(entry_id), regions)
         if not view.is_absent(entry_id, never):
             return f"it may have been acknowledged: {answers}"
+        return _unfenced(evidence, record)
     is_found = any(answer.said is Said.HAVE for answer in answers)
     if evidence.verdict is Verdict.RECOVER and not is_found:
         return f"nobody had it: {answers}"
+    return None
+
+
+def _unfenced(evidence: Evidence, record: Record) -> str | None:
+    for answer in evidence.answers:
+        place = (answer.bookie, evidence.ledger_id)
+        if answer.said is Said.NEVER and place not in record.testimony.fences:
+            return f"{answer.bookie} was never fenced, so its word counts for nothing"
     return None
 
 

@@ -68,6 +68,20 @@ class Rules:
 
 
 @dataclass(slots=True)
+class Testimony:
+    """What bookies said on the wire, in virtual ms at which it left them."""
+
+    fences: dict[tuple[str, int], float] = field(default_factory=dict)
+    """(bookie id, ledger) to its first answer to a fencing read that was not "unknown"."""
+    stored: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
+    """(bookie id, ledger, entry) to the first and last time it confirmed a plain add of it."""
+    tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)
+    """(ledger, entry) to the tokens of its records, as they were sent."""
+    durable: dict[bytes, dict[str, float]] = field(default_factory=dict)
+    """Token to the bookie ids on whose disks it was at some time for good, and since when."""
+
+
+@dataclass(slots=True)
 class Record:
     """All that is known of a run when it is judged."""
 
@@ -84,6 +98,7 @@ class Record:
     unasked: frozenset[str] = frozenset()
     """Bookie ids that could not be asked after the run."""
     evidence: Sequence[Evidence] = ()
+    testimony: Testimony = field(default_factory=Testimony)
 
     def last_version(self, ledger_id: int) -> LedgerMetadata | None:
         """The ledger's metadata at the end."""

@@ -73,8 +73,8 @@ class SimCluster:
         self.settings = settings
         self.regions: dict[str, str] = {}
         """Of each bookie id that was ever formatted."""
-        self.durable: dict[bytes, dict[str, None]] = {}
-        """Token of a record to the bookies on whose disks it was at some time for good."""
+        self.durable: dict[bytes, dict[str, float]] = {}
+        """See ``Testimony``."""
         self.evidence: list[Evidence] = []
         self.faults_begun: list[tuple[float, Fault]] = []
         """(virtual ms, fault), as they began."""
@@ -177,8 +177,9 @@ class _DurableListener:
         tokens = TOKEN.findall(data)
         if tokens:
             bookie_id = self._cluster.ids[self._host.name]
+            now_ms = self._cluster.world.loop.now * 1000
             for token in tokens:
-                self._cluster.durable.setdefault(token, {})[bookie_id] = None
+                self._cluster.durable.setdefault(token, {}).setdefault(bookie_id, now_ms)
 
 
 class SimClient:

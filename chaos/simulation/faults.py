@@ -15,6 +15,9 @@ Begin = Callable[[SimCluster, Fault], Undo | None]
 
 KINDS: dict[str, Begin] = {}
 
+AMBUSH = "ambush"
+"""A fault that is no moment's: see module ambush."""
+
 
 def _kind(name: str) -> Callable[[Begin], Begin]:
     def register(begin: Begin) -> Begin:
@@ -27,12 +30,16 @@ def _kind(name: str) -> Callable[[Begin], Begin]:
 def schedule(cluster: SimCluster, faults: tuple[Fault, ...]) -> None:
     """Lets each fault begin and end in its time, counted from now."""
     for fault in faults:
-        assert fault.kind in KINDS, fault
-        cluster.world.later(fault.at_ms / 1000, partial(_begin, cluster, fault))
+        if fault.kind != AMBUSH:
+            assert fault.kind in KINDS, fault
+            cluster.world.later(fault.at_ms / 1000, partial(begin, cluster, fault))
 
 
-def _begin(cluster: SimCluster, fault: Fault) -> None:
+def begin(cluster: SimCluster, fault: Fault) -> None:
+    """Begins a fault now, whatever its time; it ends when it has lasted, or all was healed."""
     world = cluster.world
+    if world.is_healed:
+        return
     world.trace.note("fault", f"{fault.kind} {fault.target} {fault.value or ''}".rstrip())
     world.trace.count(fault.kind)
     cluster.faults_begun.append((world.loop.now * 1000, fault))
@@ -40,6 +47,8 @@ def _begin(cluster: SimCluster, fault: Fault) -> None:
     if undo is not None:
 
         def end() -> None:
+            if world.is_healed:
+                return
             world.trace.note("fault", f"{fault.kind} {fault.target} is over")
             undo()
 
@@ -193,6 +202,19 @@ def _reset(cluster: SimCluster, fault: Fault) -> None:
     network = cluster.world.network
     node = network.nodes.get(fault.target)
     network.reset_connections(node, fault.value or 1.0)
+
+
+@_kind("lag")
+def _lag(cluster: SimCluster, fault: Fault) -> Undo:
+    """Packets from one machine to another take ``value`` ms longer. Target: ``from>to``."""
+    source, _, target = fault.target.partition(">")
+    lags_ms = cluster.world.network.lags_ms
+    lags_ms[source, target] = fault.value
+
+    def undo() -> None:
+        lags_ms.pop((source, target), None)
+
+    return undo
 
 
 @_kind("slow-link")

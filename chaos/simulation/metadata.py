@@ -51,6 +51,7 @@ class RecordedTree(MemoryTree):
     def __init__(self, network: SimNetwork) -> None:
         super().__init__("sim")
         self.history: list[Commit] = []
+        self.on_commit: Callable[[Commit], None] | None = None
         self._network = network
 
     def commit(self, plan: Plan) -> Version:
@@ -59,6 +60,8 @@ class RecordedTree(MemoryTree):
         for path, change in plan.changes.items():
             if change.is_written or change.data is None:
                 self.history.append(Commit(at_ms, path, change.data))
+                if self.on_commit is not None:
+                    self.on_commit(self.history[-1])
         return super().commit(plan)
 
 
@@ -462,3 +465,11 @@ def _done_at_once(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | N
     except Exception as error:  # it is the answer: raised where the call is awaited
         return None, error
     raise AssertionError("the memory store waited")
+
+
+def ledger_id_of(path: str) -> int | None:
+    """The ledger whose metadata is at ``path``."""
+    parts = path.split("/")
+    if len(parts) < 5 or parts[1] != "ledgers" or not parts[-1].startswith("L"):
+        return None
+    return int("".join(parts[2:-1]) + parts[-1][1:])

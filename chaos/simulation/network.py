@@ -123,11 +123,14 @@ class SimNetwork:
         self.default_link = Link(20.0, 1.0, 1e9)
         self.links: dict[tuple[str, str], Link] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()
+        self.lags_ms: dict[tuple[str, str], float] = {}
+        """(from node, to node) to what a packet takes longer."""
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
         self.generation = 0
         self.messages = 0
         self.bytes_carried = 0
         self.cut_rate = 1 / 64
+        self.on_sent: Callable[[SimTransport, bytes], None] | None = None
         self.on_delivery: Callable[[SimTransport, bytes], None] | None = None
         self._connection_count = 0
         self._watched: set[int] = set()
@@ -163,7 +166,9 @@ class SimNetwork:
         leaves = link.free_at if link.free_at > now else now
         link.free_at = leaves = leaves + size / link.bytes_per_s
         jitter = self.random.random()
-        return leaves + (link.delay_ms + link.jitter_ms * jitter * jitter) * link.slowness / 1000
+        lag_ms = self.lags_ms.get((source.name, target.name), 0.0) if self.lags_ms else 0.0
+        delay_ms = (link.delay_ms + link.jitter_ms * jitter * jitter) * link.slowness
+        return leaves + (delay_ms + lag_ms) / 1000
 
     def cut_point(self, size: int) -> int:
         """Where TCP cuts a delivery in two, to try parsers; 0: not."""
@@ -205,8 +210,9 @@ class SimNetwork:
         self.changed()
 
     def heal_all(self) -> None:
-        """Ends all cuts and clogs."""
+        """Ends all cuts, clogs and lags."""
         self.cuts.clear()
+        self.lags_ms.clear()
         for node in self.nodes.values():
             node.is_clogged_in = node.is_clogged_out = False
         for link in self.links.values():

@@ -19,19 +19,22 @@ from ...core.protocol.errors import RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
-from ..checker import ledger_invariants, log_invariants
+from ..checker import ledger_invariants, log_invariants, wire_invariants
 from ..checker.history import History, Outcome
 from ..checker.verdict import LedgerVersion, Record, SegmentVersion, Violation, judge
+from .ambush import Ambushes
 from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster
 from .faults import schedule
 from .loop import SimulationFailedError
-from .metadata import Commit
+from .metadata import Commit, ledger_id_of
 from .probe import probe
 from .wiretap import Wiretap
+from .witness import Witness
 from .workload import Applications, WriterHabits
 from .world import SimHost, SimWorld, Topology
 
-assert log_invariants and ledger_invariants, "importing them registers their checks"
+CHECKS = (ledger_invariants, log_invariants, wire_invariants)
+"""Importing them registers what they check."""
 
 RESUME_S_MAX = 60.0
 """After the faults: how long a new writer may take to open, append and close; so each reader."""
@@ -116,6 +119,7 @@ class _Run:
         self.world = world
         self.plan = plan
         self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
+        self.witness = Witness(self.cluster)
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
         self.copies: dict[int, dict[tuple[int, str], Any]] = {}
@@ -133,9 +137,11 @@ class _Run:
         for at_ms, name in plan.writers:
             world.later(at_ms / 1000, self._telling(name))
         schedule(self.cluster, plan.faults)
+        Ambushes(self.cluster, plan.faults)
         ends = [fault.at_ms + fault.lasts_ms for fault in plan.faults]
         await asyncio.sleep(max([plan.lasts_ms, *ends]) / 1000 + 0.001)
         world.heal_everything()
+        world.is_healed = True
         await self._epilogue()
 
     def _telling(self, name: str) -> Callable[[], None]:
@@ -197,7 +203,7 @@ class _Run:
     def _ledger_versions(self) -> dict[int, list[LedgerVersion]]:
         found: dict[int, list[LedgerVersion]] = {}
         for commit in self.world.metadata.tree.history:
-            ledger_id = _ledger_id_of(commit.path)
+            ledger_id = ledger_id_of(commit.path)
             if ledger_id is not None and commit.data != b"":
                 metadata = None
                 if commit.data is not None:
@@ -225,6 +231,7 @@ class _Run:
             copies=self.copies,
             unasked=frozenset(self.unasked),
             evidence=self.cluster.evidence,
+            testimony=replace(self.witness.testimony, durable=self.cluster.durable),
         )
 
     def account(self, result: Result) -> None:
@@ -271,14 +278,6 @@ class _Run:
         seen["sessions"] = self.history.session_count
         seen["segments"] = len(self._segment_versions())
         return seen
-
-
-def _ledger_id_of(path: str) -> int | None:
-    """The ledger whose metadata is at ``path``."""
-    parts = path.split("/")
-    if len(parts) < 5 or parts[1] != "ledgers" or not parts[-1].startswith("L"):
-        return None
-    return int("".join(parts[2:-1]) + parts[-1][1:])
 
 
 def _lssn_of(commit: Commit) -> int | None:

@@ -56,6 +56,7 @@ class SimTransport(asyncio.Transport):
         "node",
         "number",
         "peer",
+        "port",
         "process",
     )
 
@@ -74,6 +75,7 @@ class SimTransport(asyncio.Transport):
         self.context = context
         self.process: SimProcess | None = context.get(PROCESS)
         self.number = number
+        self.port = names[0][1]
         self.is_closed = False  # no more writes
         self.is_gone = False  # connection_lost was called or will never be
         self.is_blocked = False  # this direction delivers nothing now
@@ -153,7 +155,10 @@ class SimTransport(asyncio.Transport):
         if self.is_closed or self._is_eof_sent or not data:
             return
         self._unacked += len(data)
-        self._send(data if type(data) is bytes else bytes(data))
+        data = data if type(data) is bytes else bytes(data)
+        if self._network.on_sent is not None:
+            self._network.on_sent(self, data)
+        self._send(data)
         if self._unacked > WINDOW_BYTES + self._high and not self._is_write_paused:
             self._is_write_paused = True
             self.get_protocol().pause_writing()

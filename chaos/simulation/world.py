@@ -216,6 +216,8 @@ class SimWorld:
         )
         self.hosts: dict[str, SimHost] = {}
         self.graves: list[SimProcess] = []
+        self.is_healed = False
+        """Whether all faults are over for good."""
 
     def __enter__(self) -> "SimWorld":
         return self

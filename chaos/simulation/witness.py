@@ -1,0 +1,85 @@
+"""Sees what bookies answer, at the moment at which it leaves them, for the checker.
+
+It stands at the simulated wire and knows the forms of requests, but nothing of what the bookies
+think: only what they say counts as said.
+"""
+
+import struct
+
+from ...core.wire import bookkeeper_pb2 as pb
+from ..checker.history import TOKEN
+from ..checker.verdict import Testimony
+from .cluster import PORT, SimCluster
+from .transport import SimTransport
+
+_WORDS = struct.Struct(">IBBH")
+_ADD_IDS = struct.Struct(">qq")
+_ADD_IDS_AT = 28
+_ANSWER = struct.Struct(">IBBHIqq")
+_ADD = 1
+_V2 = 2
+_SAID = (pb.EOK, pb.ENOENTRY, pb.ENOLEDGER)
+
+
+class Witness:
+    """Listens to every connection of a run; ``testimony`` is what it heard."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.testimony = Testimony()
+        self._cluster = cluster
+        self._loop = cluster.world.loop
+        self._held: dict[SimTransport, bytes] = {}
+        self._fencing: dict[tuple[int, int], int] = {}
+        """(connection, transaction) of a fencing read to its ledger."""
+        cluster.world.network.on_sent = self._sent
+
+    def _sent(self, end: SimTransport, data: bytes) -> None:
+        is_answer = end.port == PORT
+        if not is_answer and end.peer.port != PORT:
+            return
+        data = self._held.pop(end, b"") + data
+        at = 0
+        while len(data) - at >= 8:
+            size = int.from_bytes(data[at : at + 4], "big")
+            if len(data) - at - 4 < size:
+                break
+            if data[at + 4] != _V2:
+                self._v3(end, data[at + 4 : at + 4 + size], is_answer)
+            elif data[at + 5] == _ADD:
+                if is_answer:
+                    self._added(end, data, at)
+                else:
+                    self._adding(data[at : at + 4 + size])
+            at += 4 + size
+        if at < len(data):
+            self._held[end] = data[at:]
+
+    def _adding(self, frame: bytes) -> None:
+        key = _ADD_IDS.unpack_from(frame, _ADD_IDS_AT)
+        if key not in self.testimony.tokens:
+            self.testimony.tokens[key] = tuple(TOKEN.findall(frame))
+
+    def _added(self, end: SimTransport, data: bytes, at: int) -> None:
+        *_, code, ledger_id, entry_id = _ANSWER.unpack_from(data, at)
+        if code == 0:
+            now_ms = self._loop.now * 1000
+            key = (self._cluster.ids[end.node.name], ledger_id, entry_id)
+            first, _ = self.testimony.stored.get(key, (now_ms, now_ms))
+            self.testimony.stored[key] = (first, now_ms)
+
+    def _v3(self, end: SimTransport, packet: bytes, is_answer: bool) -> None:
+        if not is_answer:
+            request = pb.Request.FromString(packet)
+            read = request.read_request
+            # A flag that is not set reads as the first one there is.
+            if read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
+                key = (end.number, request.header.txn_id)
+                self._fencing[key] = request.read_request.ledger_id
+            return
+        if not self._fencing:
+            return
+        response = pb.Response.FromString(packet)
+        ledger_id = self._fencing.pop((end.number, response.header.txn_id), None)
+        if ledger_id is not None and response.status in _SAID:
+            bookie = self._cluster.ids[end.node.name]
+            self.testimony.fences.setdefault((bookie, ledger_id), self._loop.now * 1000)
