@@ -11,6 +11,7 @@ from .appending import append_records
 from .options import Session, runs, session_options
 from .output import print_record, print_rows, say
 from .policies import PolicyOptions, describe_policy, policy_options
+from .proxy import namespace_via, via_option
 from .reading import parse_start, read_stream
 from .record_files import FORMATS
 from .units import show_bytes
@@ -94,14 +95,15 @@ async def describe(session: Session, name: str) -> None:
 @click.option("--length-prefixed", is_flag=True, help="Records behind a 4-byte big-endian length.")
 @click.option("--txid", type=int, help="Txid of the first record; the next ones count up.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the DLSN of each record.")
+@via_option
 @session_options
 @runs
 async def append(
     session: Session, name: str, file: Path | None, length_prefixed: bool, txid: int | None,
-    verbose: bool,
+    verbose: bool, via: str | None
 ) -> None:  # fmt: skip
     """Appends the lines of standard input as records, and waits for their acknowledgement."""
-    async with session.namespace() as namespace:
+    async with namespace_via(session, via) as namespace:
         await append_records(
             namespace,
             name,
@@ -120,14 +122,15 @@ async def append(
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many records.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Position and txid before each record.")
+@via_option
 @session_options
 @runs
 async def read(
     session: Session, name: str, start: str, end: str | None, limit: int | None, form: str,
-    verbose: bool,
+    verbose: bool, via: str | None
 ) -> None:  # fmt: skip
     """Prints what is in the stream now."""
-    async with session.namespace() as namespace:
+    async with namespace_via(session, via) as namespace:
         await read_stream(
             namespace,
             name,
@@ -145,13 +148,14 @@ async def read(
 @click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Position and txid before each record.")
+@via_option
 @session_options
 @runs
 async def tail(
-    session: Session, name: str, follow: bool, lines: int, form: str, verbose: bool
+    session: Session, name: str, follow: bool, lines: int, form: str, verbose: bool, via: str | None
 ) -> None:
     """Prints the last records, and with -f the new ones as they come."""
-    async with session.namespace() as namespace:
+    async with namespace_via(session, via) as namespace:
         await read_stream(
             namespace,
             name,

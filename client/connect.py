@@ -6,7 +6,7 @@ ledger client with its placement, and namespaces. Nothing is opened before ``asy
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self, overload
 
 from ..backends.open import open_store
 from ..core.ledger.client import LedgerClient
@@ -29,6 +29,9 @@ from ..regions.directory import SteeredDirectory
 from ..regions.following import FollowedStates
 from ..regions.reads import RegionReads
 from .host import system_runtime
+
+if TYPE_CHECKING:
+    from ..proxies.client import ProxyClient
 
 METADATA_TIMEOUT_MS = 10_000
 
@@ -202,6 +205,45 @@ class Client:
             )
 
 
+def connect_proxies(
+    uri: str, *, namespace: str = "default", reader: ReaderConfig | None = None
+) -> "ProxyClient":
+    """A thin client for ``grpc://host:port,host:port``. Raises ConfigurationError."""
+    try:
+        from ..proxies.client import ProxyClient
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{uri} needs the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
+        ) from error
+    return ProxyClient(uri, system_runtime(), namespace=namespace, reader=reader)
+
+
+@overload
+def connect(
+    uri: str,
+    *,
+    namespace: str = ...,
+    region: str,
+    ledger: LedgerConfig | None = ...,
+    writer: WriterConfig | None = ...,
+    reader: ReaderConfig | None = ...,
+    cold: str | None = ...,
+) -> Client: ...
+
+
+@overload
+def connect(
+    uri: str,
+    *,
+    namespace: str = ...,
+    region: None = None,
+    ledger: LedgerConfig | None = ...,
+    writer: WriterConfig | None = ...,
+    reader: ReaderConfig | None = ...,
+    cold: str | None = ...,
+) -> "Client | ProxyClient": ...
+
+
 def connect(
     uri: str,
     *,
@@ -211,12 +253,19 @@ def connect(
     writer: WriterConfig | None = None,
     reader: ReaderConfig | None = None,
     cold: str | None = None,
-) -> Client:
+) -> "Client | ProxyClient":
     """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
+
+    With ``grpc://host:port,host:port`` it goes through the proxies there: they have a region and
+    settings, so only ``namespace`` and ``reader`` may be given. Raises ConfigurationError.
 
     ``region`` is where this process is; it may be left out while the cluster has only one.
     ``cold`` is the URI of the cold store: segments that only the archive still has are read there.
     """
+    if uri.startswith("grpc://"):
+        if any(given is not None for given in (region, ledger, writer, cold)):
+            raise ConfigurationError(f"{uri}: region, ledger, writer and cold are the proxies' own")
+        return connect_proxies(uri, namespace=namespace, reader=reader)
     return Client(
         uri,
         namespace=namespace,

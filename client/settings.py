@@ -7,6 +7,7 @@ from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ..proxies.config import ProxyConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +62,4 @@ class Settings:
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
     writer: WriterConfig = field(default_factory=WriterConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
+    proxy: ProxyConfig = field(default_factory=ProxyConfig)

@@ -60,6 +60,11 @@ class AppendSession:
         answers, self._answers = self._answers, []
         return answers
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether ``take_answers`` would give some."""
+        return bool(self._answers)
+
     async def room(self) -> None:
         """Waits until little enough is outstanding to read on."""
         while self.outstanding_bytes > self._bytes_max:

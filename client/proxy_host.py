@@ -1,0 +1,63 @@
+"""A proxy of this process, and where its figures are served."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ..core.protocol.errors import ConfigurationError
+from ..proxies.config import ProxyConfig
+from .connect import Client
+from .status_server import StatusServer
+
+if TYPE_CHECKING:
+    from ..proxies.server import ProxyServer
+
+
+@asynccontextmanager
+async def running_proxy(
+    client: Client,
+    config: ProxyConfig,
+    *,
+    roles: Sequence[str],
+    host: str,
+    port: int,
+    advertised: str = "",
+    status_port: int | None = None,
+) -> AsyncIterator["ProxyServer"]:
+    """A proxy that serves until the block ends; then it hands its streams over.
+
+    ``status_port`` serves its figures beside it (0: a free port; None: not at all). Raises
+    ConfigurationError (a port in use, gRPC not installed), MetadataError.
+    """
+    try:
+        from ..proxies.server import ProxyServer
+    except ModuleNotFoundError as error:
+        raise missing_grpc(error) from error
+    async with AsyncExitStack() as closing:
+        server = ProxyServer(
+            client.runtime,
+            client.store,
+            client.namespace,
+            config,
+            roles=roles,
+            region=client.region or "",
+        )
+        closing.push_async_callback(server.aclose)
+        try:
+            if status_port is not None:
+                status = StatusServer(server.statistics, server.not_ready)
+                closing.push_async_callback(status.aclose)
+                await status.start(host, status_port)
+            await server.start(host, port, advertised=advertised)
+        except OSError as error:
+            raise ConfigurationError(f"{error.strerror or error}; choose another port") from error
+        yield server
+
+
+def missing_grpc(error: ModuleNotFoundError) -> Exception:
+    """What to say when a part of gRPC is not installed."""
+    if (error.name or "").startswith(__name__.partition(".")[0]):
+        return error
+    return ConfigurationError(
+        f"proxies need the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
+    )

@@ -1,0 +1,214 @@
+"""The entries of a stream as a read proxy sends them; ``core``'s reader makes records of them."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from ..core.log.entry_source import Chunk
+from ..core.log.positioning import Start
+from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.errors import (
+    EndOfStreamError,
+    GapError,
+    NotOwnerError,
+    ProtocolError,
+    RhumblineError,
+)
+from . import methods
+from . import rhumbline_pb2 as pb
+from .channels import Channels, error_of_call
+from .messages import encode_start
+from .status import decode_position, is_worth_a_retry
+
+CREDIT_BYTES = 4 << 20
+_PAUSE_MS_MIN = 10
+_PAUSE_MS_MAX = 500
+
+
+class ProxyEntry(NamedTuple):
+    """An entry as it came."""
+
+    entry_id: int
+    payload: bytes
+
+
+class ProxySource:
+    """Entries from a position on, over calls that may break: then the next one goes on there."""
+
+    def __init__(
+        self, channels: Channels, namespace: str, stream: str, *, unavailable_ms_max: int
+    ) -> None:
+        self.lssn = 0
+        self.entry_id = 0
+        self._channels = channels
+        self._namespace = namespace
+        self._stream = stream
+        self._key = (f"read {namespace}", stream)
+        self._unavailable_s = unavailable_ms_max / 1000
+        self._loop = asyncio.get_running_loop()
+        self._call: Any = None
+        self._unread_bytes = 0  # taken and not yet granted again
+        self._address = ""
+        self._tried: dict[str, None] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Never known here: what has arrived is in gRPC's hands."""
+        return False
+
+    async def open(self, start: Start, *, advances_if_truncated: bool) -> pb.ReadStart:
+        """Begins at ``start``. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
+        request = pb.ReadRequest(
+            namespace=self._namespace,
+            stream=self._stream,
+            credit_bytes=CREDIT_BYTES,
+            advances_if_truncated=advances_if_truncated,
+        )
+        encode_start(request, start)
+        begun = await self._begin(request)
+        self.lssn, self.entry_id = begun.position.lssn, begun.position.entry_id
+        return begun
+
+    async def fetch(self) -> Chunk:
+        """The next entries; waits for them. After any error a repeat goes on at this position."""
+        while True:
+            response = await self._next()
+            if response.is_end:
+                raise EndOfStreamError(f"stream {self._stream} has ended")
+            if response.entries:
+                return self._chunk(response)
+
+    async def aclose(self) -> None:
+        """Ends the call. Safe to repeat."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _chunk(self, response: pb.ReadResponse) -> Chunk:
+        place = (response.lssn, response.first_entry_id)
+        is_next_segment = response.first_entry_id == 0 and response.lssn > self.lssn
+        if place != (self.lssn, self.entry_id) and not is_next_segment:
+            raise GapError(
+                f"stream {self._stream}: entry {place} came where {(self.lssn, self.entry_id)} "
+                "should"
+            )
+        entries = [
+            ProxyEntry(response.first_entry_id + offset, payload)
+            for offset, payload in enumerate(response.entries)
+        ]
+        self.lssn = response.lssn
+        self.entry_id = response.first_entry_id + len(entries)
+        known = response.start_sequence_id if response.HasField("start_sequence_id") else None
+        return Chunk(response.lssn, known, entries)
+
+    async def _next(self) -> pb.ReadResponse:
+        while True:
+            if self._call is None:
+                request = pb.ReadRequest(
+                    namespace=self._namespace, stream=self._stream, credit_bytes=CREDIT_BYTES
+                )
+                encode_start(request, Dlsn(self.lssn, self.entry_id, 0))
+                await self._begin(request)
+            try:
+                await self._grant()
+                response = await self._call.read()
+            except grpc.aio.AioRpcError as failure:
+                self._broke(error_of_call(failure))
+                continue
+            except asyncio.InvalidStateError:
+                self._call = None  # it ended while credit was being granted
+                continue
+            if response is grpc.aio.EOF:
+                self._broke(await _why(self._call))
+                continue
+            assert isinstance(response, pb.ReadResponse)
+            self._unread_bytes += sum(map(len, response.entries))
+            return response
+
+    def _broke(self, error: RhumblineError) -> None:
+        """Turns to another proxy, or raises what is final."""
+        self._call = None
+        if not is_worth_a_retry(error):
+            raise error
+        self._turn(error)
+
+    async def _grant(self) -> None:
+        if self._unread_bytes >= CREDIT_BYTES // 2:
+            amount, self._unread_bytes = self._unread_bytes, 0
+            await self._call.write(pb.ReadRequest(credit_bytes=amount))
+
+    async def _begin(self, request: pb.ReadRequest) -> pb.ReadStart:
+        """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
+        give_up_at = self._loop.time() + self._unavailable_s
+        failures = 0
+        while True:
+            try:
+                return await self._try_begin(request)
+            except RhumblineError as error:
+                self._call = None
+                if not is_worth_a_retry(error) or self._loop.time() >= give_up_at:
+                    raise
+                self._turn(error)
+            failures += 1
+            if failures > 2:
+                pause_ms = min(_PAUSE_MS_MIN << min(failures, 16), _PAUSE_MS_MAX)
+                await asyncio.sleep(pause_ms / 1000)
+
+    async def _try_begin(self, request: pb.ReadRequest) -> pb.ReadStart:
+        channels = self._channels
+        self._address = self._address or channels.owner(self._key) or channels.addresses[0]
+        del request.tried[:]
+        request.tried.extend(self._tried)
+        call: Any = channels.channel(self._address).stream_stream(
+            methods.READ.path,
+            request_serializer=pb.ReadRequest.SerializeToString,
+            response_deserializer=pb.ReadResponse.FromString,
+        )()
+        self._call = call
+        try:
+            await call.write(request)
+            response = await call.read()
+        except grpc.aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+        except asyncio.InvalidStateError:
+            raise await _why(call) from None
+        if response is grpc.aio.EOF:
+            raise await _why(call)
+        if not response.HasField("start"):
+            raise ProtocolError(f"{self._address}: a read does not begin with its start")
+        self._unread_bytes = 0
+        self._tried.clear()
+        channels.set_owner(self._key, self._address)
+        decode_position(response.start.position)
+        start: pb.ReadStart = response.start
+        return start
+
+    def _turn(self, error: RhumblineError) -> None:
+        self._tried[self._address] = None
+        if isinstance(error, NotOwnerError) and error.owner:
+            self._address = error.owner
+            return
+        others = [one for one in self._channels.addresses if one not in self._tried]
+        if not others:
+            self._tried.clear()
+            others = list(self._channels.addresses)
+        self._address = others[0]
+
+
+async def _why(call: Any) -> RhumblineError:  # noqa: ANN401 - grpc's own type
+    """Why a call ended."""
+    code = await call.code()
+    if code is grpc.StatusCode.OK:
+        return NotOwnerError("the proxy ended the call")
+    return error_of_call(
+        grpc.aio.AioRpcError(
+            code,
+            await call.initial_metadata(),
+            await call.trailing_metadata(),
+            await call.details(),
+        )
+    )

@@ -1,0 +1,143 @@
+"""Policies, segments and descriptions as messages of rhumbline.v1, and back."""
+
+from ..core.log.description import StreamDescription
+from ..core.log.policy import FlushPolicy, StreamPolicy
+from ..core.log.positioning import (
+    EARLIEST,
+    LATEST,
+    AtSequenceId,
+    AtTxid,
+    Earliest,
+    Latest,
+    Start,
+)
+from ..core.protocol.compression import Codec
+from ..core.protocol.errors import InvalidArgumentError
+from ..core.protocol.quorum import Quorum
+from ..core.protocol.segments import Segment
+from . import rhumbline_pb2 as pb
+from .status import decode_position, encode_position
+
+
+def encode_policy(policy: StreamPolicy) -> pb.Policy:
+    """A policy as a message."""
+    quorum, flush = policy.quorum, policy.flush
+    return pb.Policy(
+        ensemble_size=quorum.ensemble_size,
+        write_quorum=quorum.write_quorum,
+        ack_quorum=quorum.ack_quorum,
+        min_regions=quorum.min_regions,
+        flush_ms=flush.period_ms,
+        flush_bytes=flush.bytes_max,
+        visibility_ms=flush.visibility_ms,
+        codec=policy.codec.name.lower(),
+        record_bytes_max=policy.record_bytes_max,
+        roll_bytes=policy.roll_bytes,
+        roll_ms=policy.roll_ms,
+        retention_ms=policy.retention_ms,
+        truncates_by_subscriptions=policy.truncates_by_subscriptions,
+        purge_grace_ms=policy.purge_grace_ms,
+    )
+
+
+def decode_policy(message: pb.Policy) -> StreamPolicy:
+    """A policy from its message. Raises InvalidArgumentError."""
+    try:
+        codec = Codec[message.codec.upper()]
+    except KeyError as error:
+        raise InvalidArgumentError(f"no codec {message.codec!r}") from error
+    return StreamPolicy(
+        quorum=Quorum(
+            message.ensemble_size, message.write_quorum, message.ack_quorum, message.min_regions
+        ),
+        flush=FlushPolicy(
+            period_ms=message.flush_ms if message.HasField("flush_ms") else None,
+            bytes_max=message.flush_bytes,
+            visibility_ms=message.visibility_ms if message.HasField("visibility_ms") else None,
+        ),
+        codec=codec,
+        record_bytes_max=message.record_bytes_max,
+        roll_bytes=message.roll_bytes,
+        roll_ms=message.roll_ms,
+        retention_ms=message.retention_ms if message.HasField("retention_ms") else None,
+        truncates_by_subscriptions=message.truncates_by_subscriptions,
+        purge_grace_ms=message.purge_grace_ms,
+    )
+
+
+_SEGMENT_FIELDS = (
+    "lssn",
+    "ledger_id",
+    "created_ms",
+    "is_completed",
+    "completed_ms",
+    "last_entry_id",
+    "record_count",
+    "length_bytes",
+    "last_txid",
+    "start_sequence_id",
+    "ends_stream",
+    "epoch",
+)
+
+
+def encode_description(known: StreamDescription, home: str) -> pb.DescribeStreamResponse:
+    """What metadata says of a stream, as a message."""
+    return pb.DescribeStreamResponse(
+        stream=known.name,
+        created_ms=known.created_ms,
+        policy=encode_policy(known.policy),
+        follows_namespace=known.follows_namespace,
+        start=encode_position(known.start),
+        epoch=known.epoch,
+        segments=[
+            pb.Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
+            for one in known.segments
+        ],
+        home_region=home,
+    )
+
+
+def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
+    """A description from its message."""
+    return StreamDescription(
+        name=message.stream,
+        created_ms=message.created_ms,
+        policy=decode_policy(message.policy),
+        follows_namespace=message.follows_namespace,
+        start=decode_position(message.start),
+        epoch=message.epoch,
+        segments=tuple(
+            Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
+            for one in message.segments
+        ),
+    )
+
+
+def encode_start(request: pb.ReadRequest, start: Start) -> None:
+    """Says in ``request`` where reading starts."""
+    if isinstance(start, Earliest):
+        request.earliest = True
+    elif isinstance(start, Latest):
+        request.latest = True
+    elif isinstance(start, AtTxid):
+        request.txid = start.txid
+    elif isinstance(start, AtSequenceId):
+        request.sequence_id = start.sequence_id
+    else:
+        request.position.CopyFrom(encode_position(start))
+
+
+def decode_start(request: pb.ReadRequest) -> Start:
+    """Where ``request`` wants to start. Raises InvalidArgumentError."""
+    match request.WhichOneof("start"):
+        case "latest":
+            return LATEST
+        case "position":
+            return decode_position(request.position)
+        case "txid":
+            return AtTxid(request.txid)
+        case "sequence_id":
+            return AtSequenceId(request.sequence_id)
+        case _:
+            return EARLIEST

@@ -1,0 +1,73 @@
+"""The calls of rhumbline.v1: their names, forms and messages, for the server and for clients."""
+
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from . import rhumbline_pb2 as pb
+
+SERVICE = "rhumbline.v1.Rhumbline"
+MESSAGE_BYTES_MAX = 8 << 20
+"""Largest message either side takes; an entry is at most 3.5 MiB."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+"""Of a client. A peer that is stopped, or whose host is gone, is noticed after 4 s of silence."""
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Method(NamedTuple):
+    """A call."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    is_stream: bool = False
+    """Bidirectional; the others have one request and one response."""
+
+    @property
+    def path(self) -> str:
+        """As it is called on the wire."""
+        return f"/{SERVICE}/{self.name}"
+
+
+APPEND = Method("Append", pb.AppendRequest, pb.AppendResponse, is_stream=True)
+READ = Method("Read", pb.ReadRequest, pb.ReadResponse, is_stream=True)
+CREATE_STREAM = Method("CreateStream", pb.CreateStreamRequest, pb.CreateStreamResponse)
+DELETE_STREAM = Method("DeleteStream", pb.DeleteStreamRequest, pb.DeleteStreamResponse)
+LIST_STREAMS = Method("ListStreams", pb.ListStreamsRequest, pb.ListStreamsResponse)
+DESCRIBE_STREAM = Method("DescribeStream", pb.DescribeStreamRequest, pb.DescribeStreamResponse)
+TRUNCATE_STREAM = Method("TruncateStream", pb.TruncateStreamRequest, pb.TruncateStreamResponse)
+GET_OWNER = Method("GetOwner", pb.GetOwnerRequest, pb.GetOwnerResponse)
+RELEASE_STREAM = Method("ReleaseStream", pb.ReleaseStreamRequest, pb.ReleaseStreamResponse)
+DESCRIBE_NAMESPACE = Method(
+    "DescribeNamespace", pb.DescribeNamespaceRequest, pb.DescribeNamespaceResponse
+)
+
+METHODS = (
+    APPEND,
+    READ,
+    CREATE_STREAM,
+    DELETE_STREAM,
+    LIST_STREAMS,
+    DESCRIBE_STREAM,
+    TRUNCATE_STREAM,
+    GET_OWNER,
+    RELEASE_STREAM,
+    DESCRIBE_NAMESPACE,
+)
