@@ -5,7 +5,9 @@ rest our own region first, then by the region's median latency; random among equ
 try is moved to another rack, the third to another region.
 
 Speculation: another replica is asked when one has been silent for longer than the 99th percentile
-of its region's first answers (at least ``floor_ms``), twice as long for each further one. Every
+of its region's first answers (at least ``floor_ms``), twice as long for each further one. A replica
+that turns slow must not raise its own percentile until nobody is asked besides it any more, so the
+wait is also at most ``_MEDIANS_MAX`` medians, and ``local_ms_max`` in our own region. Every
 question earns a share of an extra request; who has none to spend waits on.
 
 Trouble: a replica that failed, or was outrun by one asked later, sinks for ``sink_ms_min``, doubled
@@ -24,6 +26,8 @@ from ..core.protocol.errors import ConfigurationError
 from .quantiles import Quantiles
 
 _MEASURED_MIN = 20  # answers before a percentile of them means anything
+_MEDIANS_MAX = 8  # slower than so many medians is slow, whatever the percentile has become
+_KNOWN_MIN = 3  # and before a region counts as far: the first may have waited for a connection
 _NOT_MEASURED_MS = 0.0  # a region that was never asked sorts as near: so it gets measured
 
 
@@ -35,6 +39,8 @@ class ReadSettings:
     """No second request earlier than this."""
     unmeasured_ms: float = 500.0
     """Silence that is waited for where too little was measured."""
+    local_ms_max: float = 100.0
+    """No replica of our own region is waited for longer than this before another one is asked."""
     poll_silence_ms: float = 1_000.0
     """A long poll that stays silent this long is also sent to another replica: silence is what
     polls are for, so no percentile says what is too much."""
@@ -129,8 +135,9 @@ class RegionReads:
         if choice.region is not None and choice.region == self._own:
             return tier, -1.0
         known = self._latencies.get(choice.region)
-        median = None if known is None else known.quantile(0.5)
-        return tier, _NOT_MEASURED_MS if median is None else median
+        if known is None or known.count < _KNOWN_MIN:
+            return tier, _NOT_MEASURED_MS
+        return tier, known.quantile(0.5) or _NOT_MEASURED_MS
 
     def _spread(self, found: list[ReplicaChoice], healthy: int) -> None:
         """The second try in another rack than the first, the third in a region of its own."""
@@ -166,12 +173,21 @@ class RegionReads:
         if kind is ReadKind.POLL:
             base = settings.poll_silence_ms
         else:
-            known = self._latencies.get(choice.region)
-            p99 = None
-            if known is not None and known.count >= _MEASURED_MIN:
-                p99 = known.quantile(0.99)
-            base = max(settings.floor_ms, settings.unmeasured_ms if p99 is None else p99)
+            base = max(settings.floor_ms, self._usual_ms(choice.region))
         return float(base * 2 ** max(0, asked - 1))
+
+    def _usual_ms(self, region: str | None) -> float:
+        """How long an answer from a region takes when nothing is wrong."""
+        known = self._latencies.get(region)
+        usual_ms = self._settings.unmeasured_ms
+        if known is not None and known.count >= _MEASURED_MIN:
+            median, p99 = known.quantile(0.5), known.quantile(0.99)
+            assert median is not None
+            assert p99 is not None
+            usual_ms = min(p99, _MEDIANS_MAX * median)
+        if region is not None and region == self._own:
+            usual_ms = min(usual_ms, self._settings.local_ms_max)
+        return usual_ms
 
     def may_ask_more(self, kind: ReadKind) -> bool:
         """See ReadPolicy."""

@@ -167,8 +167,14 @@ def test_a_writer_whose_ledger_is_repaired_is_never_fenced() -> None:
 
     async def course(run: RegionRun) -> None:
         await run.acks(100, RESUME_S)
-        victims = [host for host in run.cluster.bookie_hosts if host.region == "north"][:1]
-        victims += [host for host in run.cluster.bookie_hosts if host.region == "west"][:1]
+        [ledger] = run.ledgers()
+        members = ledger.last_fragment.bookies
+        victims = [
+            host
+            for host in run.cluster.bookie_hosts
+            if run.cluster.ids[host.name] in members and host.region != "east"
+        ]
+        assert len(victims) == 2
         for host in victims:
             host.power_off()
             await run.acks(50, RESUME_S)

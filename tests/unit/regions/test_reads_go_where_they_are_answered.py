@@ -111,7 +111,8 @@ async def test_replicas_of_a_region_that_is_offline_are_asked_last() -> None:
 async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> None:
     policy = reads()
     first, far = BY_NAME["a0"], BY_NAME["b0"]
-    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 500, "nothing was measured"
+    assert policy.silence_ms(ReadKind.ENTRY, far, 1) == 500, "nothing was measured"
+    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 100, "but a local one should be quick"
     measured(policy, a=0.4, b=80)
     assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 10
     assert 80 <= policy.silence_ms(ReadKind.ENTRY, far, 1) <= 100
@@ -119,6 +120,19 @@ async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> No
     assert policy.silence_ms(ReadKind.ENTRY, first, 3) == 0, "three tries at most"
     assert policy.silence_ms(ReadKind.POLL, first, 1) == 1000
     assert policy.silence_ms(ReadKind.POLL, first, 2) == 2000
+
+
+@in_time
+async def test_a_replica_that_turns_slow_does_not_hide_behind_its_own_percentile() -> None:
+    policy = measured(reads(), a=2, b=80)
+    for _ in range(10):
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["b0"], 3000, 1)
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) <= 20
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["b0"], 1) <= 8 * 100
+    for _ in range(1000):
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) == 100
 
 
 @in_time
