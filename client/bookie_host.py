@@ -26,6 +26,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.metadata_store import MetadataStore
 from .host import boot_id, system_runtime
 from .posix_disk import PosixDisk
+from .replica_reads import ReplicaReads
 from .status_server import StatusServer
 
 INDEX_DIRECTORY = "index"
@@ -95,6 +96,9 @@ async def running_bookie(
                 ),
             )
         closing.push_async_callback(bookie.aclose)
+        replicas = ReplicaReads(runtime, LedgerStore(store), bookies, bookie.region)
+        closing.push_async_callback(replicas.aclose)
+        bookie.scrubber.fetch = replicas.fetch
         if status_port is not None:
             server = StatusServer(bookie.statistics, lambda: _not_ready(bookie))
             closing.push_async_callback(server.aclose)

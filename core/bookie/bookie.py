@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from ..metadata.bookies import BookieDirectory
 from ..metadata.ledgers import LedgerStore
-from ..protocol.bookie_id import BookieId
+from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
@@ -120,6 +120,11 @@ class Bookie:
         return self._identity.bookie_id
 
     @property
+    def region(self) -> Region:
+        """Where it stands, for ever."""
+        return self._identity.region
+
+    @property
     def port(self) -> int:
         """The port that it listens on."""
         if self._server is None:
@@ -158,8 +163,8 @@ class Bookie:
         while True:
             await asyncio.sleep(self._config.scrub_ms / 1000)
             report = await self.scrubber.walk()
-            if report.repaired_count:
-                self.maintenance.repaired()
+            if report.damages:
+                self.maintenance.repaired([damage.number for damage in report.damages])
 
     def _accept(self) -> Connection:
         return Connection(self.service, self._tasks, self._connections, self._closed_reasons)

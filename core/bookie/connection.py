@@ -146,6 +146,8 @@ class Connection(asyncio.Protocol):
                     outbox.answers.append(_ADD_OK + frame[24:40])
                     outbox.request_bytes += size
                     request_bytes += size
+                    if ledger.polls:
+                        service.storage.hear(ledger, lac)
                     continue
             self._dispatch(frame)
             group = log.group

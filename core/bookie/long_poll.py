@@ -1,10 +1,11 @@
 """Long polls: requests that wait for a ledger's LAC to rise. A parked one costs an object, no more.
 
 A poll is woken by a higher LAC, by the fence of its ledger, or by its deadline, and is then
-answered once. What it answers is the form's business.
+answered once. What it answers is the form's business. A ledger that is not here yet is waited for,
+too: its readers may well be faster than the first entry of its writer.
 """
 
-from ..protocol.errors import NoSuchLedgerError, TooManyRequestsError
+from ..protocol.errors import TooManyRequestsError
 from .ledger_state import LedgerState
 from .wheel import Wheel
 
@@ -19,8 +20,8 @@ class Poll:
         self.previous_lac = previous_lac
         self.timeout_ms = timeout_ms
 
-    def wake(self, ledger: LedgerState, *, has_waited: bool) -> None:
-        """Answers, once."""
+    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+        """Answers, once. Without ``ledger`` there is none here."""
         raise NotImplementedError
 
 
@@ -32,7 +33,7 @@ class ParkedPoll:
     def __init__(
         self,
         desk: "PollDesk",
-        ledger: LedgerState,
+        ledger: LedgerState | None,
         poll: Poll,
         of_connection: "dict[ParkedPoll, None]",
     ) -> None:
@@ -55,6 +56,7 @@ class PollDesk:
         self._wheel = Wheel()
         self._timeout_ms_max = timeout_ms_max
         self._connection_polls_max = connection_polls_max
+        self._unknown: dict[int, dict[ParkedPoll, None]] = {}
 
     @property
     def parked_count(self) -> int:
@@ -67,21 +69,20 @@ class PollDesk:
         ledger: LedgerState | None,
         of_connection: dict[ParkedPoll, None],
     ) -> None:
-        """Answers at once if there is news, else parks the poll.
-
-        Raises NoSuchLedgerError, TooManyRequestsError.
-        """
-        if ledger is None:
-            raise NoSuchLedgerError(f"no ledger {poll.ledger_id} here")
-        if ledger.lac > poll.previous_lac or poll.timeout_ms <= 0:
+        """Answers at once if there is news, else parks the poll. Raises TooManyRequestsError."""
+        has_news = ledger is not None and ledger.lac > poll.previous_lac
+        if has_news or poll.timeout_ms <= 0:
             poll.wake(ledger, has_waited=False)
             return
         if len(of_connection) >= self._connection_polls_max:
             raise TooManyRequestsError("too many long polls wait on this connection")
         parked = ParkedPoll(self, ledger, poll, of_connection)
-        if ledger.polls is None:
-            ledger.polls = {}
-        ledger.polls[parked] = None
+        if ledger is None:
+            self._unknown.setdefault(poll.ledger_id, {})[parked] = None
+        elif ledger.polls is None:
+            ledger.polls = {parked: None}
+        else:
+            ledger.polls[parked] = None
         of_connection[parked] = None
         self._wheel.add(parked, min(poll.timeout_ms, self._timeout_ms_max))
 
@@ -89,10 +90,24 @@ class PollDesk:
         """It waits no more (and is not answered by this)."""
         self._wheel.remove(parked)
         parked.of_connection.pop(parked, None)
-        if parked.ledger.polls is not None:
+        if parked.ledger is None:
+            waiting = self._unknown[parked.poll.ledger_id]
+            del waiting[parked]
+            if not waiting:
+                del self._unknown[parked.poll.ledger_id]
+        elif parked.ledger.polls is not None:
             parked.ledger.polls.pop(parked, None)
             if not parked.ledger.polls:
                 parked.ledger.polls = None
+
+    def began(self, ledger: LedgerState) -> None:
+        """The ledger is here from now on: who waited for that waits for its LAC."""
+        waiting = self._unknown.pop(ledger.ledger_id, None)
+        if waiting is not None:
+            assert ledger.polls is None
+            ledger.polls = waiting
+            for parked in waiting:
+                parked.ledger = ledger
 
     def advanced(self, ledger: LedgerState) -> None:
         """The LAC rose: wakes those that waited for that."""

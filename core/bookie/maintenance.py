@@ -35,6 +35,7 @@ class Maintenance:
         self._turn = asyncio.Lock()
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
+        self._worn: dict[int, None] = {}
         self.sorter = Sorter(storage)
         self.failed_count = 0
         self.last_failure: RhumblineError | None = None
@@ -96,11 +97,11 @@ class Maintenance:
                 return
 
     async def _compact(self) -> None:
-        """The sorted file with the largest share of garbage, if that is worth the copying."""
+        """A damaged sorted file, or the one with most garbage, if that is worth the copying."""
         storage = self._storage
         live = storage.states.ledgers
-        worst, worst_share = None, self._config.compact_below_percent / 100
-        for number, known in storage.sorted.items():
+        worst, worst_share = self._next_worn(), self._config.compact_below_percent / 100
+        for number, known in storage.sorted.items() if worst is None else ():
             total = known.entry_bytes
             share = known.live_bytes(live) / total if total else 0.0
             if share < worst_share and number not in self._damaged:
@@ -108,6 +109,17 @@ class Maintenance:
         if worst is not None and not await self.sorter.compact(worst):
             self._damaged.add(worst)
 
-    def repaired(self) -> None:
-        """Scrub has repaired something: files that could not be sorted are tried again."""
+    def _next_worn(self) -> int | None:
+        """A damaged file that is no longer needed, or hardly: what is good in it moves out."""
+        while self._worn:
+            number = next(iter(self._worn))
+            del self._worn[number]
+            if number in self._storage.sorted:
+                return number
+        return None
+
+    def repaired(self, numbers: list[int]) -> None:
+        """Scrub has found damage in these files, and repaired what it could: they may go now."""
         self._damaged.clear()
+        self._worn.update(dict.fromkeys(numbers))
+        self._wake.set()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import NoSuchEntryError, RhumblineError
+from ..protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
 from ..protocol.ledger_metadata import NO_ENTRY
 from ..wire import bookkeeper_pb2 as pb
 from ..wire import v3
@@ -27,7 +27,7 @@ class PlainPoll(Poll):
         self._service = service
         self._read = read
 
-    def wake(self, ledger: LedgerState, *, has_waited: bool) -> None:
+    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
         self._service.read(self._read)
 
@@ -48,8 +48,11 @@ class PiggybackPoll(Poll):
         self._ledger: LedgerState | None = None
         self._waited = False
 
-    def wake(self, ledger: LedgerState, *, has_waited: bool) -> None:
+    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
+        if ledger is None:
+            self._refuse(NoSuchLedgerError(f"no ledger {self.ledger_id} here"))
+            return
         self._ledger, self._waited = ledger, has_waited
         service = self._service
         if ledger.lac <= self.previous_lac:

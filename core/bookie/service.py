@@ -107,7 +107,7 @@ class EntryService(StorageListener):
         if fault is not None:
             op.connection.send(op.answer(fault))
             return
-        ledger = self.storage.create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
+        ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
         self._add(op, ledger)
 
     def _add(self, op: Add, ledger: LedgerState) -> None:
@@ -117,6 +117,11 @@ class EntryService(StorageListener):
             return
         op.connection.expect(len(op.entry))
         self.storage.add(ledger, op.entry, op.connection, op.answer(None))
+
+    def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerState:
+        ledger = self.storage.create_ledger(ledger_id, master_key, is_proven=is_proven)
+        self.polls.began(ledger)
+        return ledger
 
     def _fault_of_add(self, op: Add, ledger: LedgerState | None) -> RhumblineError | None:
         if self.failure is not None:
@@ -175,7 +180,7 @@ class EntryService(StorageListener):
             if fault is not None:
                 op.connection.send(op.answer(fault))
                 return
-            ledger = self.storage.create_ledger(
+            ledger = self._create_ledger(
                 op.ledger_id, op.master_key, is_proven=proof is Proof.NAMED
             )
         elif proof is Proof.NAMED:
@@ -263,7 +268,9 @@ class EntryService(StorageListener):
     # --- LAC ------------------------------------------------------------------------------------
 
     def poll(self, poll: Poll, of_connection: dict[ParkedPoll, None]) -> None:
-        """Waits for a higher LAC. Raises NoSuchLedgerError, TooManyRequestsError."""
+        """Waits for a higher LAC. Raises NoSuchLedgerError (deleted), TooManyRequestsError."""
+        if poll.ledger_id in self.storage.states.tombstones:
+            raise NoSuchLedgerError(f"ledger {poll.ledger_id} was deleted")
         self.polls.serve(poll, self.ledgers.get(poll.ledger_id), of_connection)
 
     def write_lac(self, op: WriteLac) -> None:
@@ -274,7 +281,7 @@ class EntryService(StorageListener):
             return
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is None:
-            ledger = self.storage.create_ledger(op.ledger_id, op.master_key, is_proven=False)
+            ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=False)
         self.storage.write_lac(ledger, op.body, lambda error: op.connection.send(op.answer(error)))
 
     def _fault_of_lac(self, op: WriteLac) -> RhumblineError | None:

@@ -153,14 +153,9 @@ class Storage:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(self, ledger: LedgerState, entry: bytes, connection: Answerer, answer: bytes) -> None:
-        """Appends an entry that the caller checked; the answer goes out when it is durable.
-
-        Who waits for its LAC is woken now: what that says is true whatever becomes of the entry.
-        """
+        """Appends an entry that the caller checked; the answer goes out when it is durable."""
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
-        if ledger.polls and self._advance(ledger, lac):
-            self.listener.ledgers_advanced([ledger])
         size = len(entry)
         offset = group.body_bytes + RECORD_HEADER_BYTES
         group.buffers += (RECORD_HEADER.pack(size, crc32c(entry)), entry)
@@ -171,6 +166,17 @@ class Storage:
         outbox.answers.append(answer)
         outbox.request_bytes += size
         self.log.kick()
+        if ledger.polls:
+            self.hear(ledger, lac)
+
+    def hear(self, ledger: LedgerState, lac: int) -> None:
+        """Wakes who waits for a LAC as soon as it is heard of.
+
+        What an entry says of those before it is true, whether or not the entry itself will be
+        durable; after a crash the LAC may be a lower one that is true as well.
+        """
+        if self._advance(ledger, lac) and ledger.polls:
+            self.listener.ledgers_advanced([ledger])
 
     def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerState:
         """State for a ledger seen for the first time, journaled before what follows."""
@@ -203,11 +209,10 @@ class Storage:
         self.log.append_state(ledger.encode(), durable)
 
     def write_lac(self, ledger: LedgerState, body: bytes, on_durable: OnDurable) -> None:
-        """Keeps an explicit LAC: the last body, and the highest LAC. Who waits is woken now."""
+        """Keeps an explicit LAC: the last body, and the highest LAC. It is in no hurry."""
         ledger.lac_body = body
-        if self._advance(ledger, lac_of_body(body)) and ledger.polls:
-            self.listener.ledgers_advanced([ledger])
-        self.log.append_state(ledger.encode(), on_durable)
+        self.hear(ledger, lac_of_body(body))
+        self.log.append_state(ledger.encode(), on_durable, is_urgent=False)
 
     def when_durable(self, on_durable: OnDurable) -> None:
         """Calls back when all that was appended before is durable."""

@@ -28,6 +28,7 @@ from .ledger_state import seal_record
 from .log_file import LogFile
 
 _SNAPSHOT_GROUP_BYTES = 1 << 20
+_UNHURRIED_S = 0.05
 
 
 class LogOwner(Protocol):
@@ -81,6 +82,8 @@ class WriteLog:
         self._carried: list[bytes] = []
         """State records of refused groups: still true in memory, so they go before the next one."""
         self.group = Group()
+        self._is_kicked = False  # the open group is to be written as soon as possible
+        self._timer: asyncio.TimerHandle | None = None
         self.failure: RhumblineError | None = None
         self.sync_count = 0
         self.written_bytes = 0
@@ -107,6 +110,7 @@ class WriteLog:
 
     def kick(self) -> None:
         """Has what is pending written soon. Cheap to repeat."""
+        self._is_kicked = True
         if self._writer is None and self.failure is None:
             self._writer = self._tasks.spawn(self._write_all(), "write log")
 
@@ -125,8 +129,13 @@ class WriteLog:
         self.group = Group()
         return self.group
 
-    def append_state(self, record: bytes, on_durable: OnDurable | None = None) -> None:
-        """Journals a state record; ``on_durable`` is called with None, or with the failure."""
+    def append_state(
+        self, record: bytes, on_durable: OnDurable | None = None, *, is_urgent: bool = True
+    ) -> None:
+        """Journals a state record; ``on_durable`` is called with None, or with the failure.
+
+        One that is not urgent goes with what comes next, and goes alone only after 50 ms.
+        """
         if self.failure is not None:
             if on_durable is not None:
                 on_durable(self.failure)
@@ -135,10 +144,26 @@ class WriteLog:
         group.append_state(record)
         if on_durable is not None:
             group.callbacks.append(on_durable)
-        self.kick()
+        if is_urgent:
+            self.kick()
+        elif self._writer is None:
+            self._kick_later()
+
+    def _kick_later(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_UNHURRIED_S, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.group.count:
+            self.kick()
 
     async def aclose(self) -> None:
         """Writes what is pending and stops. Safe to repeat."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._on_timer()
         while self._writer is not None and self.failure is None:
             await settled(self._writer)
         await self._tasks.aclose()
@@ -150,13 +175,16 @@ class WriteLog:
     # --- the writer -----------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        while self._full or self.group.count:
+        while self._full or (self._is_kicked and self.group.count):
             if not self._full:
+                self._is_kicked = False
                 self.next_group()
             group = self._full.pop(0)
             self._full_bytes -= group.body_bytes
             await self._write(group)
         self._writer = None
+        if self.group.count:
+            self._kick_later()
 
     async def _write(self, group: Group) -> None:
         body = b"".join(group.buffers)

@@ -17,6 +17,7 @@ from rhumbline.tests.unit.core.bookie.bookie_world import (
     lac_body,
     one_bookie,
 )
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 
 def poll(wire: Wire, ledger_id: int, previous_lac: int, timeout_ms: int = 5000) -> bytes:
@@ -91,11 +92,53 @@ def test_long_poll_ends_at_its_time_out_and_at_a_fence() -> None:
 def test_long_poll_of_an_unknown_and_of_an_empty_ledger() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
-            wire.send(poll(wire, 6, -1))
+            wire.send(poll(wire, 6, -1, timeout_ms=20))
             assert v3.status_of(await wire.answer3()) == Status.NO_LEDGER
             assert await wire.fence(6) == Code.NO_ENTRY
             wire.send(poll(wire, 6, -1, timeout_ms=20))
             assert v3.status_of(await wire.answer3()) == Status.NO_ENTRY
+
+    asyncio.run(main())
+
+
+def test_long_poll_waits_for_a_ledger_whose_first_entries_are_on_their_way() -> None:
+    async def main() -> None:
+        async with one_bookie() as (_, bookie, wire):
+            wire.send(poll(wire, 1, -1))
+            wire.send(poll(wire, 2, -1, timeout_ms=20))
+            assert v3.status_of(await wire.answer3()) == Status.NO_LEDGER
+            assert await wire.add(entry(1, 0)) == Code.OK
+            assert bookie.statistics()["parked_polls"] == 1
+            assert await wire.add(entry(1, 1, lac=0)) == Code.OK
+            answer = (await wire.answer3()).read_response
+            assert (answer.entry_id, answer.max_lac) == (0, 0)
+            assert bookie.statistics()["parked_polls"] == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("by_entry", [True, False])
+def test_long_poll_is_woken_before_what_brings_the_lac_is_durable(by_entry: bool) -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(disk=disk) as (_, bookie, wire):
+            assert await wire.add(entry(1, 0)) == Code.OK
+            wire.send(poll(wire, 1, -1))
+            while not bookie.statistics()["parked_polls"]:
+                await asyncio.sleep(0.001)
+            gate = disk.gate = asyncio.Event()
+            if by_entry:
+                wire.send(v2.encode_add(KEY, entry(1, 1, lac=0)))
+            else:
+                wire.send(v3.frame(v3.write_lac_request(1, 1, 0, KEY, lac_body(1, 0))))
+            answer = (await wire.answer3()).read_response
+            assert (answer.entry_id, answer.max_lac) == (0, 0)
+            disk.gate = None
+            gate.set()
+            if by_entry:
+                assert v2.decode_response(await wire.frame()).code == Code.OK
+            else:
+                assert v3.status_of(await wire.answer3()) == Status.OK
 
     asyncio.run(main())
 

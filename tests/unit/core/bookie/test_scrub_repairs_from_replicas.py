@@ -3,6 +3,7 @@
 import asyncio
 
 from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.verify import verify_storage
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
@@ -71,6 +72,12 @@ def test_rotten_entries_are_fetched_written_anew_and_read_back() -> None:
             bookie.scrubber.fetch = honest
             assert (await bookie.scrubber.walk()).repaired_count == 1
             await all_there(wire, (1, 2, 3), 120)
+            bookie.maintenance.repaired([damage.number for damage in report.damages])
+            for _ in report.damages:
+                await bookie.maintenance.step()
+            assert (await bookie.scrubber.walk()).damages == []
+            assert (await verify_storage(disk)).damages == ()
+            await all_there(wire, (1, 2, 3), 120)
             image = disk.copy()
             await bookie.aclose()
             again = await world.open(image, SMALL)
@@ -100,7 +107,7 @@ def test_damaged_log_is_not_sorted_away_until_it_is_repaired() -> None:
             bookie.scrubber.fetch = fetch
             report = await bookie.scrubber.walk()
             assert report.repaired_count >= len(unknown)
-            bookie.maintenance.repaired()
+            bookie.maintenance.repaired([])
             for _ in range(3):
                 await bookie.maintenance.step()
             assert path not in disk.files

@@ -1,0 +1,66 @@
+"""Bits of a real bookie's log files flip; it finds that, asks the other replicas, and is whole."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rhumbline.tests.support import real_text
+from rhumbline.tests.support.processes import BookieProcess, ProcessCluster, succeeded
+
+QUICK = {
+    "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(1 << 20),
+    "RHUMBLINE_BOOKIE__SEALED_LOGS_KEPT": "2",
+    "RHUMBLINE_BOOKIE__MAINTENANCE_MS": "200ms",
+    "RHUMBLINE_BOOKIE__SCRUB_MS": "500ms",
+}
+FLIPS = 5
+DEADLINE_SECONDS = 60
+
+
+def flip_bits(directory: Path) -> list[Path]:
+    """In several places of one log and of one sorted file, all of them sealed."""
+    flipped = []
+    for kind in ("log", "sorted"):
+        path = min((directory / kind).iterdir())
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            for number in range(1, FLIPS + 1):
+                at = size * number // (FLIPS + 1)
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ 0x20]))
+        flipped.append(path)
+    return flipped
+
+
+def summary(bookie: BookieProcess) -> dict[str, Any]:
+    text = succeeded("bookie", "verify", str(bookie.directory), "-o", "json")
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> None:
+    text = b"".join(real_text.lines(8_000_000))
+    with ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=QUICK) as cluster:
+        cluster.run("stream", "create", "text")
+        cluster.run("stream", "append", "text", stdin=text)
+        victim = cluster.bookies[1]
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not any((victim.directory / "sorted").iterdir()):
+            assert time.monotonic() < deadline, "nothing was sorted"
+            time.sleep(0.1)
+        victim.stop()
+        before = summary(victim)
+        damaged = flip_bits(victim.directory)
+        victim.start()
+        while any(path.exists() for path in damaged):
+            assert time.monotonic() < deadline, "damaged files are still needed"
+            time.sleep(0.2)
+        victim.stop()
+        after = summary(victim)
+        assert (after["entries"], after["bytes"]) == (before["entries"], before["bytes"])
+        victim.start()
+        assert cluster.run("stream", "read", "text") == text
