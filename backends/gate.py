@@ -20,18 +20,21 @@ GATE_PATH = "/.rhumbline"
 @dataclass(frozen=True, slots=True)
 class GateState:
     """``epoch`` marks the versions of this life of the store; ``tree`` names what it holds and goes
-    with it to other stores. Closed: ``successor`` is the URI of the store to use instead, and
-    ``mover`` the attempt at a migration that may still write."""
+    with it to other stores. Closed: ``successor`` is the URI of the store to use instead,
+    ``mover`` the attempt at a migration that may still write, and ``is_partial`` says that the
+    store is being filled: it was not replaced, but is not ready yet."""
 
     epoch: str
     tree: str
     successor: str | None = None
     mover: str | None = None
+    is_partial: bool = False
 
     def check_open(self) -> None:
         """Raises StoreFencedError when another store took its place."""
         if self.successor is not None:
-            raise StoreFencedError(f"this store was replaced by {self.successor}")
+            why = "is being filled from" if self.is_partial else "was replaced by"
+            raise StoreFencedError(f"this store {why} {self.successor}")
 
     def check(self, through: "GateState | None") -> None:
         """For a write: the gate is open, or is exactly the closed one that the writer may pass."""
@@ -51,7 +54,9 @@ def decode_gate(data: bytes, where: str) -> GateState:
         state = json.loads(data)
         epoch = str(state["epoch"])
         tree = str(state.get("tree") or epoch)
-        return GateState(epoch, tree, state.get("successor"), state.get("mover"))
+        return GateState(
+            epoch, tree, state.get("successor"), state.get("mover"), bool(state.get("is_partial"))
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptionError(f"{where} is not ours: {error}") from error
 

@@ -14,9 +14,11 @@ opened, so that nobody needs more than one of them.
 
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ..core.protocol.errors import ConfigurationError
-from ..core.runtime.metadata_store import MetadataStore
+from .following import FollowingStore
+from .gate import MovableStore
 from .memory import MemoryStore, MemoryTree
 from .uri import StoreUri, parse_uri
 
@@ -26,8 +28,27 @@ TIMEOUT_MS = 10_000
 _trees: dict[str, MemoryTree] = {}
 
 
-async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MetadataStore:
-    """Opens a store; no call of it waits longer than ``timeout_ms``.
+async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> FollowingStore:
+    """Opens a store, or the one that took its place; the handle also follows later migrations.
+
+    No call of it waits longer than ``timeout_ms`` (one that meets a migration: three times that).
+    Raises as ``open_as_it_is``, and WrongClusterError when the successor holds something else.
+    """
+    store = FollowingStore(
+        await open_as_it_is(uri, timeout_ms=timeout_ms),
+        partial(open_as_it_is, timeout_ms=timeout_ms),
+        timeout_ms,
+    )
+    try:
+        await store.start()
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+async def open_as_it_is(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MovableStore:
+    """Opens a store and no other, also one that was replaced: for migration.
 
     Raises ConfigurationError (bad URI, a client library that is not installed),
     MetadataUnavailableError, ForeignDataError (something else lives there), CorruptionError.
@@ -42,7 +63,7 @@ async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MetadataStore
     return await opener(parsed, timeout_ms)
 
 
-async def _open_memory(uri: StoreUri, timeout_ms: int) -> MetadataStore:
+async def _open_memory(uri: StoreUri, timeout_ms: int) -> MovableStore:
     del timeout_ms
     uri.only_options(())
     if uri.authority or "/" in uri.path:
@@ -58,13 +79,13 @@ def _new_tree() -> MemoryTree:
     return MemoryTree(epoch=f"m{os.urandom(4).hex()}")
 
 
-async def _open_sqlite(uri: StoreUri, timeout_ms: int) -> MetadataStore:
+async def _open_sqlite(uri: StoreUri, timeout_ms: int) -> MovableStore:
     from .sqlite.store import open_sqlite
 
     return await open_sqlite(uri, timeout_ms)
 
 
-async def _open_zookeeper(uri: StoreUri, timeout_ms: int) -> MetadataStore:
+async def _open_zookeeper(uri: StoreUri, timeout_ms: int) -> MovableStore:
     try:
         from .zookeeper.store import open_zookeeper
 
@@ -73,7 +94,7 @@ async def _open_zookeeper(uri: StoreUri, timeout_ms: int) -> MetadataStore:
         raise _missing_extra(uri, "zookeeper", error) from error
 
 
-async def _open_etcd(uri: StoreUri, timeout_ms: int) -> MetadataStore:
+async def _open_etcd(uri: StoreUri, timeout_ms: int) -> MovableStore:
     try:
         from .etcd.store import open_etcd
 
@@ -82,7 +103,7 @@ async def _open_etcd(uri: StoreUri, timeout_ms: int) -> MetadataStore:
         raise _missing_extra(uri, "etcd", error) from error
 
 
-async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MetadataStore:
+async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MovableStore:
     try:
         from .fdb.store import open_fdb
 
@@ -97,7 +118,7 @@ def _missing_extra(uri: StoreUri, extra: str, error: ModuleNotFoundError) -> Exc
     return uri.wrong(f"needs the Python package {error.name!r}: pip install 'rhumbline[{extra}]'")
 
 
-_OPENERS: dict[str, Callable[[StoreUri, int], Awaitable[MetadataStore]]] = {
+_OPENERS: dict[str, Callable[[StoreUri, int], Awaitable[MovableStore]]] = {
     "memory": _open_memory,
     "sqlite": _open_sqlite,
     "zk": _open_zookeeper,

@@ -69,7 +69,8 @@ class Commits:
     ) -> Version:
         """All or nothing; the version of all that was written.
 
-        ``through`` and ``sequences``: as ``MovableStore.load``. Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
+        ``through`` and ``sequences``: as ``MovableStore.load``.
+        Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
         """
 
         def planned(read: _Read) -> Plan:
@@ -187,7 +188,9 @@ class Commits:
 
     def node(self, kv: pb.KeyValue, sequence: int = 0) -> Node:
         """A node as it was read."""
-        return Node(kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None, sequence)
+        return Node(
+            kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None, sequence
+        )
 
     async def _counter(self, parent: str, deadline: float) -> _Counter:
         key = self._keys.sequence(parent)

@@ -54,9 +54,8 @@ class Gate:
 
     async def pass_through(self, through: GateState | None, deadline: float) -> None:
         """Before a write: ``condition`` is that of a gate which the writer may pass."""
-        if through is not None and self.state != through:
-            await self.enter(deadline)
-        elif through is None and self.state.successor is not None:
+        is_open = self.state.successor is None
+        if not (is_open if through is None else self.state == through):
             await self.enter(deadline)
         self.state.check(through)
 

@@ -147,12 +147,13 @@ class Reader:
         """The gate, as this transaction sees it."""
         if self._gate is None:
             rows = self._connection.execute(
-                "SELECT name, value FROM fact WHERE name IN ('epoch', 'tree', 'successor', 'mover')"
+                "SELECT name, value FROM fact"
+                " WHERE name IN ('epoch', 'tree', 'successor', 'mover', 'is_partial')"
             )
             facts = dict(rows.fetchall())
-            epoch = str(facts["epoch"])
-            tree = str(facts.get("tree") or epoch)
-            self._gate = GateState(epoch, tree, facts.get("successor"), facts.get("mover"))
+            facts.setdefault("tree", facts["epoch"])
+            facts["is_partial"] = bool(facts.get("is_partial"))
+            self._gate = GateState(**facts)
         return self._gate
 
     def node(self, path: str) -> Node | None:
@@ -269,7 +270,9 @@ class Writer(Reader):
         if self.gate != old:
             return False
         facts = [(name, value) for name, value in asdict(new).items() if value is not None]
-        self._connection.execute("DELETE FROM fact WHERE name IN ('successor', 'mover')")
+        self._connection.execute(
+            "DELETE FROM fact WHERE name IN ('successor', 'mover', 'is_partial')"
+        )
         self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
         self._log(GATE_PATH)
         return True

@@ -204,7 +204,7 @@ class SqliteStore:
         """All nodes with the root."""
         row = 0
         while row >= 0:
-            row, nodes = await self._read(lambda reader, after=row: reader.page(after))
+            row, nodes = await self._read(partial(Reader.page, after=row))
             yield nodes
 
     async def load(

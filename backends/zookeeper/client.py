@@ -366,15 +366,18 @@ class Connection:
         self._connected.set()
         await _in_thread(self._stop)
 
-    async def read(self, *requests: Request, deadline: float) -> list[Any]:
+    async def read(
+        self, *requests: Request, deadline: float, missing_ok: bool = False
+    ) -> list[Any]:
         """The answers, in order, from one connection. Again after a lost one, until the deadline.
 
+        ``missing_ok``: None instead of NoNodeError.
         Raises what the first request that failed raised, or MetadataUnavailableError.
         """
         while True:
             await self._wait_connected(deadline)
             try:
-                return await self._answers(requests, deadline)
+                return await self._answers(requests, deadline, missing_ok=missing_ok)
             except ConnectionGone:
                 continue
             except SessionLostError:
@@ -399,7 +402,9 @@ class Connection:
         assert isinstance(results, list)
         return results
 
-    async def _answers(self, requests: Sequence[Request], deadline: float) -> list[Any]:
+    async def _answers(
+        self, requests: Sequence[Request], deadline: float, *, missing_ok: bool = False
+    ) -> list[Any]:
         if self._is_closed:
             raise ClosedError("the ZooKeeper connection is closed")
         futures = []
@@ -416,10 +421,11 @@ class Connection:
                 if not future.cancel() and not future.cancelled():
                     future.exception()  # looked at, or asyncio reports it as forgotten
             raise
-        errors = [error for future in futures if (error := future.exception())]
-        if errors:
-            raise errors[0]
-        return [future.result() for future in futures]
+        outcomes = [(future.exception(), future) for future in futures]
+        for error, _ in outcomes:
+            if error is not None and not (missing_ok and isinstance(error, NoNodeError)):
+                raise error
+        return [None if error is not None else future.result() for error, future in outcomes]
 
     async def _wait_connected(self, deadline: float) -> None:
         try:

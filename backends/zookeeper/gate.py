@@ -1,7 +1,7 @@
 """What this store keeps beside its users' nodes, below ``<chroot>/.rhumbline``.
 
-- The node itself: JSON with the store's epoch and, when the store was replaced, its successor.
-- ``gate-<epoch>``: every write checks in its own transaction that it exists. Who fences the store
+- The node itself: the state of the gate (see ``..gate``).
+- ``gate-<epoch>``: every write checks in its own transaction that it exists. Who closes the store
   deletes it, and so no write that was begun before can happen after; a server that lost its data
   has none, so writes and versions of the old life never match the new one.
 - ``guard-00`` .. ``guard-0f``: a znode's version begins at 0 again when it was deleted and made
@@ -10,21 +10,19 @@
   that the guard has not moved: then the node is still the one that was meant.
 """
 
-import json
 from collections.abc import Callable
 from zlib import crc32
 
 from ...core.protocol.errors import (
-    CorruptionError,
-    MetadataUnavailableError,
+    BadVersionError,
     NodeExistsError,
     NoNodeError,
-    StoreFencedError,
 )
-from .client import ANY_VERSION, Connection, Multi, MultiFailed, Requests
+from ..gate import GATE_PATH, GateState, decode_gate
+from .client import ANY_VERSION, Connection, Multi, MultiFailed, Request, Requests
 
 GUARDS = 16
-NAME = ".rhumbline"
+NAME = GATE_PATH[1:]
 
 
 class Gate:
@@ -38,64 +36,69 @@ class Gate:
         self._chroot = chroot
         self._home = f"{chroot}/{NAME}"
         self._new_epoch = new_epoch
-        self.epoch = ""
-        self.successor: str | None = None
+        self.state = GateState("", "")
 
     @property
     def path(self) -> str:
         """The node that every write checks."""
-        return f"{self._home}/gate-{self.epoch}"
+        return f"{self._home}/gate-{self.state.epoch}"
 
     def guard(self, path: str) -> str:
         """The guard of a path (which is a full one, with the chroot)."""
         return f"{self._home}/guard-{crc32(path.encode()) % GUARDS:02x}"
 
-    async def enter(self, deadline: float) -> None:
-        """Reads the epoch, and makes what is missing in a new store.
+    async def enter(self, deadline: float) -> int:
+        """Reads the gate, and makes what is missing in a new store; its znode version.
 
         Raises CorruptionError when the node holds something else, MetadataUnavailableError.
         """
         while True:
             try:
-                _, (data, _) = await self._connection.read(
+                _, (data, stat) = await self._connection.read(
                     self._requests.sync(self._home), self._requests.get(self._home),
                     deadline=deadline,
                 )  # fmt: skip
             except NoNodeError:
                 await self._make(deadline)
                 continue
-            try:
-                state = json.loads(data)
-                self.epoch, self.successor = str(state["epoch"]), state.get("successor")
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CorruptionError(f"{self._home} in ZooKeeper is not ours: {error}") from error
-            return
+            self.state = decode_gate(data, f"{self._home} in ZooKeeper")
+            version: int = stat.version
+            return version
 
-    async def check_open(self, deadline: float) -> None:
-        """Looks again, after a write found no gate. Raises StoreFencedError if that is why."""
+    async def refresh(self, deadline: float) -> bool:
+        """Looks again; whether something is different. Raises StoreFencedError."""
+        before = self.state
         await self.enter(deadline)
-        if self.successor is not None:
-            raise StoreFencedError(f"writes go to {self.successor}")
+        self.state.check_open()
+        return self.state != before
 
-    async def fence(self, successor: str | None, deadline: float) -> None:
-        """Closes the store for writes in favour of ``successor``, or with None opens it again.
+    async def condition(self, through: GateState | None, deadline: float) -> Request:
+        """What a write checks: that the gate is open, or is this closed one."""
+        if through is None:
+            return self._requests.check(self.path, ANY_VERSION)
+        version = await self.enter(deadline)
+        self.state.check(through)
+        return self._requests.check(self._home, version)
 
-        When it returns, no write that began before can happen any more. Safe to repeat.
-        """
-        await self.enter(deadline)
-        if self.successor == successor:
-            return
-        state = json.dumps({"epoch": self.epoch, "successor": successor}).encode()
-        operations = [self._requests.put(self._home, state, ANY_VERSION)]
-        if self.successor is None:
+    async def swap(self, old: GateState, new: GateState, deadline: float) -> bool:
+        """Replaces the gate if it is ``old``. When it returns, no write that began before and
+        checked ``old`` can happen any more."""
+        version = await self.enter(deadline)
+        if self.state != old:
+            return False
+        operations = [self._requests.put(self._home, new.encode(), version)]
+        if old.successor is None:
             operations.append(self._requests.delete(self.path, ANY_VERSION))
-        elif successor is None:
-            operations.append(self._requests.create(self.path, b""))
+        if new.successor is None:
+            operations.append(self._requests.create(f"{self._home}/gate-{new.epoch}", b""))
         try:
             await self._connection.write(Multi(operations), deadline=deadline)
         except MultiFailed as failure:
-            raise MetadataUnavailableError(f"somebody else fences: {failure.error}") from failure
-        self.successor = successor
+            if not isinstance(failure.error, BadVersionError):
+                raise failure.error from failure
+            return False
+        self.state = new
+        return True
 
     async def _make(self, deadline: float) -> None:
         create = self._requests.create
@@ -108,7 +111,7 @@ class Gate:
                 if not isinstance(failure.error, NodeExistsError):
                     raise failure.error from failure
         epoch = self._new_epoch()
-        state = json.dumps({"epoch": epoch, "successor": None}).encode()
+        state = GateState(epoch, tree=epoch).encode()
         operations = [create(self._home, state), create(f"{self._home}/gate-{epoch}", b"")]
         operations += [create(f"{self._home}/guard-{number:02x}", b"") for number in range(GUARDS)]
         try:

@@ -10,7 +10,7 @@ Reads are preceded by ``sync`` on the same connection. A session is a connection
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,25 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..plan import check_data, check_operations, check_target
+from ..gate import GATE_PATH, GateState
+from ..plan import Node, check_data, check_operations, check_target
 from ..uri import StoreUri
 from ..watching import Watches
 from .client import Access, Connection, Request, Requests, unwatch_request, watch_request
 from .gate import NAME, Gate
 from .session import ZooKeeperSession
-from .writes import Flags, Writes
+from .writes import Flags, Writes, made_children
 
 PORT = 2181
+SYSTEM = "/zookeeper"
+"""ZooKeeper's own nodes, at the root of a store without a chroot."""
+
+PAGE = 200
+"""Requests sent at once where all nodes are read."""
+
+COUNTS_PER_S_MIN = 500
+"""How slowly a count may rise at worst."""
+
 CONNECTION_SESSION_MS_MAX = 6_000
 """The session of the connection for plain calls: how soon it notices a server that hangs."""
 
@@ -117,7 +127,7 @@ class ZooKeeperStore:
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         """The node's value. Raises NoNodeError, MetadataUnavailableError."""
         full = self._full(path)
-        *_, (data, stat) = await self._read(self._requests.get(full), stale_ok=stale_ok)
+        data, stat = await self._read(self._requests.get(full), stale_ok=stale_ok)
         return Value(data or b"", self._writes.version(stat))
 
     async def children(
@@ -128,10 +138,10 @@ class ZooKeeperStore:
         ZooKeeper always sends all of them.
         """
         full = self._full(path)
-        *_, (names, _) = await self._read(self._requests.names(full))
+        names, _ = await self._read(self._requests.names(full))
         page = sorted(name for name in names if after is None or name > after)
         if path == "/":
-            page = [name for name in page if name != NAME]
+            page = [name for name in page if name != NAME and self._at(f"/{name}") != SYSTEM]
         return page if limit is None else page[:limit]
 
     async def create(
@@ -192,9 +202,11 @@ class ZooKeeperStore:
         session = ZooKeeperSession(self._access, ttl_ms)
         try:
             await session.connection.start()
-            await session.connection.read(
+            (gate,) = await session.connection.read(
                 self._requests.exists(self.gate.path), deadline=self._deadline()
             )
+            if gate is None:
+                await self.gate.refresh(self._deadline())
         except BaseException:
             await session.close()
             raise
@@ -213,10 +225,85 @@ class ZooKeeperStore:
             await session.close()
         await self._connection.aclose()
 
+    # --- for migration
+
+    async def gate_state(self) -> GateState:
+        """The gate as it is now. Raises MetadataUnavailableError."""
+        self._check_open()
+        await self.gate.enter(self._deadline())
+        return self.gate.state
+
+    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+        """Replaces the gate if it is ``old``; False: it is not."""
+        self._check_open()
+        return await self.gate.swap(old, new, self._deadline())
+
+    def watch_gate(self, callback: Callable[[], None]) -> Watch:
+        """Calls back after the gate changed."""
+        self._check_open()
+        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+
+    async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
+        """All nodes with the root, level by level, many requests at once."""
+        self._check_open()
+        level = ["/"]
+        await self._connection.read(self._requests.sync(self.gate.path), deadline=self._deadline())
+        while level:
+            below: list[str] = []
+            for start in range(0, len(level), PAGE):
+                nodes, parents = await self._page(level[start : start + PAGE])
+                yield nodes
+                below += await self._below(parents)
+            level = below
+
+    async def load(
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+    ) -> None:
+        """Writes through a closed gate. ZooKeeper's counts rise in transactions of their own."""
+        check_operations(operations)
+        self._check_open()
+        full = [_moved(operation, self._full(operation.path)) for operation in operations]
+        await self._writes.commit(full, self._connection, self._deadline(), through=gate)
+        for path, number in sequences.items():
+            deadline = self._deadline() + number / COUNTS_PER_S_MIN
+            await self._writes.raise_sequence(self._full(path), number, deadline, gate)
+
+    async def _page(self, paths: list[str]) -> tuple[list[tuple[str, Node]], list[str]]:
+        """These nodes, and which of them have children."""
+        answers = await self._connection.read(
+            *(self._requests.get(self._at(path)) for path in paths),
+            deadline=self._deadline(), missing_ok=True,
+        )  # fmt: skip
+        nodes, parents = [], []
+        for path, answer in zip(paths, answers, strict=True):
+            if answer is not None:
+                data, stat = answer
+                owner = f"{stat.ephemeralOwner:x}" if stat.ephemeralOwner else None
+                version = self._writes.version(stat)
+                nodes.append((path, Node(data or b"", version, owner, made_children(stat))))
+                if stat.numChildren:
+                    parents.append(path)
+        return nodes, parents
+
+    async def _below(self, parents: list[str]) -> list[str]:
+        answers = await self._connection.read(
+            *(self._requests.names(self._at(path)) for path in parents),
+            deadline=self._deadline(), missing_ok=True,
+        )  # fmt: skip
+        return [
+            child
+            for path, answer in zip(parents, answers, strict=True)
+            if answer is not None
+            for name in answer[0]
+            if (child := f"{path.rstrip('/')}/{name}") != GATE_PATH and self._at(child) != SYSTEM
+        ]
+
     # --- calls
 
     def _full(self, path: str) -> str:
-        check_path(path)
+        return self._at(check_path(path))
+
+    def _at(self, path: str) -> str:
         return (self._chroot or "/") if path == "/" else f"{self._chroot}{path}"
 
     def _deadline(self) -> float:
@@ -235,10 +322,23 @@ class ZooKeeperStore:
             raise SessionLostError("the ZooKeeper session is gone")
         return session
 
-    async def _read(self, request: Request, *, stale_ok: bool = False) -> list[Any]:
+    async def _read(self, request: Request, *, stale_ok: bool = False) -> Any:  # noqa: ANN401
+        """The answer of a store whose gate was still open after it. Raises StoreFencedError."""
         self._check_open()
-        before = () if stale_ok else (self._requests.sync(self.gate.path),)
-        return await self._connection.read(*before, request, deadline=self._deadline())
+        deadline = self._deadline()
+        if stale_ok:
+            return (await self._connection.read(request, deadline=deadline))[0]
+        while True:
+            path = self.gate.path
+            _, answer, gate = await self._connection.read(
+                self._requests.sync(path), request, self._requests.exists(path),
+                deadline=deadline, missing_ok=True,
+            )  # fmt: skip
+            if gate is not None and answer is not None:
+                return answer
+            if gate is not None:
+                raise NoNodeError("ZooKeeper: NoNodeError")
+            await self.gate.refresh(deadline)
 
     async def _commit(self, operations: Sequence[Operation]) -> list[Version | None]:
         self._check_open()
@@ -270,7 +370,7 @@ class ZooKeeperStore:
             path = next(iter(self._to_arm))
             del self._to_arm[path]
             wanted, armed = self._watches.is_prefix(path), self._armed.get(path)
-            full = self._full(path)
+            full = self._at(path)
             try:
                 if wanted is None and armed is not None:
                     del self._armed[path]

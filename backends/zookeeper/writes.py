@@ -24,6 +24,7 @@ from ...core.runtime.metadata_store import (
     Version,
     parent_of,
 )
+from ..gate import GateState
 from .client import (
     ANY_VERSION,
     IMPOSSIBLE_VERSION,
@@ -34,9 +35,21 @@ from .client import (
     Requests,
     Stat,
 )
-from .gate import Gate
+from .gate import NAME, Gate
+
+COUNTED_AT_ONCE = 500
+"""Children made to raise a count in one request: some 100 kB."""
 
 _GATE, _AGAIN = -1, -2
+
+
+def made_children(stat: Any) -> int:  # noqa: ANN401 - kazoo's ZnodeStat
+    """How many children were ever made below a znode; what the next sequential one is numbered.
+
+    ZooKeeper reports twice that minus those that are there, as the count of changes.
+    """
+    count: int = (stat.cversion + stat.numChildren) // 2
+    return count
 
 
 class Flags(NamedTuple):
@@ -73,6 +86,7 @@ class Writes:
         connection: Connection,
         deadline: float,
         flags: Flags = Flags(),  # noqa: B008 - it is immutable
+        through: GateState | None = None,
     ) -> list[tuple[str, Version] | None]:
         """All or nothing; (path, version) of what each Create and Put wrote.
 
@@ -82,7 +96,9 @@ class Writes:
         """
         with_parents = False
         while asyncio.get_running_loop().time() < deadline:
-            draft = await self._draft(operations, flags, deadline, with_parents=with_parents)
+            draft = _Draft()
+            draft.add(_GATE, await self._gate.condition(through, deadline))
+            await self._fill(draft, operations, flags, deadline, with_parents=with_parents)
             try:
                 results = await connection.write(Multi(draft.parts), deadline=deadline)
             except MultiFailed as failure:
@@ -90,7 +106,8 @@ class Writes:
                 if isinstance(failure.error, InvalidArgumentError):
                     raise InvalidArgumentError("an ephemeral node has no children") from failure
                 if origin == _GATE:
-                    await self._gate.check_open(deadline)
+                    await self._gate.enter(deadline)
+                    self._gate.state.check(through)
                 elif origin >= 0 and not self._lacks_parent(failure, operations[origin]):
                     raise failure.error from failure
                 else:
@@ -116,7 +133,7 @@ class Writes:
 
     def version(self, stat: Stat) -> Version:
         """The version of a znode: the store's life, the node's life, its count of changes."""
-        return Version(f"{self._gate.epoch}.{stat.czxid:x}.{stat.version}")
+        return Version(f"{self._gate.state.epoch}.{stat.czxid:x}.{stat.version}")
 
     @staticmethod
     def _lacks_parent(failure: MultiFailed, operation: Operation) -> bool:
@@ -125,18 +142,45 @@ class Writes:
         )
         return makes and isinstance(failure.error, NoNodeError)
 
-    async def _draft(
-        self, operations: Sequence[Operation], flags: Flags, deadline: float, *, with_parents: bool
-    ) -> _Draft:
-        draft = _Draft()
-        draft.add(_GATE, self._requests.check(self._gate.path, ANY_VERSION))
+    async def raise_sequence(
+        self, parent: str, number: int, deadline: float, through: GateState
+    ) -> None:
+        """ZooKeeper counts the children that were ever made: so they are made, and go at once."""
+        while (missing := number - await self._made_children(parent, deadline)) > 0:
+            name = f"{parent.rstrip('/')}/{NAME}-count"
+            parts = [await self._gate.condition(through, deadline)]
+            for _ in range(min(missing, COUNTED_AT_ONCE)):
+                parts += [self._requests.create(name, b""), self._requests.delete(name, -1)]
+            try:
+                await self._reader.write(Multi(parts), deadline=deadline)
+            except MultiFailed as failure:
+                if failure.index == 0:
+                    continue
+                raise failure.error from failure
+
+    async def _made_children(self, parent: str, deadline: float) -> int:
+        _, stat = await self._reader.read(
+            self._requests.sync(self._gate.path), self._requests.exists(parent), deadline=deadline
+        )
+        if stat is None:
+            raise NoNodeError(parent)
+        return made_children(stat)
+
+    async def _fill(
+        self,
+        draft: _Draft,
+        operations: Sequence[Operation],
+        flags: Flags,
+        deadline: float,
+        *,
+        with_parents: bool,
+    ) -> None:
         expected = await self._expectations(operations, draft, deadline)
         parents = _Parents(await self._present(operations, deadline) if with_parents else None)
         for origin, operation in enumerate(operations):
             self._add(draft, origin, operation, expected, parents, flags)
         for guard in dict.fromkeys(self._gate.guard(path) for path in draft.created):
             draft.add(_AGAIN, self._requests.put(guard, b"", ANY_VERSION))
-        return draft
 
     def _add(
         self,
@@ -210,7 +254,7 @@ class Writes:
     def _same_node(self, expect: Version, stat: Stat) -> bool:
         head, _, count = expect.rpartition(".")
         is_number = count.isascii() and count.isdigit() and str(int(count)) == count
-        return is_number and head == f"{self._gate.epoch}.{stat.czxid:x}"
+        return is_number and head == f"{self._gate.state.epoch}.{stat.czxid:x}"
 
     async def _present(self, operations: Sequence[Operation], deadline: float) -> dict[str, bool]:
         """Which ancestors of all these paths are there."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.open import open_store
+from rhumbline.backends.open import open_as_it_is, open_store
 from rhumbline.backends.sqlite import schema
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
@@ -25,7 +25,7 @@ def uri_of(path: Path) -> str:
 
 def use(path: Path, body: Callable[[MetadataStore], Awaitable[object]]) -> object:
     async def run() -> object:
-        store = await open_store(uri_of(path), timeout_ms=1500)
+        store = await open_as_it_is(uri_of(path), timeout_ms=1500)
         try:
             return await body(store)
         finally:
