@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ QUICK = {
     "RHUMBLINE_BOOKIE__SCRUB_MS": "500ms",
 }
 FLIPS = 5
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 40
 
 
 def flip_bits(directory: Path) -> list[Path]:
@@ -35,6 +36,13 @@ def flip_bits(directory: Path) -> list[Path]:
     return flipped
 
 
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.1)
+
+
 def summary(bookie: BookieProcess) -> dict[str, Any]:
     text = succeeded("bookie", "verify", str(bookie.directory), "-o", "json")
     found = json.loads(text)
@@ -48,17 +56,12 @@ def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> No
         cluster.run("stream", "create", "text")
         cluster.run("stream", "append", "text", stdin=text)
         victim = cluster.bookies[1]
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not any((victim.directory / "sorted").iterdir()):
-            assert time.monotonic() < deadline, "nothing was sorted"
-            time.sleep(0.1)
+        until(lambda: any((victim.directory / "sorted").iterdir()), "something is sorted")
         victim.stop()
         before = summary(victim)
         damaged = flip_bits(victim.directory)
         victim.start()
-        while any(path.exists() for path in damaged):
-            assert time.monotonic() < deadline, "damaged files are still needed"
-            time.sleep(0.2)
+        until(lambda: not any(path.exists() for path in damaged), "no damaged file is needed")
         victim.stop()
         after = summary(victim)
         assert (after["entries"], after["bytes"]) == (before["entries"], before["bytes"])
