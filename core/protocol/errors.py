@@ -405,8 +405,9 @@ class StoreFencedError(MetadataError):
 
 
 def error_classes() -> dict[str, type[RhumblineError]]:
-    """All classes of the tree by ``code``, for mapping to and from the wire.
+    """All classes of this module by ``code``, for mapping to and from the wire.
 
+    A class that some module derives for itself travels as the one of this tree that it extends.
     Raises ``AssertionError`` if two classes share a code.
     """
     found: dict[str, type[RhumblineError]] = {}
@@ -415,5 +416,6 @@ def error_classes() -> dict[str, type[RhumblineError]]:
         cls = waiting.pop()
         known = found.setdefault(cls.code, cls)
         assert known is cls, f"{known.__name__} and {cls.__name__} share the code {cls.code}"
-        waiting.extend(sub for sub in cls.__subclasses__() if sub not in waiting)
+        ours = [sub for sub in cls.__subclasses__() if sub.__module__ == __name__]
+        waiting.extend(sub for sub in ours if sub not in waiting)
     return found
