@@ -37,7 +37,7 @@ from .add_op import AddOp, OnDone
 from .changer import EnsembleChanger
 from .close import close_ledger
 from .context import LedgerContext
-from .explicit_lac import publish_lac
+from .explicit_lac import tell_lac
 from .failures import ReplicaFailures
 from .holes import Holes
 from .replica import Replica
@@ -412,9 +412,16 @@ class LedgerWriter:
                 f"ledger {self.ledger_id}: a change of its ensemble is still under way"
             ) from None
 
-    async def publish_lac(self) -> None:
+    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
         """Tells the ensemble the LAC without an entry, so that readers see what is confirmed.
 
-        Best effort and safe to repeat: returns when P of them took it or all have answered.
+        ``on_done`` hears whether P of them took it; it is not called if this returns False: nobody
+        can be told now. Safe to repeat.
         """
-        await publish_lac(self, self._digest, self._master_key)
+        return tell_lac(self, self._digest, self._master_key, on_done)
+
+    async def publish_lac(self) -> None:
+        """``tell_lac``, and waits until P of the bookies took it or all have answered."""
+        done: asyncio.Future[bool] = self._loop.create_future()
+        if self.tell_lac(lambda taken: None if done.done() else done.set_result(taken)):
+            await done

@@ -62,8 +62,12 @@ class LedgerWriter(Protocol):
         """Closes at the last confirmed entry; entries that are not yet confirmed fail first."""
         ...
 
-    async def publish_lac(self) -> None:
-        """Tells the bookies what is confirmed, without an entry."""
+    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
+        """Tells the bookies what is confirmed, without an entry.
+
+        ``on_done`` hears whether a quorum took it; not called when False is returned: nobody can
+        be told now.
+        """
         ...
 
 

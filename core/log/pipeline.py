@@ -9,12 +9,14 @@ Invariants:
 2. ``unresolved`` is not empty only after the ledger failed; nothing is sent until each of them is
    settled or, proven absent from the closed ledger, back at the front of ``queue``. That is so for
    a stream that was lost, too: where its ledger ends tells which entries are in it.
-3. A control record for visibility is sent only into an empty pipeline, never one an entry.
+3. Readers are told what is confirmed (without an entry, or by a control record if the bookies will
+   not have it so) only when nothing is in flight that will tell them.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from ..protocol.errors import (
@@ -34,8 +36,8 @@ from .policy import StreamPolicy
 from .producers import ProducerTable
 from .segment_chain import OpenSegment
 
-_CONTROL_INTERVAL_S = 0.001
-_TURNS_BEFORE_CONTROL = 3
+_TELL_INTERVAL_S = 0.001
+_TURNS_BEFORE_TELLING = 3
 """An application that awaits an append and makes the next needs this many turns of the loop."""
 
 
@@ -99,7 +101,7 @@ class Pipeline:
         self._is_hidden = False  # data was sent that no later entry has made visible
         self._turns = 0
         self._visibility: asyncio.Handle | None = None
-        self._last_control_at = -1.0
+        self._last_told_at = -1.0
         self._drained_at = 0.0
         self._is_stopped = False
         self._is_abandoned = False
@@ -381,7 +383,7 @@ class Pipeline:
     def _watch_visibility(self) -> None:
         """Nothing is in flight: from now on data may take a while to come and make itself known."""
         self._drained_at = self._loop.time()
-        self._turns = _TURNS_BEFORE_CONTROL
+        self._turns = _TURNS_BEFORE_TELLING
         if self._visibility is None and not self._is_stopped:
             self._arm_visibility(self.policy.flush.visible_after_ms / 1000)
 
@@ -392,20 +394,32 @@ class Pipeline:
             self._visibility = self._loop.call_soon(self._make_visible)
 
     def _make_visible(self) -> None:
-        """Sends a control record, unless data has left or will leave by itself."""
+        """Tells what is confirmed, unless data has left or will leave soon enough by itself."""
         self._visibility = None
-        if not self._is_hidden or self.in_flight or not self.can_send or self._owner.is_buffering:
+        if not self._is_hidden or self.in_flight or not self.can_send:
+            return
+        flush = self.policy.flush
+        if self._owner.is_buffering and (flush.visible_after_ms or not flush.period_ms):
             return
         now = self._loop.time()
-        after_s = self.policy.flush.visible_after_ms / 1000
-        due = max(self._drained_at + after_s, self._last_control_at + _CONTROL_INTERVAL_S)
+        after_s = flush.visible_after_ms / 1000
+        due = max(self._drained_at + after_s, self._last_told_at + _TELL_INTERVAL_S)
         if due > now or self._turns > 0:
             self._turns -= 1
             self._arm_visibility(due - now)
             return
-        self._last_control_at = now
+        self._last_told_at = now
         self._is_hidden = False
-        self.submit(Batch(0, self.last_txid, self._owner.wall_ms(), Kind.FLUSH))
+        on_told = partial(self._on_told, self.segment)
+        if not self.segment.ledger.tell_lac(on_told):
+            on_told(False)
+
+    def _on_told(self, segment: OpenSegment, was_taken: bool) -> None:
+        """If too few bookies took it, an entry tells, which does what it can to arrive."""
+        if was_taken or segment is not self.segment or self._is_stopped:
+            return
+        if self.can_send and not self.in_flight:
+            self.submit(Batch(0, self.last_txid, self._owner.wall_ms(), Kind.FLUSH))
 
     # --- waiting --------------------------------------------------------------------------------
 

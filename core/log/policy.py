@@ -32,7 +32,7 @@ class FlushPolicy:
     """A buffer of this size leaves. Larger ones cost less per record and more memory."""
     visibility_ms: int | None = None
     """How long acknowledged records may wait for a next data entry to make them visible to readers,
-    before a control record does. None: as long as ``period_ms`` (0 if that is None)."""
+    before the bookies are told without one. None: as long as ``period_ms`` from 2 ms on, else 0."""
 
     def __post_init__(self) -> None:
         _check_range("flush period_ms", self.period_ms, 0, 60_000)
@@ -42,7 +42,9 @@ class FlushPolicy:
     @property
     def visible_after_ms(self) -> int:
         """``visibility_ms`` with its default filled in."""
-        return self.visibility_ms if self.visibility_ms is not None else self.period_ms or 0
+        if self.visibility_ms is not None:
+            return self.visibility_ms
+        return self.period_ms if self.period_ms is not None and self.period_ms > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)

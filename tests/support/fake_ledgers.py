@@ -71,6 +71,7 @@ class FakeLedgers:
         self.next_id = 1
         self.are_acks_held = False
         self.is_recovery_refused = False
+        self.is_lac_refused = False
         self.keeps_unacked = True
         """Whether recovery finds entries that were sent and not acknowledged."""
         self.create_error: RhumblineError | None = None
@@ -191,10 +192,20 @@ class FakeLedgerWriter:
         self._ledger.close(self._ledger.acked)
         return self._ledger.metadata
 
-    async def publish_lac(self) -> None:
-        self.lac_publications += 1
-        self._ledger.known_lac = max(self._ledger.known_lac, self._ledger.acked)
-        self._ledger.wake()
+    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
+        if self.failure is not None:
+            return False
+        loop, lac = asyncio.get_running_loop(), self._ledger.acked
+        loop.call_later(self._cluster.delay_s(), self._take_lac, lac, on_done)
+        return True
+
+    def _take_lac(self, lac: int, on_done: Callable[[bool], None]) -> None:
+        is_taken = not self._cluster.is_lac_refused
+        if is_taken:
+            self.lac_publications += 1
+            self._ledger.known_lac = max(self._ledger.known_lac, lac)
+            self._ledger.wake()
+        on_done(is_taken)
 
 
 class FakeLedgerReader:

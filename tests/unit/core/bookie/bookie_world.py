@@ -116,7 +116,11 @@ class Wire:
         return v2.decode_response(await self.frame())
 
     async def add(self, data: bytes, flags: int = 0, key: bytes = KEY) -> int:
-        answer = await self.ask(v2.encode_add(key, data, flags))
+        self.send(v2.encode_add(key, data, flags))
+        return await self.add_answer()
+
+    async def add_answer(self) -> int:
+        answer = v2.decode_response(await self.frame())
         assert isinstance(answer, v2.AddResponse)
         return answer.code
 

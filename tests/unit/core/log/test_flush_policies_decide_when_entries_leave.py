@@ -80,12 +80,24 @@ async def test_a_record_above_the_buffer_size_still_goes(world: LogWorld) -> Non
 
 
 @in_world
-async def test_an_idle_stream_becomes_visible_by_one_control_record(world: LogWorld) -> None:
+async def test_an_idle_stream_becomes_visible_without_another_entry(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy())
     reader = await world.namespace.open_reader("s", EARLIEST)
     await writer.append(b"only")
     assert await next_payload(reader) == b"only"
-    assert world.ledgers.entries_sent == 2
+    await asyncio.sleep(3600)
+    assert (world.ledgers.entries_sent, world.ledgers.writers[0].lac_publications) == (1, 1)
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_bookies_that_take_no_lac_are_told_by_one_control_record(world: LogWorld) -> None:
+    world.ledgers.is_lac_refused = True
+    writer = await written(world, FlushPolicy())
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    await writer.append(b"only")
+    assert await next_payload(reader) == b"only"
     await asyncio.sleep(3600)
     assert world.ledgers.entries_sent == 2, "an idle writer sends nothing"
     await reader.aclose()
@@ -93,13 +105,13 @@ async def test_an_idle_stream_becomes_visible_by_one_control_record(world: LogWo
 
 
 @in_world
-async def test_one_append_after_another_needs_no_control_records(world: LogWorld) -> None:
+async def test_one_append_after_another_tells_readers_by_itself(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy())
     for _ in range(100):
         await writer.append(b"x")
-    assert world.ledgers.entries_sent == 100
+    assert world.ledgers.writers[0].lac_publications == 0
     await asyncio.sleep(1)
-    assert world.ledgers.entries_sent == 101
+    assert (world.ledgers.entries_sent, world.ledgers.writers[0].lac_publications) == (100, 1)
     await writer.close()
 
 
@@ -113,7 +125,8 @@ async def test_steady_traffic_makes_itself_visible(world: LogWorld) -> None:
     data_entries = world.ledgers.entries_sent
     assert 18 <= data_entries <= 21, "one entry a period, and no control record between them"
     assert [await next_payload(reader) for _ in range(200)] == [b"%d" % n for n in range(200)]
-    assert world.ledgers.entries_sent <= data_entries + 2
+    assert world.ledgers.entries_sent <= data_entries + 1
+    assert world.ledgers.writers[0].lac_publications <= 1
     await reader.aclose()
     await writer.close()
 
@@ -131,13 +144,14 @@ async def test_visibility_has_a_time_of_its_own(world: LogWorld) -> None:
 
 
 @in_world
-async def test_sparse_gaps_cost_at_most_one_control_record_a_millisecond(world: LogWorld) -> None:
+async def test_sparse_gaps_cost_at_most_one_message_a_millisecond(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy())
     for _ in range(1000):
         await writer.append(b"x")
         for _ in range(20):
             await asyncio.sleep(0)  # longer than the grace, and no time passes
-    assert world.ledgers.entries_sent <= 1002
+    assert world.ledgers.writers[0].lac_publications <= 2
+    assert world.ledgers.entries_sent == 1000
     await writer.close()
 
 

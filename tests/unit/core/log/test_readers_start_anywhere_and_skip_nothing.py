@@ -25,7 +25,7 @@ from rhumbline.tests.support.log_world import LogWorld, in_world
 
 async def filled(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
     """60 records, txid 10 * n, several slots an entry, several segments; their positions."""
-    writer = await world.writer("s", StreamPolicy(roll_bytes=500))
+    writer = await world.writer("s", StreamPolicy(roll_bytes=400))
     dlsns: list[Dlsn] = []
     for n in range(0, 60, 3):
         tickets = [writer.append(b"%d" % m, txid=10 * m + 1) for m in range(n, n + 3)]
