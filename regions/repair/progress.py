@@ -1,0 +1,112 @@
+"""How much is still where it should not be, and whether it can go anywhere at all."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...core.metadata.ledgers import LedgerStore
+from ...core.protocol.bookie_id import BookieId, Region
+from ...core.protocol.errors import NoSuchLedgerError
+from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.quorum import Quorum
+from ...placement.layouts import best_layouts
+from ..directory import SteeredDirectory
+from ..durability import entry_counts
+from .census import by_region
+from .spans import share_of
+from .tasks import TaskStore
+
+IsLeaving = Callable[[BookieId, Region | None], bool]
+
+
+@dataclass(slots=True)
+class Remaining:
+    """Copies that still name bookies which should have none."""
+
+    ledgers: int = 0
+    copies: int = 0
+    """Fragments, once for each such bookie."""
+    entries: int = 0
+    bytes: int = 0
+    """About, of closed ledgers."""
+    writing: int = 0
+    """Ledgers among them whose last fragment is open: they leave when their streams roll."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why ledgers are stuck, with the number of ledgers, most frequent first."""
+    hopeless: int = 0
+    """Ledgers with entries of which no copy can be found."""
+    quorums: dict[Quorum, None] = field(default_factory=dict)
+    """What those fragments demand of a place."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left there."""
+        return self.copies == 0
+
+
+async def remaining(
+    ledgers: LedgerStore, directory: SteeredDirectory, tasks: TaskStore, is_leaving: IsLeaving
+) -> Remaining:
+    """Looks at every ledger. Raises MetadataUnavailableError, CorruptionError."""
+    found = Remaining()
+    concerned: dict[int, None] = {}
+    after: int | None = None
+    while page := await ledgers.ids(after):
+        for ledger_id in page:
+            try:
+                metadata, _ = await ledgers.read(ledger_id)
+            except NoSuchLedgerError:
+                continue
+            if await _count(metadata, directory, is_leaving, found):
+                concerned[ledger_id] = None
+        after = page[-1]
+    reasons: Counter[str] = Counter()
+    for ledger_id in concerned:
+        task = await tasks.get(ledger_id)
+        if task is not None and task.stuck:
+            reasons[task.stuck] += 1
+            found.hopeless += task.is_hopeless
+    found.reasons = dict(reasons.most_common())
+    return found
+
+
+async def _count(
+    metadata: LedgerMetadata, directory: SteeredDirectory, is_leaving: IsLeaving, found: Remaining
+) -> bool:
+    is_concerned = False
+    for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
+        is_tail = fragment is metadata.last_fragment and metadata.state is not LedgerState.CLOSED
+        if not count and not is_tail:
+            continue
+        there = 0
+        for bookie in fragment.bookies:
+            there += is_leaving(bookie, await directory.region_of(bookie))
+        if not there:
+            continue
+        is_concerned = True
+        entries = there * count * metadata.write_quorum // metadata.ensemble_size
+        found.copies += there
+        found.entries += entries
+        found.bytes += share_of(metadata, entries)
+        found.writing += is_tail
+        found.quorums[metadata.quorum_at(fragment.first_entry_id)] = None
+    found.ledgers += is_concerned
+    return is_concerned
+
+
+async def without_a_place(
+    found: Remaining, directory: SteeredDirectory, is_leaving: IsLeaving
+) -> list[str]:
+    """The quorums that no ensemble of the other bookies could satisfy, as text."""
+    states = await directory.states.read()
+    rest = [
+        info
+        for info in states.open_to_new(await directory.everything())
+        if not is_leaving(info.bookie, info.region)
+    ]
+    have = ", ".join(f"{region or 'unknown'}: {n}" for region, n in by_region(rest).items())
+    return [
+        f"{quorum} has no legal ensemble among the others ({have or 'none'})"
+        for quorum in found.quorums
+        if not best_layouts(quorum, by_region(rest), None)
+    ]
