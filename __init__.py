@@ -5,14 +5,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.connect import Client, connect
+    from .core.log.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
     from .core.protocol.dlsn import Dlsn
     from .core.protocol.errors import RhumblineError
 
-__all__ = ["Client", "Dlsn", "RhumblineError", "connect"]
+__all__ = [
+    "AtSequenceId",
+    "AtTxid",
+    "Client",
+    "Dlsn",
+    "EARLIEST",
+    "LATEST",
+    "RhumblineError",
+    "connect",
+]
 
 _HOMES = {
+    "AtSequenceId": ".core.log.positioning",
+    "AtTxid": ".core.log.positioning",
     "Client": ".client.connect",
     "Dlsn": ".core.protocol.dlsn",
+    "EARLIEST": ".core.log.positioning",
+    "LATEST": ".core.log.positioning",
     "RhumblineError": ".core.protocol.errors",
     "connect": ".client.connect",
 }

@@ -197,6 +197,8 @@ class SegmentArchiver:
             name,
             writer.first_entry_id,
             writer.last_entry_id,
+            writer.first_txid,
+            writer.last_txid,
             writer.record_count,
             writer.payload_bytes,
             len(data),

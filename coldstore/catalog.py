@@ -37,3 +37,15 @@ async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
         if manifest is not None:  # None: deleted since it was listed
             found.append(manifest)
     return sorted(found, key=lambda one: (one.namespace, one.stream, one.lssn))
+
+
+async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[int]:
+    """The LSSNs of a stream's archived segments by listing alone, rising."""
+    found = []
+    for key in await cold.list(f"{namespace}/{stream}"):
+        parts = key.split("/")
+        if len(parts) == 4 and parts[3] == _MANIFEST:
+            number = parts[2].removeprefix("lssn=")
+            if number.isdecimal():
+                found.append(int(number))
+    return sorted(found)

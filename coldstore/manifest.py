@@ -28,6 +28,8 @@ class Part:
     name: str
     first_entry_id: int
     last_entry_id: int
+    first_txid: int
+    last_txid: int
     record_count: int
     payload_bytes: int
     size_bytes: int

@@ -50,6 +50,7 @@ class PartWriter:
         self._columns = _Columns()
         self.first_entry_id: int | None = None
         self.last_entry_id = -1
+        self.first_txid = self.last_txid = 0
         self.record_count = 0
         self.payload_bytes = 0
 
@@ -68,6 +69,8 @@ class PartWriter:
 
     def _add_set(self, entry_id: int, number: int, one: RecordSet) -> None:
         columns, count = self._columns, one.count
+        self.first_txid = self.first_txid or one.first_txid
+        self.last_txid = one.last_txid
         payloads = one.payloads()
         columns.entry_id.extend(repeat(entry_id, count))
         columns.slot.extend(range(one.slot, one.slot + count))

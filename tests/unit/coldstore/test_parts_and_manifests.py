@@ -89,7 +89,7 @@ def test_rows_of_another_segment_or_no_parquet_are_corruption() -> None:
 
 
 def manifest(lssn: int = 1, previous: str = CHAIN_START, start: int = 0) -> Manifest:
-    part = Part("part-a-0.parquet", 0, 4, 10, 100, 90, "ab")
+    part = Part("part-a-0.parquet", 0, 4, 1, 9, 10, 100, 90, "ab")
     return Manifest(
         "ns",
         "s",

@@ -1,0 +1,46 @@
+"""Batch queries: archive and ledgers as they are when the query is planned."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from .filters import Ranges
+from .options import Options
+from .planner import Planner
+from .reading import read_split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    """See DataSourceReader. It travels to executors, so it holds only options and ranges."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ranges = Ranges()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Learns which files and row groups are needed; Spark applies all filters itself."""
+        for one in filters:
+            self._ranges.learn(one)
+            yield one
+
+    def partitions(self) -> list[InputPartition]:
+        """Part files of the archive, and the rest by segments."""
+        planner = Planner(self._options)
+        try:
+            found: list[InputPartition] = []
+            for stream in self._options.subscribe:
+                if self._ranges.wants(stream):
+                    start = planner.resolve(self._options.starting, stream)
+                    end = planner.resolve(self._options.ending, stream)
+                    found += planner.splits(stream, start, end, self._ranges)
+        finally:
+            planner.close()
+        return found or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of one of them."""
+        return read_split(self._options, partition)

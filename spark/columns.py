@@ -1,0 +1,71 @@
+"""The columns of the data source, and how they are made of the archive's."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ALL_COLUMNS = ("stream", "lssn", "entry_id", "slot", "dlsn", "txid", "created", "payload")
+
+SPARK_TYPES = {
+    "stream": "string",
+    "lssn": "bigint",
+    "entry_id": "bigint",
+    "slot": "int",
+    "dlsn": "string",
+    "txid": "bigint",
+    "created": "timestamp",
+    "payload": "binary",
+}
+_ARROW_TYPES = {
+    "stream": pa.string(),
+    "lssn": pa.int64(),
+    "entry_id": pa.int64(),
+    "slot": pa.int32(),
+    "dlsn": pa.string(),
+    "txid": pa.int64(),
+    "created": pa.timestamp("us", tz="UTC"),
+    "payload": pa.binary(),
+}
+_MADE_OF = {
+    "stream": (),
+    "dlsn": ("lssn", "entry_id", "slot"),
+    "created": ("created_ms",),
+}
+BATCH_ROWS_MAX = 50_000
+
+
+def spark_schema(columns: Sequence[str]) -> str:
+    """The schema in Spark's words."""
+    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
+
+
+def stored_columns(columns: Sequence[str]) -> list[str]:
+    """The columns of the archive that these are made of, with ``entry_id`` in any case."""
+    needed = {"entry_id"}
+    for name in columns:
+        needed.update(_MADE_OF.get(name, (name,)))
+    return sorted(needed)
+
+
+def arrow_batches(
+    stored: "pa.Table", stream: str, columns: Sequence[str]
+) -> Iterator["pa.RecordBatch"]:
+    """The rows of ``stored`` (columns as in the archive) as Spark gets them."""
+    schema = pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
+    for batch in stored.to_batches(max_chunksize=BATCH_ROWS_MAX):
+        arrays = [_column(batch, name, stream) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(batch: "pa.RecordBatch", name: str, stream: str) -> "pa.Array":
+    if name == "stream":
+        return pa.repeat(pa.scalar(stream, pa.string()), batch.num_rows)
+    if name == "created":
+        return pc.cast(
+            pc.cast(batch.column("created_ms"), pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[name]
+        )
+    if name == "dlsn":
+        parts = [pc.cast(batch.column(part), pa.string()) for part in _MADE_OF["dlsn"]]
+        return pc.binary_join_element_wise(*parts, ":")
+    return batch.column(name)

@@ -1,0 +1,206 @@
+"""The driver's part of a query: which positions there are, and which task reads what.
+
+What is archived is planned from manifests, without a word to a server; what is not, from the
+cluster's metadata. Both give the same records, so it does not matter which one a segment comes
+from, nor whether that changes between two attempts at a micro-batch.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from ..coldstore.manifest import Manifest, segment_folder
+from ..coldstore.open import open_cold_store
+from ..coldstore.stream_index import StreamIndex
+from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.errors import CorruptionError, InvalidArgumentError
+from .filters import Ranges
+from .hot_view import HotStream, HotView, new_client
+from .loss import lost
+from .options import EARLIEST, LATEST, Bound, Options
+from .splits import ArchiveSplit, HotSplit
+
+T = TypeVar("T")
+
+
+class Planner:
+    """Opens what it needs when it is first asked; ``close`` it."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._runner = asyncio.Runner()
+        self._closing = AsyncExitStack()
+        self._is_open = False
+        self._cold: dict[str, StreamIndex] = {}
+        self._hot: HotView | None = None
+
+    def close(self) -> None:
+        """Closes connections. Safe to repeat."""
+        if self._is_open:
+            self._is_open = False
+            self._runner.run(self._closing.aclose())
+        self._runner.close()
+
+    # --- positions ------------------------------------------------------------------------------
+
+    def first(self, stream: str) -> Dlsn:
+        """The first position that may be read."""
+        return self._run(self._first(stream))
+
+    def end(self, stream: str) -> Dlsn:
+        """Behind everything that is visible now; an entry border."""
+        return self._run(self._end(stream))
+
+    def resolve(self, bound: Bound, stream: str) -> Dlsn:
+        """The position that an option names. Raises InvalidArgumentError when it names none."""
+        if bound == EARLIEST:
+            return self.first(stream)
+        if bound == LATEST:
+            return self.end(stream)
+        assert isinstance(bound, dict)
+        if stream not in bound:
+            raise InvalidArgumentError(f"the offsets say nothing of stream {stream}")
+        return bound[stream]
+
+    def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        """The last entry border in (start, end] with at most ``rows`` records before it."""
+        return self._run(self._border(stream, start, end, rows))
+
+    # --- splits ---------------------------------------------------------------------------------
+
+    def splits(
+        self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges | None = None
+    ) -> list[InputPartition]:
+        """What tasks read of [start, end). Raises GapError when some of it is gone."""
+        return self._run(self._splits(stream, start, end, ranges or Ranges()))
+
+    async def _splits(
+        self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges
+    ) -> list[InputPartition]:
+        manifests = await self._manifests(stream)
+        hot = None if self._hot is None else await self._hot.describe(stream)
+        first = self._cold[stream].first() if hot is None else hot.start
+        if start < first and start < end:
+            if self._options.fails_on_data_loss:
+                raise lost(stream, start, min(first, end))
+            start = first
+        splits: list[InputPartition] = []
+        for lssn in range(start.lssn, end.lssn + 1):
+            begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
+            if begin >= end:
+                break
+            stop = end.entry_id if lssn == end.lssn else None
+            if not ranges.may_hold("lssn", lssn, lssn):
+                continue
+            if lssn in manifests:
+                _check_same(manifests[lssn], hot)
+                splits += _archive_splits(manifests[lssn], begin, stop, ranges)
+            elif hot is not None and lssn in hot.segments:
+                splits += _hot_splits(hot, stream, begin, stop)
+            elif self._options.fails_on_data_loss:
+                raise lost(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
+        return splits
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    async def _first(self, stream: str) -> Dlsn:
+        if self._hot is not None:
+            return (await self._hot.describe(stream)).start
+        await self._manifests(stream)
+        return self._cold[stream].first()
+
+    async def _end(self, stream: str) -> Dlsn:
+        if self._hot is not None:
+            return await self._hot.end(stream)
+        await self._manifests(stream)
+        return self._cold[stream].end()
+
+    async def _border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        if start >= end:
+            return end
+        if self._hot is not None:
+            return await self._hot.border(stream, start, end, rows)
+        await self._manifests(stream)
+        return await self._cold[stream].border(start, end, rows)
+
+    async def _manifests(self, stream: str) -> dict[int, Manifest]:
+        if stream not in self._cold:
+            return {}
+        await self._cold[stream].refresh()
+        return self._cold[stream].manifests
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def opened() -> T:
+            if not self._is_open:
+                await self._open()
+            return await work
+
+        return self._runner.run(opened())
+
+    async def _open(self) -> None:
+        options = self._options
+        async with AsyncExitStack() as opening:
+            if options.archive is not None:
+                cold = open_cold_store(options.archive)
+                opening.push_async_callback(cold.close)
+                self._cold = {
+                    stream: StreamIndex(cold, options.namespace, stream)
+                    for stream in options.subscribe
+                }
+            if options.metadata is not None:
+                client = await opening.enter_async_context(new_client(options))
+                self._hot = HotView(client)
+            self._closing = opening.pop_all()
+        self._is_open = True
+
+
+def _check_same(manifest: Manifest, hot: HotStream | None) -> None:
+    """Raises CorruptionError when the archive is another cluster's."""
+    segment = None if hot is None else hot.segments.get(manifest.lssn)
+    if segment is None:
+        return
+    if (segment.entries, segment.record_count) != (
+        manifest.last_entry_id + 1,
+        manifest.record_count,
+    ):
+        raise CorruptionError(
+            f"stream {manifest.stream}: the archive of segment {manifest.lssn} is another stream's"
+        )
+
+
+def _archive_splits(
+    manifest: Manifest, begin: Dlsn, stop: int | None, ranges: Ranges
+) -> list[InputPartition]:
+    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+    stop = manifest.last_entry_id + 1 if stop is None else stop
+    limits = tuple((ranges.low[name], ranges.high[name]) for name in ("entry_id", "txid"))
+    return [
+        ArchiveSplit(
+            manifest.stream,
+            manifest.lssn,
+            f"{folder}/{part.name}",
+            part.size_bytes,
+            begin.entry_id,
+            stop,
+            begin.slot,
+            (limits[0], limits[1]),
+        )
+        for part in manifest.parts
+        if part.first_entry_id < stop
+        and begin.entry_id <= part.last_entry_id
+        and ranges.may_hold("entry_id", part.first_entry_id, part.last_entry_id)
+        and ranges.may_hold("txid", part.first_txid, part.last_txid)
+    ]
+
+
+def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: int | None) -> list[InputPartition]:
+    entries = hot.segments[begin.lssn].entries
+    if stop is None:
+        if entries is None:
+            raise CorruptionError(f"stream {stream}: an offset is beyond an open segment")
+        stop = entries
+    end = Dlsn(begin.lssn, stop, 0)
+    return [HotSplit(stream, begin, end)] if begin < end else []

@@ -1,0 +1,118 @@
+"""Streaming queries: half-open ranges of positions, each ending at an entry border.
+
+A micro-batch is decided by its two offsets alone, which Spark logs before it runs: whoever reads
+[start, end) again, after whatever crash, gets the same rows, from the archive or from ledgers.
+Nothing is remembered here between batches, and ``commit`` is not relied upon.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ..core.protocol.dlsn import Dlsn
+from .options import Options, parse_offsets, show_offsets
+from .planner import Planner
+from .reading import read_split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See DataSourceStreamReader."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+        self._target: dict[str, Dlsn] | None = None
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, str]:
+        """Where a query begins that has no checkpoint."""
+        return show_offsets(
+            {
+                stream: self._plan().resolve(self._options.starting, stream)
+                for stream in self._options.subscribe
+            }
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """``maxOffsetsPerTrigger``, by records."""
+        limit = self._options.max_offsets
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        """The end of the next micro-batch; ``start`` when there is nothing new.
+
+        A limit of records is shared by the streams evenly. At least one entry is given, so a batch
+        may be larger by less than an entry a stream.
+        """
+        begin = self._from(start)
+        end: dict[str, Dlsn] = {}
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        share = None if rows is None else max(1, rows // len(begin))
+        for stream, position in begin.items():
+            latest = max(position, self._latest(stream))
+            if share is None or latest == position:
+                end[stream] = latest
+            else:
+                end[stream] = self._plan().border(stream, position, latest, share)
+        return show_offsets(end)
+
+    def reportLatestOffset(self) -> dict[str, str]:
+        """What is visible now, for the progress of the query."""
+        return show_offsets({s: self._plan().end(s) for s in self._options.subscribe})
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that comes later is read by this run."""
+        self._target = {s: self._plan().end(s) for s in self._options.subscribe}
+
+    def _latest(self, stream: str) -> Dlsn:
+        if self._target is not None:
+            return self._target[stream]
+        return self._plan().end(stream)
+
+    def _from(self, start: dict[str, str]) -> dict[str, Dlsn]:
+        """Positions of all streams; one that was added to the query begins at its first."""
+        known = parse_offsets(start)
+        return {
+            stream: known[stream] if stream in known else self._plan().first(stream)
+            for stream in self._options.subscribe
+        }
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """The splits of [start, end)."""
+        begin, stop = self._from(start), parse_offsets(end)
+        return [
+            split
+            for stream in self._options.subscribe
+            if stream in stop and begin[stream] < stop[stream]
+            for split in self._plan().splits(stream, begin[stream], stop[stream])
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of one split."""
+        return read_split(self._options, partition)
+
+    def stop(self) -> None:
+        """Closes connections."""
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    # --- on the driver and never in executors ---------------------------------------------------
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner

@@ -1,0 +1,107 @@
+"""Spark itself over archives: batches, filters, native Parquet beside, limited micro-batches."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from rhumbline.coldstore import archive as archive_module
+from rhumbline.coldstore import part as part_module
+from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[Row]]]:
+    """An archive of many small parts, and what is in it."""
+    root = tmp_path_factory.mktemp("cold")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
+        patch.setattr(part_module, "ROW_GROUP_BYTES", 25)
+        yield root, archive_on_disk(root)
+
+
+def options(root: Path, **more: str) -> dict[str, str]:
+    return {"archive": root.as_uri(), "namespace": "test", "subscribe": "s", **more}
+
+
+def test_a_batch_has_every_record(spark: SparkSession, archive: tuple[Path, list[Row]]) -> None:
+    root, rows = archive
+    frame = spark.read.format("rhumbline").options(**options(root)).load()
+    assert frame.columns == [
+        "stream", "lssn", "entry_id", "slot", "dlsn", "txid", "created", "payload",
+    ]  # fmt: skip
+    found = frame.orderBy("lssn", "entry_id", "slot").collect()
+    assert [(r.dlsn, r.txid, bytes(r.payload)) for r in found] == rows
+    assert {r.created.timestamp() for r in found} == {1000.0}
+
+
+def test_filters_reach_the_files(
+    spark: SparkSession, archive: tuple[Path, list[Row]], tmp_path: Path
+) -> None:
+    """What a filter excludes is not touched: it may even be gone."""
+    root, rows = archive
+    shutil.copytree(root, tmp_path / "cold")
+    for number in (1, 3, 4):
+        for part in (tmp_path / "cold").glob(f"test/s/lssn=*{number}/part-*"):
+            part.unlink()
+    frame = spark.read.format("rhumbline").options(**options(tmp_path / "cold")).load()
+    expected = {row[0] for row in rows if 40 <= row[1] < 43}
+    for few in ("txid >= 40 and txid < 43 and length(payload) > 0", "txid in (40, 41, 42)"):
+        assert {r.dlsn for r in frame.where(few).collect()} == expected
+    assert frame.where("lssn = 2").count() == 30
+    assert frame.where("dlsn = '2:1:0'").count() == 1
+    assert frame.where("txid = 100000").count() == 0
+
+
+def test_any_tool_reads_the_same_from_the_files(
+    spark: SparkSession, archive: tuple[Path, list[Row]]
+) -> None:
+    root, rows = archive
+    native = spark.read.parquet(f"{root}/test/s/*/part-*.parquet")
+    assert native.count() == len(rows)
+    ours = spark.read.format("rhumbline").options(**options(root)).load()
+    sums = [f.sum(f.length("payload")), f.max("txid"), f.count("*")]
+    assert native.agg(*sums).first() == ours.agg(*sums).first()
+
+
+def test_streaming_goes_on_from_its_checkpoint_in_limited_batches(
+    spark: SparkSession, archive: tuple[Path, list[Row]], tmp_path: Path
+) -> None:
+    root, rows = archive
+    sizes: list[int] = []
+    seen: list[Any] = []
+
+    def keep(frame: Any, number: int) -> None:  # noqa: ANN401 - a DataFrame
+        found = [(r.dlsn, r.txid, bytes(r.payload)) for r in frame.collect()]
+        sizes.append(len(found))
+        seen.extend(found)
+
+    def run(**more: str) -> None:
+        query = (
+            spark.readStream.format("rhumbline")
+            .options(**options(root, startingOffsets="earliest", **more))
+            .load()
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        assert query.exception() is None
+
+    hidden = root / "test/s/lssn=0000000000000000004/manifest.json"
+    data = hidden.read_bytes()
+    hidden.unlink()
+    run(maxOffsetsPerTrigger="20")
+    assert sorted(seen) == sorted(row for row in rows if not row[0].startswith("4:"))
+    assert max(sizes) <= 20
+    assert len(sizes) >= 5
+    hidden.write_bytes(data)
+    run(maxOffsetsPerTrigger="1000")
+    assert sorted(seen) == sorted(rows)
+    run()
+    assert len(seen) == len(rows), "nothing new, nothing again"
