@@ -32,6 +32,7 @@ class AppendSession:
         self._answers: list[Answer] = []
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
+        self._is_pinged = False
 
     def submit(self, id_: int, item: Item, *, restarts: bool) -> None:
         """Hands an item to the proxy; its answer comes with ``id_``."""
@@ -54,6 +55,16 @@ class AppendSession:
     def refuse(self, id_: int, error: RhumblineError) -> None:
         """Answers what is no item at all."""
         self._answer(id_, error, 0)
+
+    def ping(self) -> None:
+        """The client wants to hear something."""
+        self._is_pinged = True
+        self._on_answers()
+
+    def take_ping(self) -> bool:
+        """Whether an empty answer is wanted."""
+        is_pinged, self._is_pinged = self._is_pinged, False
+        return is_pinged
 
     def take_answers(self) -> list[Answer]:
         """What waits, in order of completion."""

@@ -26,6 +26,9 @@ from .sending import Outgoing
 from .status import DETAILS_KEY, decode_details, decode_error, decode_position, error_of_status
 
 _MESSAGE_BYTES = 1 << 20
+_PING_SECONDS = 0.25
+_SILENCE_SECONDS_MAX = 1.5
+"""Of a proxy that owes answers. gRPC's own keepalive missed a stopped process for a minute."""
 _OWNERS_MAX = 100_000
 
 OnAnswer = Callable[[Placed | RhumblineError], None]
@@ -53,6 +56,9 @@ class AppendCall:
         self._waiting: dict[int, OnAnswer] = {}
         self._next_id = 1
         self._sent_id = 0  # all up to this one may have arrived
+        self._is_pinging = False
+        self._heard_at = 0.0
+        self._silence: RhumblineError | None = None
         tasks.spawn(self._run(), f"append call to {address}")
 
     def send(
@@ -74,18 +80,24 @@ class AppendCall:
         )()
         reading = Tasks(on_failure=lambda _: self._wake.set())
         answers = reading.spawn(self._read(call), f"answers of {self._address}")
+        reading.spawn(self._listen(call), f"pings of {self._address}")
         why: RhumblineError = ClosedError("the client is closed")
         try:
             while not answers.done():
                 await self._wake.wait()
                 self._wake.clear()
-                while self._outbox and not answers.done():
+                while (self._outbox or self._is_pinging) and not answers.done():
+                    self._is_pinging = False
                     await call.write(self._message())
             why = answers.result()
         except grpc.aio.AioRpcError as error:
             why = error_of_call(error)
         except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             why = UnavailableError(f"{self._address}: the call is over: {error}")
+        except asyncio.CancelledError:
+            if self._silence is None:
+                raise
+            why = self._silence
         finally:
             self._end(why)
             call.cancel()
@@ -112,10 +124,27 @@ class AppendCall:
         del self._outbox[:taken]
         return request
 
+    async def _listen(self, call: Any) -> None:  # noqa: ANN401 - grpc's own type
+        """Ends the call when the proxy owes answers and is silent, though it was pinged."""
+        loop = asyncio.get_running_loop()
+        self._heard_at = loop.time()
+        while True:
+            if not self._waiting:
+                self._heard_at = loop.time()
+            elif loop.time() - self._heard_at > _SILENCE_SECONDS_MAX:
+                self._silence = UnavailableError("it is silent")
+                call.cancel()
+                return
+            elif loop.time() - self._heard_at > _PING_SECONDS:
+                self._is_pinging = True
+                self._wake.set()
+            await asyncio.sleep(_PING_SECONDS)
+
     async def _read(self, call: Any) -> RhumblineError:  # noqa: ANN401 - grpc's own type
         """Gives out answers until the call is over; returns why."""
         try:
             while (response := await call.read()) is not grpc.aio.EOF:
+                self._heard_at = asyncio.get_running_loop().time()
                 for answer in response.answers:
                     self._waiting.pop(answer.id)(_outcome(answer))
             error: RhumblineError = UnavailableError(f"{self._address} ended the call")

@@ -194,7 +194,7 @@ class ProxyServer:
                 await wake.wait()
                 wake.clear()
                 answers = session.take_answers()
-                if answers:
+                if answers or session.take_ping():
                     yield _encode_answers(answers)
                 is_over = self._stopping.is_set() or reading.done()
                 if is_over and session.outstanding_bytes == 0 and not session.has_answers:
@@ -259,6 +259,8 @@ async def _submit_all(
     requests: AsyncIterator[pb.AppendRequest], session: AppendSession, wake: asyncio.Event
 ) -> None:
     async for request in requests:
+        if not request.items:
+            session.ping()
         for item in request.items:
             try:
                 one = _decode_item(item)

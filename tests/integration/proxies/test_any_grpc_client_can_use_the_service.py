@@ -1,0 +1,93 @@
+"""A client that is not ours, from the generated stubs: health, reflection, every kind of call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+from rhumbline.core.protocol.record_set import decode_entry
+from rhumbline.proxies import rhumbline_pb2 as pb
+from rhumbline.proxies import rhumbline_pb2_grpc
+from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.proxy_processes import ProxyProcess
+
+STREAM = {"namespace": "default", "stream": "orders"}
+
+
+@pytest.fixture
+def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
+    with (
+        ProcessCluster(tmp_path / "cluster", ("a", "a", "a")) as cluster,
+        ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy,
+        grpc.insecure_channel(proxy.address) as channel,
+    ):
+        yield channel
+
+
+def records(response: pb.ReadResponse) -> list[bytes]:
+    sets = [one for entry in response.entries for one in decode_entry(entry)]
+    return [payload for one in sets if not one.is_control for payload in one.payloads()]
+
+
+def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None:
+    health = health_pb2_grpc.HealthStub(channel).Check(
+        health_pb2.HealthCheckRequest(service="rhumbline.v1.Rhumbline"), timeout=10
+    )
+    assert health.status == health_pb2.HealthCheckResponse.SERVING
+    services = ProtoReflectionDescriptorDatabase(channel).get_services()
+    assert "rhumbline.v1.Rhumbline" in services
+
+    stub: Any = rhumbline_pb2_grpc.RhumblineStub(channel)
+    stub.CreateStream(pb.CreateStreamRequest(**STREAM, home_region="a"), timeout=10)
+    listed = stub.ListStreams(pb.ListStreamsRequest(namespace="default"), timeout=10)
+    assert list(listed.streams) == ["orders"]
+
+    # An append that names its producer may be repeated.
+    item = pb.AppendItem(
+        id=7, **STREAM, payloads=[b"one", b"two"], producer=b"p" * 16, first_sequence=0
+    )
+    answers = [
+        answer
+        for response in stub.Append(iter([pb.AppendRequest(items=[item, item])]), timeout=20)
+        for answer in response.answers
+    ]
+    assert [(a.id, a.record_count, a.error.code) for a in answers] == [(7, 2, "")] * 2
+    assert answers[0].first == answers[1].first
+
+    # One message and the end of the client's side: all that fits the credit, up to the end.
+    read = stub.Read(iter([pb.ReadRequest(**STREAM, earliest=True, stops_at_end=True)]), timeout=20)
+    assert [payload for response in read for payload in records(response)] == [b"one", b"two"]
+
+    owner = stub.GetOwner(pb.GetOwnerRequest(**STREAM), timeout=10)
+    assert owner.owner == owner.preferred_owner and owner.home_region == "a"
+    assert stub.ReleaseStream(pb.ReleaseStreamRequest(**STREAM), timeout=10).was_owned
+    known = stub.DescribeStream(pb.DescribeStreamRequest(**STREAM), timeout=10)
+    assert [(s.is_completed, s.record_count) for s in known.segments] == [(True, 2)]
+    truncated = stub.TruncateStream(
+        pb.TruncateStreamRequest(**STREAM, position=pb.Position(lssn=2)), timeout=10
+    )
+    assert truncated.start == pb.Position(lssn=2)
+    stub.DeleteStream(pb.DeleteStreamRequest(**STREAM), timeout=10)
+
+
+def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
+    stub: Any = rhumbline_pb2_grpc.RhumblineStub(channel)
+    with pytest.raises(grpc.RpcError) as missing:
+        stub.DescribeStream(pb.DescribeStreamRequest(**STREAM), timeout=10)
+    assert missing.value.code() is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.RpcError) as unread:
+        list(stub.Read(iter([pb.ReadRequest(**STREAM)]), timeout=10))
+    assert unread.value.code() is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.RpcError) as bad:
+        stub.CreateStream(pb.CreateStreamRequest(namespace="default", stream="a/b"), timeout=10)
+    assert bad.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    items = [pb.AppendItem(id=1, **STREAM, payloads=[b"x"]), pb.AppendItem(id=2, **STREAM)]
+    responses = stub.Append(iter([pb.AppendRequest(items=items)]), timeout=20)
+    errors = {a.id: a.error.code for response in responses for a in response.answers}
+    assert errors == {1: "no-such-stream", 2: "invalid-argument"}
