@@ -62,8 +62,8 @@ class Bookie:
             config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
         )
         self.service.on_change = self._mode_changed
-        self.limbo = LimboKeeper(self.storage, ledgers)
         self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
+        self.limbo = LimboKeeper(self.storage, ledgers, identity.bookie_id, self.scrubber.restore)
         self.collector = GarbageCollector(self.service, ledgers, config)
         self.maintenance = Maintenance(
             self.storage,
@@ -243,6 +243,8 @@ class Bookie:
             "registered": self._membership is not None and self._membership.is_registered,
             "sessions_lost": 0 if self._membership is None else self._membership.lost_count,
             "limbo": storage.states.limbo.is_active,
+            "restored_entries": self.limbo.restored_count,
+            "missing_entries": self.limbo.missing_count,
             "damages": len(storage.damages),
             "sealed_logs": len(storage.sealed_logs),
             "sorted_files": len(storage.sorted),

@@ -268,7 +268,7 @@ def limbo_records(limbo: Limbo) -> Iterator[bytes]:
 
 
 def limbo_cleared_record(ledger_id: int) -> bytes:
-    """Journaled when a ledger was closed or checked against its peers."""
+    """Journaled when the end of a ledger no longer hangs on us."""
     return _COUNT_FIELDS.pack(_LIMBO_CLEARED, ledger_id)
 
 

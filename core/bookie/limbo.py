@@ -20,7 +20,7 @@ class Limbo:
         self.below: int | None = None
         """Ledgers with this id or a higher one are not concerned; None: not known yet."""
         self.cleared: dict[int, None] = {}
-        """Ledgers below the bound that were closed or checked since."""
+        """Ledgers below the bound whose end no longer hangs on us (limbo_keeper.py)."""
 
     def covers(self, ledger_id: int) -> bool:
         """Whether "never" has to be said as "unknown" for this ledger."""

@@ -100,7 +100,7 @@ class Scrubber:
             ledger_id, entry_id, position, length = row
             if await self._rescue(ledger_id, entry_id, Location(position, length)):
                 report.rescued_count += 1
-            elif await self._restore(ledger_id, entry_id):
+            elif await self.restore(ledger_id, entry_id):
                 report.repaired_count += 1
                 self.repaired_count += 1
             else:
@@ -127,8 +127,8 @@ class Scrubber:
                 await asyncio.sleep(0)
         return found
 
-    async def _restore(self, ledger_id: int, entry_id: int) -> bool:
-        """Fetches an entry, writes it anew, reads it back."""
+    async def restore(self, ledger_id: int, entry_id: int) -> bool:
+        """Fetches an entry, writes it anew, reads it back; False if any of that fails."""
         if self.fetch is None:
             return False
         try:

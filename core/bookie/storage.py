@@ -53,6 +53,21 @@ def _stands_in(location: Location | None, number: int) -> bool:
     return location is not None and location.position >> OFFSET_BITS == number
 
 
+class _Waiting:
+    """An ``OnDurable`` that can be awaited."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, error: RhumblineError | None) -> None:
+        if self.done.cancelled():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
 class StorageListener:
     """Whom storage tells; the bookie. All are called between awaits and must not block."""
 
@@ -208,6 +223,12 @@ class Storage:
 
         self.log.append_state(ledger.encode(), durable)
 
+    async def fence_durably(self, ledger: LedgerState) -> None:
+        """``fence``, and waits. Raises what the log failed with."""
+        waiting = _Waiting()
+        self.fence(ledger, waiting)
+        await waiting.done
+
     def write_lac(self, ledger: LedgerState, body: bytes, on_durable: OnDurable) -> None:
         """Keeps an explicit LAC: the last body, and the highest LAC. It is in no hurry."""
         ledger.lac_body = body
@@ -304,18 +325,9 @@ class Storage:
 
     async def journal(self, record: bytes) -> None:
         """Appends a state record and waits until it is durable. Raises what the log failed with."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def durable(error: RhumblineError | None) -> None:
-            if done.cancelled():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self.log.append_state(record, durable)
-        await done
+        waiting = _Waiting()
+        self.log.append_state(record, waiting)
+        await waiting.done
 
     async def write_manifest(self) -> None:
         """Journals which files count. The index on disk is the one that it will ask for."""
