@@ -96,7 +96,8 @@ _NEXT = {
 
 @invariant("L6")
 def ledger_states_only_go_forward(record: Record) -> Iterator[str]:
-    """OPEN, then perhaps IN_RECOVERY, then CLOSED; E, WQ and AQ never change."""
+    """OPEN, then perhaps IN_RECOVERY, then CLOSED; E, WQ and AQ never change, nor where a fragment
+    below the last one begins."""
     for ledger_id, versions in record.ledgers.items():
         for before, after in pairwise(v.metadata for v in versions):
             if before is None:
@@ -107,12 +108,34 @@ def ledger_states_only_go_forward(record: Record) -> Iterator[str]:
                 continue
             if after.state not in _NEXT[before.state]:
                 yield f"ledger {ledger_id} went from {before.state.name} to {after.state.name}"
+            lost = _lost_fragments(before, after)
+            if lost:
+                yield f"ledger {ledger_id} lost the fragments that began at {lost}"
             if (before.ensemble_size, before.write_quorum, before.ack_quorum) != (
                 after.ensemble_size,
                 after.write_quorum,
                 after.ack_quorum,
             ):
                 yield f"ledger {ledger_id} changed its quorum"
+
+
+def _lost_fragments(before: LedgerMetadata, after: LedgerMetadata) -> list[int]:
+    kept = {fragment.first_entry_id for fragment in after.fragments}
+    starts = [fragment.first_entry_id for fragment in before.fragments[:-1]]
+    if after.state is LedgerState.CLOSED:
+        starts = [start for start in starts if start <= after.last_entry_id]
+    return [start for start in starts if start not in kept]
+
+
+@invariant("L15")
+def recoveries_store_nothing_before_the_end(record: Record) -> Iterator[str]:
+    """While a ledger is in recovery its last fragment does not change."""
+    for ledger_id, versions in record.ledgers.items():
+        for before, after in pairwise(v.metadata for v in versions):
+            if before is None or after is None or after.state is not LedgerState.IN_RECOVERY:
+                continue
+            if before.last_fragment != after.last_fragment:
+                yield f"ledger {ledger_id}: {before.last_fragment} became {after.last_fragment}"
 
 
 @invariant("L7")
@@ -198,6 +221,10 @@ def _fault_of(evidence: Evidence, record: Record) -> str | None:
     never = sum(1 << answer.index for answer in answers if answer.said is Said.NEVER)
     first = fragment.first_entry_id if entry_id is None else entry_id
     if evidence.verdict is Verdict.COMPLETE:
+        told = [answer.lac for answer in answers if answer.said is not Said.UNKNOWN]
+        confirmed = max([fragment.first_entry_id - 1, *told])
+        if evidence.lac != confirmed:
+            return f"it begins behind {evidence.lac}, and {confirmed} is confirmed: {answers}"
         later = [start for start, _ in snapshot.r_ranges() if start > first]
         for start in (first, *later):
             view = QuorumView(snapshot.quorum_at(start), regions)
@@ -238,6 +265,26 @@ def _snapshot(evidence: Evidence, record: Record) -> LedgerMetadata | None:
     return None
 
 
+@invariant("V1")
+def recoveries_wait_for_nobody(record: Record) -> Iterator[str]:
+    """No decision of a recovery was possible before the last answer that it waited for."""
+    for evidence in record.evidence:
+        earlier = evidence.answers[:-1]
+        regions = [record.regions.get(bookie) for bookie in evidence.fragment.bookies]
+        views = [QuorumView(quorum, regions) for quorum in evidence.quorums]
+        said = {answer.said for answer in earlier}
+        fenced = sum(1 << answer.index for answer in earlier if answer.said is not Said.UNKNOWN)
+        never = sum(1 << answer.index for answer in earlier if answer.said is Said.NEVER)
+        if evidence.entry_id is None:
+            is_late = all(view.is_fencing_complete(fenced) for view in views)
+        else:
+            is_absent = views[0].is_absent(evidence.entry_id, never)
+            is_late = Said.HAVE in said or is_absent
+        if is_late:
+            what = "fencing" if evidence.entry_id is None else f"entry {evidence.entry_id}"
+            yield f"ledger {evidence.ledger_id}, {what} was decided before {evidence.answers[-1]}"
+
+
 @invariant("L17")
 def lengths_add_up(record: Record) -> Iterator[str]:
     """The length of a closed ledger is the sum of its entries' payloads."""
@@ -256,7 +303,7 @@ def lengths_add_up(record: Record) -> Iterator[str]:
 @invariant("R1")
 def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
     """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
-    entry held it for good, AQ of them and in R regions (also L4 and L12)."""
+    entry held it for good, AQ of them and in R regions (also L4); its caller was told no others."""
     rules: dict[tuple[int, int], Rules] = {}
     for append, ledger_id, entry_id in _acked_in(record):
         assert append.ended_ms is not None
@@ -271,6 +318,9 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
         if known is None:
             known = rules[ledger_id, place] = Rules(metadata)
         named = set(known.write_set(entry_id))
+        told = set(append.regions) if append.is_alone else set()
+        if not told <= {record.regions[bookie] for bookie in holders}:
+            yield f"{append} was told to be in {sorted(told)}, and is at {sorted(holders)}"
         if not _satisfies_p(known.quorum(entry_id), named & holders, record.regions):
             yield (
                 f"{append}, ledger {ledger_id}, {known.quorum(entry_id)}: on disk for good only "

@@ -2,16 +2,17 @@
 
 A fault at a random time seldom hits the few milliseconds that matter. An ambush lies in wait for
 ``lasts_ms``; whenever a ledger comes to the moment that it names, it hits one of the ledger's
-bookies, or a client, within ``value`` ms.
+bookies, or a client, or has another client take the stream over, within ``value`` ms.
 """
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.wire import ledger_metadata as ledger_codec
 from .cluster import Fault, SimCluster
-from .faults import AMBUSH, begin
+from .faults import AMBUSH, DAMAGING, begin
 from .metadata import Commit, ledger_id_of
 
 MOMENTS = ("created", "changed", "recovered", "closed")
@@ -20,17 +21,23 @@ _BLOWS = ("reset", "isolate", "deafen", "mute", "pause", "lag-out", "lag-in", "k
 _CLIENT_BLOWS = ("pause", "isolate", "mute", "deafen")
 _HIT_SHARE = 0.7
 _CLIENT_SHARE = 0.15
+_TAKE_OVER_SHARE = 0.15
 
 
 class Ambushes:
     """All ambushes of a run."""
 
-    def __init__(self, cluster: SimCluster, faults: tuple[Fault, ...]) -> None:
+    def __init__(
+        self, cluster: SimCluster, faults: tuple[Fault, ...], take_over: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
+        self._take_over = take_over
         self._world = cluster.world
         self._random = Random(f"{cluster.world.seed} ambushes")
         self._begun_ms = self._world.loop.now * 1000
         self._faults = [fault for fault in faults if fault.kind == AMBUSH]
+        # Nothing else may damage data: one bookie is as much as every quorum survives.
+        self._blows = _BLOWS if DAMAGING & {fault.kind for fault in faults} else (*_BLOWS, "wipe")
         self._known: dict[int, None] = {}
         if self._faults:
             self._world.metadata.tree.on_commit = self._on_commit
@@ -57,9 +64,14 @@ class Ambushes:
         return "created" if is_new else "changed"
 
     def _hit(self, metadata: LedgerMetadata, within_ms: float) -> None:
+        random = self._random
+        after_s = random.random() * within_ms / 1000
+        if random.random() < _TAKE_OVER_SHARE:
+            heir = random.choice(self._cluster.app_hosts).name
+            self._world.later(after_s, partial(self._take_over, heir))
+            return
         blow = self._blow(metadata)
         if blow is not None:
-            after_s = self._random.random() * within_ms / 1000
             self._world.later(after_s, partial(begin, self._cluster, blow))
 
     def _blow(self, metadata: LedgerMetadata) -> Fault | None:
@@ -72,7 +84,9 @@ class Ambushes:
         victim = names.get(random.choice(metadata.last_fragment.bookies))
         if victim is None:
             return None
-        kind = random.choice(_BLOWS)
+        kind = random.choice(self._blows)
+        if kind == "wipe":
+            return None if self._cluster.lost else Fault(kind, victim, 0, lasts_ms)
         if kind == "reset":
             return Fault("reset", victim, 0, 0, 1.0)
         if kind.startswith("lag"):

@@ -44,6 +44,7 @@ class ClusterSettings:
     writer: WriterConfig
     reader: ReaderConfig
     log_file_bytes: int = 1 * MIB
+    tail_cache_bytes: int = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class SimCluster:
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,
+            tail_cache_bytes=self.settings.tail_cache_bytes,
             session_ttl_ms=_SESSION_MS,
         )
         try:

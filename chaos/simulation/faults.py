@@ -15,6 +15,9 @@ Begin = Callable[[SimCluster, Fault], Undo | None]
 
 KINDS: dict[str, Begin] = {}
 
+DAMAGING = frozenset({"wipe", "wipe-region", "rot", "lying-disk"})
+"""What destroys data, of which every quorum survives only so much."""
+
 AMBUSH = "ambush"
 """A fault that is no moment's: see module ambush."""
 
@@ -111,6 +114,21 @@ def _wipe(cluster: SimCluster, fault: Fault) -> Undo | None:
     cluster.damage(host)
     host.wipe()
     return host.start_again
+
+
+@_kind("wipe-region")
+def _wipe_region(cluster: SimCluster, fault: Fault) -> Undo:
+    """All bookies of a region lose their disks at once, and come back empty."""
+    hosts = [host for host in cluster.bookie_hosts if host.region == fault.target]
+    for host in hosts:
+        cluster.damage(host)
+        host.wipe()
+
+    def undo() -> None:
+        for host in hosts:
+            host.start_again()
+
+    return undo
 
 
 @_kind("skew")

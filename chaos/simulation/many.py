@@ -12,19 +12,21 @@ from typing import NamedTuple
 
 from ..checker.verdict import INVARIANTS
 from .plans import first_light, steady
-from .races import races
+from .races import changes, liar, races
 from .scenario import Plan, run_plan
 from .shrink import replay_command, shrink
 from .swarm import swarm
 
 
 def mixed(seed: int) -> Plan:
-    """A swarm run and two races in turn."""
-    return races(seed) if seed % 3 else swarm(seed)
+    """All that must never fail, in turn."""
+    return (swarm, races, changes)[seed % 3](seed)
 
 
 PLANS: dict[str, Callable[[int], Plan]] = {
+    "changes": changes,
     "first-light": first_light,
+    "liar": liar,
     "mixed": mixed,
     "races": races,
     "steady": steady,

@@ -5,6 +5,7 @@ Where ``swarm`` looks for what nobody thought of, this plan presses on the rules
 protocol: delays differ between machines, time-outs are short, ensembles are small or striped.
 """
 
+from dataclasses import replace
 from random import Random
 
 from ...core.bookie.config import KIB
@@ -14,7 +15,7 @@ from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.quorum import Quorum
 from .ambush import MOMENTS
 from .cluster import ClusterSettings, Fault
-from .faults import AMBUSH
+from .faults import AMBUSH, DAMAGING
 from .scenario import Plan
 from .workload import WriterHabits
 from .world import Topology
@@ -73,6 +74,7 @@ def races(seed: int) -> Plan:
     for at_ms in range(every_ms, LASTS_MS, every_ms):
         writers.append((at_ms + random.randrange(every_ms), random.choice(apps)))
     faults = _ambushes(random) + _faults(random, bookies, apps)
+    faults += _damage(random, bookies, quorum)
     return Plan(
         seed=f"{seed} races",
         topology=_topology(random),
@@ -82,6 +84,7 @@ def races(seed: int) -> Plan:
             pause_ms=random.choice((5, 30, 100)),
             burst_max=random.choice((1, 4)),
             padding_bytes_max=random.choice((20, 200)),
+            is_patient=random.random() < 0.5,
             is_polite=random.random() < 0.1,
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
@@ -112,10 +115,85 @@ def _faults(random: Random, bookies: list[str], apps: list[str]) -> list[Fault]:
         add("pause", random.choice(apps), random.choice((200, 1_500)))
     if random.random() < 0.4:
         add("cut-region", random.choice(REGIONS), random.choice((300, 2_000)))
-    if random.random() < 0.3:  # of one bookie only: AQ is 2 or more
-        kind, victim = random.choice(("wipe", "rot")), random.choice(bookies)
-        add(kind, victim, random.choice((50, 500)), random.randint(1, 5))
     return faults
+
+
+def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
+    """What destroys data: of one bookie, since AQ is 2 or more, or of one region if R is, too."""
+    at_ms = random.randint(200, LASTS_MS)
+    lasts_ms = random.choice((20, 100, 500))
+    victim = random.choice(bookies)
+    kind = random.choice(("none", "none", "wipe", "wipe-region", "rot", "rot", "rot"))
+    if kind == "wipe":
+        return [Fault(kind, victim, at_ms, lasts_ms)]
+    if kind == "wipe-region" and quorum.min_regions > 1:
+        return [Fault(kind, random.choice(REGIONS), at_ms, lasts_ms)]
+    if kind == "rot":  # noticed by reads, or when the bookie starts again
+        restart = Fault(random.choice(("kill", "power")), victim, at_ms + 1, lasts_ms)
+        rot = Fault(kind, victim, at_ms, 0, random.choice((1, 5, 40)))
+        return [rot, restart] if random.random() < 0.7 else [rot]
+    return []
+
+
+def liar(seed: int) -> Plan:
+    """A race in which one disk confirms syncs that it did not do, and its machine loses power."""
+    random = Random(f"{seed} liar")
+    plan = races(seed)
+    victim = random.choice(
+        [f.target for f in plan.faults if f.kind == "power"] or ["bookie-east-0"]
+    )
+    cuts = [Fault("power", victim, random.randint(200, LASTS_MS), 100) for _ in range(4)]
+    faults = [fault for fault in plan.faults if fault.kind not in DAMAGING]
+    faults += [Fault("lying-disk", victim, 0, LASTS_MS), *cuts]
+    faults.sort(key=lambda fault: fault.at_ms)
+    return replace(plan, seed=f"{seed} liar", faults=tuple(faults))
+
+
+def changes(seed: int) -> Plan:
+    """Few writers and many entries under way, while bookies fail one after the other."""
+    random = Random(f"{seed} changes")
+    plan = races(seed)
+    settings = plan.settings
+    bookies = sorted({f"bookie-{region}-{n}" for region in REGIONS for n in range(3)})
+    faults = [fault for fault in plan.faults if fault.kind in ("lag", "metadata-slow", AMBUSH)]
+    for _ in range(random.randint(3, 20)):
+        kind = random.choice(("reset", "isolate", "mute", "deafen", "kill", "pause"))
+        value = 1.0 if kind == "reset" else 0.0
+        lasts_ms = 0 if kind == "reset" else random.choice((50, 400, 1_500))
+        at_ms = random.randint(100, LASTS_MS)
+        faults.append(Fault(kind, random.choice(bookies), at_ms, lasts_ms, value))
+    for _ in range(random.randint(0, 4)):
+        value = random.choice((3, 10, 40))
+        at_ms = random.randint(0, LASTS_MS)
+        faults.append(Fault("metadata-slow", "metadata", at_ms, 1_500, value))
+    if settings.policy.quorum.min_regions > 1 and random.random() < 0.5:
+        at_ms = random.randint(100, LASTS_MS)
+        faults.append(Fault("wipe-region", random.choice(REGIONS), at_ms, 500))
+    else:
+        faults.append(Fault("wipe", random.choice(bookies), random.randint(100, LASTS_MS), 100))
+    faults.sort(key=lambda fault: fault.at_ms)
+    return replace(
+        plan,
+        seed=f"{seed} changes",
+        bookies_by_region=(3, 3, 3),
+        settings=replace(
+            settings,
+            ledger=replace(
+                settings.ledger,
+                change_mode=random.choice(("eager", "eager", "delayed")),
+                on_bookie_failure="replace",
+                failure_memory_ms=0,
+            ),
+            policy=replace(
+                settings.policy, flush=FlushPolicy(period_ms=0, bytes_max=100), roll_bytes=512 << 20
+            ),
+            writer=replace(settings.writer, entries_in_flight_max=64),
+        ),
+        habits=replace(plan.habits, pause_ms=15, burst_max=4, is_patient=False),
+        writers=plan.writers[:: random.choice((2, 4, 100))],
+        faults=tuple(faults),
+        appends_max=1_000,
+    )
 
 
 def _ambushes(random: Random) -> list[Fault]:
@@ -145,7 +223,7 @@ def _settings(random: Random, quorum: Quorum) -> ClusterSettings:
         ledger=LedgerConfig(
             connect_timeout_ms=200,
             request_timeout_ms=random.choice((100, 300, 1_000)),
-            underreplicated_ms_max=random.choice((200, 1_000, 30_000)),
+            underreplicated_ms_max=random.choice((200, 1_000, 600_000)),
             quorum_timeout_ms=random.choice((0, 0, 1_000)),
             change_mode=random.choice(("delayed", "eager")),
             on_bookie_failure=random.choice(("replace", "replace", "replace", "close")),
@@ -162,4 +240,5 @@ def _settings(random: Random, quorum: Quorum) -> ClusterSettings:
         ),
         reader=ReaderConfig(poll_ms=500),
         log_file_bytes=random.choice((16 * KIB, 256 * KIB)),
+        tail_cache_bytes=random.choice((0, 64 * KIB)),
     )

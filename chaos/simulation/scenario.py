@@ -12,6 +12,7 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...core.protocol.dlsn import Dlsn
@@ -20,10 +21,10 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
 from ..checker import ledger_invariants, log_invariants, wire_invariants
-from ..checker.history import History, Outcome
+from ..checker.history import Append, History, Outcome
 from ..checker.verdict import LedgerVersion, Record, SegmentVersion, Violation, judge
 from .ambush import Ambushes
-from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster
+from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster, until
 from .faults import schedule
 from .loop import SimulationFailedError
 from .metadata import Commit, ledger_id_of
@@ -135,24 +136,23 @@ class _Run:
             apps.start(host, reads=host.name in plan.readers)
         apps.wanted = plan.appends_max
         for at_ms, name in plan.writers:
-            world.later(at_ms / 1000, self._telling(name))
+            world.later(at_ms / 1000, partial(self._tell, name))
         schedule(self.cluster, plan.faults)
-        Ambushes(self.cluster, plan.faults)
+        Ambushes(self.cluster, plan.faults, self._tell)
         ends = [fault.at_ms + fault.lasts_ms for fault in plan.faults]
         await asyncio.sleep(max([plan.lasts_ms, *ends]) / 1000 + 0.001)
         world.heal_everything()
         world.is_healed = True
         await self._epilogue()
 
-    def _telling(self, name: str) -> Callable[[], None]:
-        def tell() -> None:
+    def _tell(self, name: str) -> None:
+        if not self.world.is_healed:
             self.world.trace.note("world", f"{name} is told to write")
             self.apps.active = name
 
-        return tell
-
     async def _epilogue(self) -> None:
         apps = self.apps
+        await self._hear_of(apps.pending())
         apps.active = "nobody"  # who writes goes on until it finds out that it has lost
         heir = self.world.random.choice(self.cluster.app_hosts)
         await self._finish(heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
@@ -161,6 +161,21 @@ class _Run:
         for host in self.cluster.app_hosts:
             await self._finish(host, "a reader of everything", apps.read_everything, end)
         await self._finish(heir, "asking the bookies", self._ask_all, self._closed_ledgers())
+
+    async def _hear_of(self, appends: list[Append]) -> None:
+        """Each append that waited when the faults ended has an outcome soon (V3)."""
+        tokens = {append.token for append in appends}
+
+        def waiting() -> list[Append]:
+            return [append for append in self.apps.pending() if append.token in tokens]
+
+        try:
+            async with asyncio.timeout(RESUME_S_MAX):
+                await until(lambda: not waiting())
+        except TimeoutError as error:
+            raise _LivenessError(
+                f"{waiting()[0]} waits for {RESUME_S_MAX:.0f} s after the faults"
+            ) from error
 
     async def _finish(
         self, host: SimHost, what: str, work: Callable[..., Any], *args: object

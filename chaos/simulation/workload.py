@@ -23,7 +23,8 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.tasks import Tasks
 from ..checker.history import Append, History, Outcome, Read
-from .cluster import STREAM, SimClient, SimCluster
+from .cluster import STREAM, SimClient, SimCluster, until
+from .process import SimProcess
 from .world import SimHost
 
 _RETRY_S = 0.5
@@ -43,6 +44,8 @@ class WriterHabits:
     """After so many the writer closes its session and opens another."""
     bulk_share: float = 0.3
     """Of bursts that are one append_many."""
+    is_patient: bool = False
+    """Whether a writer waits for the outcome of each burst before it does anything else."""
     is_polite: bool = False
     """Whether a writer stops when another is told to write, rather than when it finds out."""
 
@@ -58,6 +61,7 @@ class Applications:
         """The host that is told to write; others write on until they find out that they lost."""
         self.acked = 0
         self.called = 0
+        self._writers: dict[int, SimProcess] = {}
         self.wanted = 1 << 60
         """No more appends than this."""
 
@@ -96,6 +100,7 @@ class Applications:
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         session = self.history.new_session()
         self._note(host, f"writes as session {session}")
+        self._writers[session] = _process_of(host)
         tasks = Tasks()
         failure: RhumblineError | None = None
         number = 0
@@ -104,6 +109,8 @@ class Applications:
                 if number >= self.habits.session_appends_max:
                     break
                 number += self._burst(writer, session, number, random, tasks)
+                if self.habits.is_patient:
+                    await until(lambda: not len(tasks), every_s=0.002)
                 await asyncio.sleep(random.random() * self.habits.pause_ms / 1000)
                 if len(tasks) > 50:
                     await writer.room()
@@ -133,6 +140,7 @@ class Applications:
                 try:
                     writer = await client.namespace.open_writer(STREAM)
                     session = self.history.new_session()
+                    self._writers[session] = _process_of(host)
                     for number in range(count):
                         append = self.history.call(session, number, b"the end")
                         await self._hear([writer.append(append.payload)], [append])
@@ -144,6 +152,16 @@ class Applications:
                 except RhumblineError as error:
                     self._note(host, f"cannot write the end: {_words(error)}")
                 await asyncio.sleep(_RETRY_S)
+
+    def pending(self) -> list[Append]:
+        """Appends whose callers live and have not heard of their outcome yet."""
+        return [
+            append
+            for append in self.history.appends.values()
+            if append.ended_ms is None
+            and append.session in self._writers
+            and not self._writers[append.session].is_dead
+        ]
 
     def _goes_on(self, host: SimHost) -> bool:
         is_told = self.active == host.name or not (self.active is None or self.habits.is_polite)
@@ -268,6 +286,11 @@ class Applications:
 
     def _note(self, host: SimHost, what: str) -> None:
         self.cluster.world.trace.note(host.name, what)
+
+
+def _process_of(host: SimHost) -> SimProcess:
+    assert host.process is not None, "its program asks"
+    return host.process
 
 
 def _words(error: BaseException) -> str:

@@ -1,0 +1,1 @@
+"""Bugs put back on purpose, one by one, to see whether the simulator's checker finds them."""

@@ -1,0 +1,56 @@
+"""Runs seeds of a plan until the checker finds something: ``-O -m ...hunt PLAN FIRST COUNT``.
+
+Runs in a process of its own, in a copy of the package. With ``-O`` the assertions of the production
+code are off: what is found is found by the checker. A line of JSON for each seed that failed in any
+way, and for how far it is.
+"""
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+
+from ..simulation.many import PLANS
+from ..simulation.scenario import run_plan
+
+SEED_S_MAX = 30
+"""Real seconds for one seed; a mutation may make a run endless."""
+
+BY_ACCIDENT = ("CRASH",)
+"""What is not the checker's: an exception in the code."""
+
+
+class _EndlessError(Exception):
+    """The seed took too long."""
+
+
+def _on_alarm(*_: object) -> None:
+    raise _EndlessError
+
+
+def hunt(plan: str, first: int, count: int) -> None:
+    """Prints what each seed came to, and stops at the first that the checker found."""
+    signal.signal(signal.SIGALRM, _on_alarm)
+    started = time.monotonic()
+    for done, seed in enumerate(range(first, first + count), 1):
+        signal.alarm(SEED_S_MAX)
+        try:
+            found = [(one.id, one.text) for one in run_plan(PLANS[plan](seed)).violations]
+        except _EndlessError:
+            found = [("ENDLESS", f"no end after {SEED_S_MAX} s")]
+        finally:
+            signal.alarm(0)
+        print(json.dumps({"seeds": done, "seconds": time.monotonic() - started}), flush=True)
+        if found:
+            print(json.dumps({"seed": seed, "found": found}), flush=True)
+        if any(name not in (*BY_ACCIDENT, "ENDLESS") for name, _ in found):
+            break
+
+
+if __name__ == "__main__":
+    gc.freeze()
+    hunt(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.flush()
+    os._exit(0)
