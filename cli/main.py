@@ -36,6 +36,7 @@ _COMMANDS = {
     "read-proxy": ("proxy", "Runs a read proxy: many readers, one tail a stream."),
     "plan": ("plan", "Says what a quorum promises before anything is deployed."),
     "cluster": ("cluster", "Initialises a cluster."),
+    "metadata": ("metadata", "Looks into the metadata store, and moves it to another one."),
     "config": ("config", "Checks and explains settings."),
     "doctor": ("doctor", "Checks the settings and everything they reach."),
     "bench": ("bench", "Measures writing and reading."),

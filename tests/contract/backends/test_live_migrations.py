@@ -1,0 +1,201 @@
+"""Migration on real stores, under writes: sqlite, ZooKeeper, etcd, ZooKeeper, and the fdb model."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import pytest
+
+from rhumbline.backends.fdb.store import FdbStore
+from rhumbline.backends.following import FollowingStore
+from rhumbline.backends.gate import GateState, MovableStore
+from rhumbline.backends.migration import End, Migration, check_equal, scan
+from rhumbline.backends.open import open_as_it_is, open_store
+from rhumbline.core.metadata.layout import Paths, initialise_cluster
+from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.core.protocol.errors import StoreFencedError
+from rhumbline.core.runtime.metadata_store import Create
+from rhumbline.tests.support import servers
+from rhumbline.tests.support.fdb_model import ModelCluster
+from rhumbline.tests.support.migration_world import KEYS, Writers
+
+NODES = 1_500
+Opener = Callable[[str], Awaitable[MovableStore]]
+
+
+async def fill(store: MovableStore | FollowingStore) -> None:
+    """Some breadth, some depth, odd names, large and empty values."""
+    batch = [Create(f"/wide/{number % 30}/n-{number}", b"%d" % number) for number in range(NODES)]
+    for start in range(0, NODES, 50):
+        await store.txn(batch[start : start + 50])
+    await store.create("/-odd.name!/~/Ωμέγα", b"x" * 90_000)
+    await store.create("/a/b/c/d/e/f/g/h")
+
+
+async def move(opener: Opener, source: str, target: str) -> None:
+    began = time.monotonic()
+    ends = [End(await opener(uri), uri) for uri in (source, target)]
+    outcome = await Migration(ends[0], ends[1]).run()
+    print(
+        f"{source.partition(':')[0]} to {target.partition(':')[0]}: {outcome.nodes} nodes in "
+        f"{time.monotonic() - began:.2f} s, {outcome.passes} passes, pause {outcome.pause_ms} ms, "
+        f"next ledger {outcome.next_ledger_id}"
+    )
+    assert (await ends[0].store.gate_state()).successor == target
+    assert (await ends[1].store.gate_state()).successor is None
+    for end in ends:
+        await end.store.close()
+
+
+@pytest.mark.needs_server("zookeeper")
+@pytest.mark.needs_server("etcd")
+def test_sqlite_to_zookeeper_to_etcd_and_back_to_zookeeper_under_writes(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, nothing is done twice, and no number is given twice."""
+    name = f"live-{uuid4().hex[:8]}"
+    sqlite = f"sqlite://{tmp_path}/m.db"
+    zookeeper = f"zk://{servers.zookeeper().address}/{name}"
+    etcd = f"etcd://{servers.etcd().address}/{name}"
+
+    async def run() -> None:
+        store = await open_store(sqlite)
+        await Writers.prepare(store)
+        await initialise_cluster(store, Random(1))
+        ids = LedgerStore(store)
+        for _ in range(40):
+            await ids.next_id()
+        await store.create(Paths().ledger(700), b"restored")
+        await fill(store)
+        writers = Writers(pause_s=0.02)
+        handles = [await open_store(sqlite) for _ in range(KEYS)]
+        tasks = [
+            asyncio.create_task(writers.run(handle, key)) for key, handle in enumerate(handles)
+        ]
+        given = [await ids.next_id()]
+        for source, target in ((sqlite, zookeeper), (zookeeper, etcd), (etcd, zookeeper)):
+            done = sum(writers.known)
+            await move(open_as_it_is, source, target)
+            given.append(await ids.next_id())
+            await asyncio.sleep(0.3)
+            assert sum(writers.known) > done
+        writers.is_stopped = True
+        for task in tasks:
+            await task
+        await writers.check(store)
+        assert store.uri == zookeeper
+        assert given[0] < 700 < given[1] < given[2] < given[3]
+        late = await open_store(sqlite)
+        assert late.uri == zookeeper
+        assert (await late.get("/-odd.name!/~/Ωμέγα")).data == b"x" * 90_000
+        print(
+            f"{sum(writers.known)} writes, {writers.refused} repeated, "
+            f"longest pause of a writer {writers.longest_pause_s * 1000:.0f} ms"
+        )
+        for handle in (late, store, *handles):
+            await handle.close()
+
+    asyncio.run(run())
+
+
+def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
+    cluster = ModelCluster()
+
+    async def opener(uri: str) -> MovableStore:
+        if not uri.startswith("fdb"):
+            return await open_as_it_is(uri)
+        store = FdbStore(uri, cluster, uri.encode(), 10_000)
+        await store.start()
+        return store
+
+    async def run() -> None:
+        first = f"sqlite://{tmp_path}/m.db"
+        store = FollowingStore(await opener(first), opener, 10_000)
+        await Writers.prepare(store)
+        await fill(store)
+        writers = Writers()
+        tasks = [asyncio.create_task(writers.run(store, key)) for key in range(KEYS)]
+        for source, target in ((first, "fdb:x"), ("fdb:x", "fdb:y"), ("fdb:y", first)):
+            await move(opener, source, target)
+        writers.is_stopped = True
+        for task in tasks:
+            await task
+        await writers.check(store)
+        assert store.uri == first
+        await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sqlite",
+        pytest.param("zookeeper", marks=pytest.mark.needs_server("zookeeper")),
+        pytest.param("etcd", marks=pytest.mark.needs_server("etcd")),
+        "fdb_model",
+    ],
+)
+def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_path: Path) -> None:
+    """Also for handles that were open before, and ones opened behind the closed gate."""
+    cluster = ModelCluster()
+    name = f"gate-{uuid4().hex[:8]}"
+
+    async def opener() -> MovableStore:
+        if kind == "sqlite":
+            return await open_as_it_is(f"sqlite://{tmp_path}/m.db")
+        if kind == "zookeeper":
+            return await open_as_it_is(f"zk://{servers.zookeeper().address}/{name}")
+        if kind == "etcd":
+            return await open_as_it_is(f"etcd://{servers.etcd().address}/{name}")
+        store = FdbStore("fdb:model", cluster, b"p", 10_000)
+        await store.start()
+        return store
+
+    async def run() -> None:
+        old, mover = await opener(), await opener()
+        await old.create("/n", b"before")
+        await old.create("/q/a-", sequential=True)
+        rung = asyncio.Event()
+        old.watch_gate(rung.set)
+        await asyncio.sleep(0.2)
+        rung.clear()
+        gate = await mover.gate_state()
+        closed = GateState(gate.epoch, gate.tree, "memory:elsewhere", "me")
+        assert await mover.swap_gate(gate, closed)
+        assert not await mover.swap_gate(gate, closed)
+        await asyncio.wait_for(rung.wait(), 5)
+        fresh = await opener()
+        for handle in (old, fresh, mover):
+            for attempt in (
+                handle.get("/n"), handle.get("/none"), handle.get("/"), handle.children("/q"),
+                handle.put("/n", b""), handle.put("/none", b""), handle.create("/m"),
+                handle.create("/q/a-", sequential=True), handle.delete("/n"),
+                handle.txn([Create("/m")]), handle.session(2_000),
+            ):  # fmt: skip
+                with pytest.raises(StoreFencedError):
+                    await attempt
+            assert (await handle.get("/n", stale_ok=True)).data == b"before"
+            assert await handle.gate_state() == closed
+        other = GateState(gate.epoch, gate.tree, "memory:elsewhere", "somebody else")
+        with pytest.raises(StoreFencedError):
+            await mover.load([Create("/m")], {}, other)
+        await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
+        found = await scan(mover)
+        assert found["/m"].data == b"loaded"
+        assert found["/q"].sequence >= 2_000
+        before = (await old.get("/n", stale_ok=True)).version
+        assert await mover.swap_gate(closed, GateState("new-epoch", gate.tree))
+        for handle in (old, fresh):
+            value = await handle.get("/n")
+            assert value.data == b"before"
+            assert value.version != before
+            await handle.put("/n", b"before", expect=value.version)
+            path, _ = await handle.create("/q/a-", sequential=True)
+            assert int(path[-10:]) >= 2_000
+        check_equal(await scan(old), await scan(fresh))
+        for handle in (old, fresh, mover):
+            await handle.close()
+
+    asyncio.run(run())
