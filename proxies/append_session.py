@@ -15,6 +15,9 @@ from .write_proxy import WriteProxy
 ITEM_OVERHEAD_BYTES = 256
 """Counted for each item beside its set."""
 
+ANSWERS_MAX = 16_384
+"""Answers that wait for a client that does not take them; then nothing more is read from it."""
+
 Answer = tuple[int, Placed | RhumblineError]
 
 
@@ -69,6 +72,7 @@ class AppendSession:
     def take_answers(self) -> list[Answer]:
         """What waits, in order of completion."""
         answers, self._answers = self._answers, []
+        self._wake()
         return answers
 
     @property
@@ -77,17 +81,24 @@ class AppendSession:
         return bool(self._answers)
 
     async def room(self) -> None:
-        """Waits until little enough is outstanding to read on."""
-        while self.outstanding_bytes > self._bytes_max:
+        """Waits until little enough is outstanding, and not taken, to read on."""
+        while self._is_full:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
+
+    @property
+    def _is_full(self) -> bool:
+        return self.outstanding_bytes > self._bytes_max or len(self._answers) > ANSWERS_MAX
+
+    def _wake(self) -> None:
+        if self._room is not None and not self._is_full:
+            if not self._room.done():
+                self._room.set_result(None)
+            self._room = None
 
     def _answer(self, id_: int, outcome: Placed | RhumblineError, size: int) -> None:
         self.outstanding_bytes -= size
         self._answers.append((id_, outcome))
         if len(self._answers) == 1:
             self._on_answers()
-        if self._room is not None and self.outstanding_bytes <= self._bytes_max // 2:
-            if not self._room.done():
-                self._room.set_result(None)
-            self._room = None
+        self._wake()

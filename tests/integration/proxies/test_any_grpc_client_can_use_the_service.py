@@ -17,7 +17,7 @@ from rhumbline.proxies import rhumbline_pb2_grpc
 from rhumbline.tests.support.processes import ProcessCluster
 from rhumbline.tests.support.proxy_processes import ProxyProcess
 
-STREAM = {"namespace": "default", "stream": "orders"}
+STREAM: Any = {"namespace": "default", "stream": "orders"}
 
 
 @pytest.fixture
@@ -30,20 +30,26 @@ def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
         yield channel
 
 
+def stub_of(channel: grpc.Channel) -> Any:  # noqa: ANN401 - generated without types
+    make: Any = rhumbline_pb2_grpc.RhumblineStub
+    return make(channel)
+
+
 def records(response: pb.ReadResponse) -> list[bytes]:
     sets = [one for entry in response.entries for one in decode_entry(entry)]
     return [payload for one in sets if not one.is_control for payload in one.payloads()]
 
 
 def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None:
-    health = health_pb2_grpc.HealthStub(channel).Check(
+    health_of: Any = health_pb2_grpc.HealthStub(channel)
+    health = health_of.Check(
         health_pb2.HealthCheckRequest(service="rhumbline.v1.Rhumbline"), timeout=10
     )
     assert health.status == health_pb2.HealthCheckResponse.SERVING
     services = ProtoReflectionDescriptorDatabase(channel).get_services()
     assert "rhumbline.v1.Rhumbline" in services
 
-    stub: Any = rhumbline_pb2_grpc.RhumblineStub(channel)
+    stub = stub_of(channel)
     stub.CreateStream(pb.CreateStreamRequest(**STREAM, home_region="a"), timeout=10)
     listed = stub.ListStreams(pb.ListStreamsRequest(namespace="default"), timeout=10)
     assert list(listed.streams) == ["orders"]
@@ -77,7 +83,7 @@ def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None
 
 
 def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
-    stub: Any = rhumbline_pb2_grpc.RhumblineStub(channel)
+    stub = stub_of(channel)
     with pytest.raises(grpc.RpcError) as missing:
         stub.DescribeStream(pb.DescribeStreamRequest(**STREAM), timeout=10)
     assert missing.value.code() is grpc.StatusCode.NOT_FOUND

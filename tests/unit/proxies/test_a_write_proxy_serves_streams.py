@@ -17,6 +17,7 @@ from rhumbline.core.protocol.errors import (
     TooManyRequestsError,
 )
 from rhumbline.core.protocol.record_set import HEADER
+from rhumbline.proxies.append_session import ANSWERS_MAX, AppendSession
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.items import Item
 from rhumbline.tests.support.log_world import LogWorld, in_world
@@ -202,3 +203,27 @@ async def test_who_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
     assert (await log.namespace.describe("s")).epoch == 2
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
+
+
+@in_world
+async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    session = AppendSession(world.proxies["one:1"].writes, lambda: None, bytes_max=1000)
+    session.submit(1, an_item("s", b"x" * 2000), restarts=False)
+    waiting = asyncio.ensure_future(session.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await asyncio.wait_for(waiting, 1)
+    assert [id_ for id_, _ in session.take_answers()] == [1]
+    for id_ in range(ANSWERS_MAX + 1):
+        session.refuse(id_, InvalidArgumentError("x"))
+    waiting = asyncio.ensure_future(session.room())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    assert len(session.take_answers()) == ANSWERS_MAX + 1
+    await asyncio.wait_for(waiting, 1)
+    await world.stop()
