@@ -1,10 +1,11 @@
-"""Three bookie processes for a benchmark, and what they and this process use of the machine."""
+"""Bookie processes for a benchmark, and what they and this process use of the machine."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +14,6 @@ from typing import Self
 from ..core.protocol.errors import UnavailableError
 
 REGION = "local"
-_BOOKIES = 3
 _START_SECONDS_MAX = 30
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -31,12 +31,21 @@ class Usage:
 
 
 class BookieProcesses:
-    """A fresh cluster of three bookies below ``root``; ``metadata`` is the URI for clients."""
+    """A fresh cluster of ``count`` bookies below ``root``; ``metadata`` is the URI for clients.
 
-    def __init__(self, root: Path) -> None:
+    ``settings``: of the bookies, by name in section [bookie].
+    """
+
+    def __init__(
+        self, root: Path, *, count: int = 3, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.metadata = f"sqlite://{root.resolve()}/metadata.db"
-        self._root = root
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.directories = [root / f"b{number}" for number in range(count)]
+        self.sealed_logs_kept = int((settings or {}).get("sealed_logs_kept", "4"))
+        self._settings = {
+            f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in (settings or {}).items()
+        }
+        self._processes: dict[Path, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         """Starts them, and returns when all serve. Raises UnavailableError."""
@@ -57,7 +66,7 @@ class BookieProcesses:
 
     def usage(self) -> Usage:
         """What has been used so far."""
-        servers = [_usage_of(process.pid) for process in self._processes]
+        servers = [_usage_of(process.pid) for process in self._processes.values()]
         client_cpu_s, client_rss = _usage_of(os.getpid())
         return Usage(
             sum(cpu_s for cpu_s, _ in servers),
@@ -66,25 +75,44 @@ class BookieProcesses:
             client_rss >> 20,
         )
 
-    def _start(self) -> None:
-        self._run("cluster", "init")
+    def pid(self, directory: Path) -> int:
+        """Of the process that serves ``directory``."""
+        return self._processes[directory].pid
+
+    def end(self, directory: Path, number: signal.Signals) -> None:
+        """Sends a signal that ends the process, and waits until it is gone."""
+        process = self._processes.pop(directory)
+        process.send_signal(number)
+        process.wait(_START_SECONDS_MAX)
+
+    def start(self, *directories: Path) -> None:
+        """Starts processes, and returns when all serve. Raises UnavailableError."""
+        assert all(directory not in self._processes for directory in directories)
         logs = []
-        for number in range(_BOOKIES):
-            directory = self._root / f"b{number}"
-            self._run("bookie", "format", str(directory), "--name", directory.name)
-            log = self._root / f"{directory.name}.log"
+        for directory in directories:
+            log = directory.with_suffix(".log")
             logs.append(log)
             with log.open("wb") as out:
                 command = (*_COMMAND, "bookie", "run", str(directory), "--port", "0")
-                self._processes.append(
-                    subprocess.Popen([*command, *self._options()], stdout=out, stderr=out)
+                self._processes[directory] = subprocess.Popen(
+                    [*command, *self._options()],
+                    stdout=out,
+                    stderr=out,
+                    env={**os.environ, **self._settings},
                 )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not all(b" serves " in log.read_bytes() for log in logs):
-            if time.monotonic() > deadline or any(p.poll() is not None for p in self._processes):
+            processes = [self._processes[directory] for directory in directories]
+            if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
                 text = "; ".join(log.read_text().strip()[-200:] for log in logs)
                 raise UnavailableError(f"the bookies did not start: {text}")
             time.sleep(0.02)
+
+    def _start(self) -> None:
+        self._run("cluster", "init")
+        for directory in self.directories:
+            self._run("bookie", "format", str(directory), "--name", directory.name)
+        self.start(*self.directories)
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(
@@ -97,15 +125,34 @@ class BookieProcesses:
         return ("-u", self.metadata, "--region", REGION)
 
     def _stop(self) -> None:
-        for process in self._processes:
+        processes = list(self._processes.values())
+        for process in processes:
             process.send_signal(signal.SIGTERM)
-        for process in self._processes:
+        for process in processes:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(10)
         self._processes.clear()
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that a process has caused to be written to disk, in whole pages of the cache."""
+    return _figure(Path(f"/proc/{pid}/io"), "write_bytes")
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Memory of a process that no file stands behind."""
+    return _figure(Path(f"/proc/{pid}/status"), "RssAnon") * 1024
+
+
+def _figure(file: Path, name: str) -> int:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0])
+    raise AssertionError(f"{file} says nothing of {name}")
 
 
 def _usage_of(pid: int) -> tuple[float, int]:

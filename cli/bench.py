@@ -1,9 +1,10 @@
-"""``rhumbline bench``: raw, write, tail, read."""
+"""``rhumbline bench``: raw, write, tail, read, bookie."""
 
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from ..bench.catch_up import run_catch_up
 from ..bench.load import Timing, run_workload
+from ..bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
 from ..bench.processes import BookieProcesses
 from ..bench.raw_limits import measure_raw_limits
 from ..bench.workload import READ, TAIL, WRITE, Workload
@@ -90,6 +92,46 @@ def read(seconds: float, repetitions: int, json_file: Path | None, directory: Pa
     _measure(all_rows, json_file, directory)
 
 
+@bench.command()
+@click.option(
+    "--entries",
+    type=click.IntRange(1_000, 1_000_000_000),
+    default=100_000,
+    show_default=True,
+    help="Entries for reads and restarts.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1, 1 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of each of those entries.",
+)
+@_measuring
+def bookie(
+    only: str | None, entries: int, size: int, seconds: float, repetitions: int,
+    json_file: Path | None, directory: Path | None,
+) -> None:  # fmt: skip
+    """One bookie: adds by size, their cost on disk, reads, restarts, memory.
+
+    Bytes written are told per byte of acknowledged entries, their headers included. The large
+    form is --entries 10000000 --size 1024: ten million entries, 10 GB.
+    """
+    load = Load(seconds, entries, size)
+    parts: dict[str, tuple[Mapping[str, str], Callable[[BookieProcesses], Rows]]] = {
+        "B1": ({}, lambda servers: measure_adds(servers, "B1", load)),
+        "B2": (SORTING, lambda servers: measure_adds(servers, "B2", load)),
+        "B3": ({}, lambda servers: measure_reads_and_restarts(servers, load)),
+    }
+    names = list(parts) if only is None else [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in parts:
+            raise InvalidArgumentError(f"no part {name}; there are: {', '.join(parts)}")
+    for _ in range(repetitions):
+        for settings, measured in map(parts.__getitem__, names):
+            _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
+
+
 def _chosen(workloads: Sequence[Workload], only: str | None) -> Sequence[Workload]:
     if only is None:
         return workloads
@@ -118,23 +160,41 @@ def _run_workloads(
     _measure(all_rows, json_file, directory)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Of the cluster: how many bookies, with which settings."""
+
+    bookie_count: int
+    settings: Mapping[str, str]
+
+
+_THREE = _Shape(3, {})
+
+
 def _measure(
-    rows: Callable[[BookieProcesses], Rows], json_file: Path | None, directory: Path | None
+    rows: Callable[[BookieProcesses], Rows],
+    json_file: Path | None,
+    directory: Path | None,
+    shape: _Shape = _THREE,
+    shown: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> None:
     """Raw limits, then rows as they come, then all of them as a table."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
         _print_raw(Path(root))
-        with BookieProcesses(Path(root)) as servers:
+        settings = shape.settings
+        with BookieProcesses(Path(root), count=shape.bookie_count, settings=settings) as servers:
             found = run(_collect(rows(servers), json_file))
     click.echo()
-    click.echo(format_table([_shown(row) for row in found]))
+    click.echo(format_table([(shown or _shown)(row) for row in found]))
+    click.echo()
 
 
 async def _collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
     found = []
     async for row in rows:
         found.append(row)
-        click.echo(f"{row['w']:8} {row['peer']:16} {row['rec_s']:>10,} records/s")
+        figure = f"{row['rec_s']:>10,} records/s" if "rec_s" in row else f"{row['restart_s']:>10} s"
+        click.echo(f"{row['w']:13} {row['peer']:16} {figure}")
         if json_file is not None:
             line = json.dumps(row) + "\n"
             await asyncio.to_thread(_append_line, json_file, line)
@@ -177,4 +237,20 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "cpu s/M servers": row["srv_cpu_per_M"],
         "cpu s/M client": row["cli_cpu_per_M"],
         "MiB servers": row["srv_rss"],
+    }
+
+
+def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "entries/s": row.get("rec_s"),
+        "MB/s": row.get("MB_s"),
+        "p50 ms": row.get("p50_ms"),
+        "p99 ms": row.get("p99_ms"),
+        "log/byte": row.get("log_per_byte"),
+        "sorted/byte": row.get("sorted_per_byte"),
+        "disk/byte": row.get("disk_per_byte"),
+        "restart s": row.get("restart_s"),
+        "cpu s/M": row.get("srv_cpu_per_M"),
+        "MiB anonymous": row["anon_mib"],
     }

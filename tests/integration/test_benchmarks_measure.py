@@ -43,3 +43,26 @@ def test_a_workload_that_is_none_is_named() -> None:
     done = rhumbline("bench", "write", "--only", "W9")
     assert done.returncode == 2
     assert "no workload W9; there are: W1-128" in done.stderr.decode()
+
+
+def test_one_bookie_is_measured_and_writes_little_more_than_it_acknowledges(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "bookie", "--only", "B1,B3", "--seconds", "0.3", "--entries", "5000", "--json", str(figures),
+        "--directory", str(tmp_path), timeout_s=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
+    assert list(rows) == [
+        "B1-128", "B1-1K", "B1-16K", "B1-128K",
+        "B4-empty", "B3-random", "B3-sequential", "B4-kill9", "B4-clean",
+    ]  # fmt: skip
+    for name, row in rows.items():
+        assert row["anon_mib"] > 0
+        if name.startswith("B1"):
+            assert 1.0 <= row["log_per_byte"] < 1.15
+        if name.startswith("B4"):
+            assert row["restart_s"] > 0
+            assert row["entries"] == (0 if name == "B4-empty" else 5000)
+        else:
+            assert row["rec_s"] > 0
