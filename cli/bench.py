@@ -93,6 +93,7 @@ def read(seconds: float, repetitions: int, json_file: Path | None, directory: Pa
 
 
 @bench.command()
+@click.option("--only", help="B1: adds; B2: adds while all is sorted; B3: reads and restarts.")
 @click.option(
     "--entries",
     type=click.IntRange(1_000, 1_000_000_000),

@@ -48,8 +48,8 @@ def test_a_workload_that_is_none_is_named() -> None:
 def test_one_bookie_is_measured_and_writes_little_more_than_it_acknowledges(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
-        "bench", "bookie", "--only", "B1,B3", "--seconds", "0.3", "--entries", "5000", "--json", str(figures),
-        "--directory", str(tmp_path), timeout_s=110,
+        "bench", "bookie", "--only", "B1,B3", "--seconds", "0.3", "--entries", "5000",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
