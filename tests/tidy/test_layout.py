@@ -10,7 +10,7 @@ import pytest
 from rhumbline.tests.support import source_tree
 from rhumbline.tests.support.source_tree import ROOT
 
-RE_EXPORTS = {Path("__init__.py"), Path("cli/__init__.py"), Path("client/__init__.py")}
+RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "client/", "spark/")}
 LAUNCHER = Path("spark/submit.py")  # spark-submit runs it as __main__
 RESTRICTED = {"regions", "proxies", "spark"}  # may import less than the layers allow
 

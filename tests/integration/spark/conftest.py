@@ -20,6 +20,7 @@ def _session() -> SparkSession:
         SparkSession.builder.master("local[2]")
         .appName("rhumbline-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")

@@ -1,0 +1,81 @@
+"""Archive and ledgers are one table, record for record, while segments roll and move."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
+    with BackgroundCluster(tmp_path) as cluster:
+        yield cluster
+
+
+def frame_options(cluster: BackgroundCluster, **more: str) -> dict[str, str]:
+    return {
+        "metadata": cluster.metadata_uri,
+        "archive": cluster.cold_uri,
+        "namespace": "test",
+        "subscribe": STREAM,
+        **more,
+    }
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Dlsn, bytes]]:
+    """DLSN and payload of every row, in order of position."""
+    rows = frame.select("dlsn", "payload").collect()
+    return sorted((Dlsn.parse(row.dlsn), bytes(row.payload)) for row in rows)
+
+
+def test_batches_equal_the_log_while_it_is_written_rolled_and_archived(
+    spark: SparkSession, cluster: BackgroundCluster
+) -> None:
+    cluster.start_writing(pause_s=0.1)
+    cluster.start_archiving()
+    borders = [Dlsn(1, 0, 0)]
+    seen: list[tuple[Dlsn, bytes]] = []
+    for _ in range(3):
+        time.sleep(1)
+        borders.append(cluster.end())
+        options = frame_options(
+            cluster,
+            startingOffsets=json.dumps({STREAM: str(borders[-2])}),
+            endingOffsets=json.dumps({STREAM: str(borders[-1])}),
+        )
+        seen += rows_of(spark.read.format("rhumbline").options(**options).load())
+    written = cluster.stop_writing()
+    assert [payload for _, payload in seen] == written[: len(seen)]
+    whole = spark.read.format("rhumbline").options(**frame_options(cluster)).load()
+    rows = rows_of(whole)
+    assert [payload for _, payload in rows] == written
+    assert rows[: len(seen)] == seen
+    segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments
+    assert len(segments) > 3
+    assert sum(done.retired for done in cluster.passes) > 1
+    assert not [done.faults for done in cluster.passes if done.faults]
+    assert whole.where("lssn >= 2 and lssn < 3").count() == segments[1].record_count
+
+
+def test_truncated_records_are_an_error_unless_allowed(
+    spark: SparkSession, cluster: BackgroundCluster
+) -> None:
+    cluster.start_writing(pause_s=0)
+    while cluster.end().lssn < 3:
+        time.sleep(0.05)
+    written = cluster.stop_writing()
+    cluster.truncate(Dlsn(2, 0, 0))
+    start = json.dumps({STREAM: "1:0:0"})
+    strict = frame_options(cluster, startingOffsets=start)
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        spark.read.format("rhumbline").options(**strict).load().count()
+    allowed = frame_options(cluster, startingOffsets=start, failOnDataLoss="false")
+    rows = spark.read.format("rhumbline").options(**allowed).load()
+    first = cluster.run(cluster.client.namespace().describe(STREAM)).segments[0]
+    assert rows.count() == len(written) - first.record_count
