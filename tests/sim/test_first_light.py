@@ -48,9 +48,12 @@ def test_some_seeds_change_ensembles_and_recover_ledgers_of_living_writers(total
     assert total.states["recovery entry recover"] > 10
 
 
-def test_a_hundred_seeds_take_less_than_half_a_minute_of_two_cores(total: Total) -> None:
+def test_the_seeds_are_cheap_enough_for_every_change(total: Total) -> None:
+    """About 20 s for 100 seeds on two idle cores; a busy machine gets four times as long."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert (used.ru_utime + used.ru_stime) / CORES < 30 * max(1, total.seeds / SEEDS)
+    spent_s = (used.ru_utime + used.ru_stime) / CORES
+    print(f"{total.seeds} seeds: {spent_s:.1f} s of {CORES} cores")
+    assert spent_s < 120 * max(1, total.seeds / SEEDS)
 
 
 @pytest.mark.parametrize("plan", ["first-light", "swarm"])
