@@ -7,6 +7,9 @@
         .../head                                          StreamHead: writers change it
         .../segments/<lssn, 19 digits>                    Segment
         .../subscriptions/<name>                          Subscription
+    /rhumbline/namespaces/<namespace>/topics/<topic>      how many partitions; each is a stream
+        .../groups/<group>/members/<id>                   ephemeral: who is there
+        .../groups/<group>/claims/<partition>             ephemeral: who reads it
 """
 
 import re
@@ -42,6 +45,11 @@ def streams_path(namespace: str) -> str:
     return f"{namespace_path(namespace)}/streams"
 
 
+def topics_path(namespace: str) -> str:
+    """The parent of a namespace's topics."""
+    return f"{namespace_path(namespace)}/topics"
+
+
 class StreamPaths:
     """The nodes of one stream."""
 
@@ -60,6 +68,27 @@ class StreamPaths:
     def subscription(self, name: str) -> str:
         """The node of a subscription."""
         return f"{self.subscriptions}/{check_name('subscription', name)}"
+
+
+class TopicPaths:
+    """The nodes of one topic."""
+
+    __slots__ = ("topic",)
+
+    def __init__(self, namespace: str, topic: str) -> None:
+        self.topic = f"{topics_path(namespace)}/{check_name('topic', topic)}"
+
+    def group(self, group: str) -> str:
+        """The parent of all that a group's members say."""
+        return f"{self.topic}/groups/{check_name('group', group)}"
+
+    def members(self, group: str) -> str:
+        """The parent of its members."""
+        return f"{self.group(group)}/members"
+
+    def claim(self, group: str, partition: int) -> str:
+        """The node of whoever reads a partition for a group."""
+        return f"{self.group(group)}/claims/{partition:05d}"
 
 
 def page_start(prefix: str, after: str | None) -> str | None:

@@ -21,7 +21,7 @@ from ..runtime.runtime import Runtime
 from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
 from .description import StreamDescription
-from .layout import ROOT, check_name, namespace_path, streams_path
+from .layout import ROOT, check_name, namespace_path
 from .ledgers import LedgerClient
 from .policy import StreamPolicy
 from .positioning import Start, find_start
@@ -72,10 +72,8 @@ async def delete_namespace(store: MetadataStore, name: str) -> None:
     """
     path = namespace_path(name)
     try:
-        if await store.children(path):
-            await store.txn([Delete(streams_path(name)), Delete(path)])
-        else:
-            await store.delete(path)
+        below = [Delete(f"{path}/{child}") for child in await store.children(path)]
+        await store.txn([*below, Delete(path)])
     except NoNodeError as error:
         raise NoSuchNamespaceError(f"no namespace {name}") from error
     except NotEmptyError as error:

@@ -46,11 +46,18 @@ class SubscriptionStore:
     async def create(self, stream: str, name: str, position: Dlsn) -> Subscription:
         """Makes a subscription at ``position``, or returns the one that is there."""
         fresh = Subscription(name, position)
-        try:
-            await self._store.create(self._path(stream, name), _encode(fresh))
-        except (NodeExistsError, IndeterminateError):
-            return await self.read(stream, name)
-        return fresh
+        for _ in range(_CONTENTION_MAX):
+            try:
+                await self._store.create(self._path(stream, name), _encode(fresh))
+            except IndeterminateError:
+                continue  # if it was carried out, it exists
+            except NodeExistsError:
+                try:
+                    return await self.read(stream, name)
+                except NoSuchSubscriptionError:
+                    continue  # deleted meanwhile
+            return fresh
+        raise MetadataUnavailableError(f"subscription {name}: no answer to its creation")
 
     async def read(self, stream: str, name: str) -> Subscription:
         """The stored position. Raises NoSuchSubscriptionError."""
