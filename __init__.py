@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .client import sync
     from .client.connect import Client, connect
     from .core.log.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
     from .core.protocol.dlsn import Dlsn
@@ -18,6 +19,7 @@ __all__ = [
     "LATEST",
     "RhumblineError",
     "connect",
+    "sync",
 ]
 
 _HOMES = {
@@ -34,6 +36,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
     """Imports a public name when it is first asked for: `import rhumbline` alone stays cheap."""
+    if name == "sync":  # the module itself
+        return import_module(".client.sync", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name], __name__), name)
