@@ -80,7 +80,8 @@ class FollowingSession:
     async def close(self) -> None:
         """Ends the session and removes its ephemeral nodes. Safe to repeat."""
         self._callbacks.clear()
-        await self.inner.close()
+        if not self._is_left:  # else the store that was left ends it
+            await self.inner.close()
 
     def leave(self) -> None:
         """Its store was replaced."""

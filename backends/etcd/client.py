@@ -164,6 +164,12 @@ class EtcdClient:
             result: Answer = await call(request, timeout=timeout_s, metadata=self._metadata())
         except grpc.aio.UsageError as error:
             raise ClosedError("the etcd client is closed") from error
+        except asyncio.CancelledError:
+            # gRPC says so, too, when the channel is closed under a call: nobody cancelled us then.
+            caller = asyncio.current_task()
+            if self._is_closed and caller is not None and not caller.cancelling():
+                raise ClosedError("the etcd client was closed") from None
+            raise
         return result
 
     async def _authenticate(self, timeout_s: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rhumbline.backends.conformance.expect import Bell, eventually
 from rhumbline.core.protocol.errors import (
     BadVersionError,
+    ClosedError,
     IndeterminateError,
     MetadataUnavailableError,
     NoNodeError,
@@ -259,6 +260,29 @@ def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
             _compact(servers.etcd())
             await straight.put("/n", b"last")
             await bell.heard("a change after a compaction under the watch")
+
+    try:
+        asyncio.run(run())
+    finally:
+        proxy.remove()
+
+
+@pytest.mark.needs_server("etcd")
+def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
+    """gRPC ends calls of a closed channel as if the caller's task had been cancelled."""
+    kind = Kind("etcd", servers.etcd, Etcd, 1_000)
+    proxy = servers.toxiproxy().proxy(servers.etcd().address)
+
+    async def run() -> None:
+        async with kind.opened(proxy.address, "closing") as store:
+            await store.create("/n")
+            proxy.latency(200)
+            calls = [asyncio.create_task(store.put("/n", b"%d" % each)) for each in range(3)]
+            await asyncio.sleep(0.1)
+            await store.close()
+            for call in calls:
+                with pytest.raises((ClosedError, IndeterminateError, MetadataUnavailableError)):
+                    await call
 
     try:
         asyncio.run(run())
