@@ -19,7 +19,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many bench reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many mutations region-losses bench soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -63,10 +63,19 @@ sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 
+mutations: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
+	$(BIN)/python -m rhumbline.chaos.mutations --page docs/reference/simulator.md
+
+region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
+	$(BIN)/python -m rhumbline.chaos.simulation.region_losses
+
 bench: $(SELF) ## measure on this machine: writing, delivery, catch-up
 	$(BIN)/rhumbline bench write
 	$(BIN)/rhumbline bench tail
 	$(BIN)/rhumbline bench read
+
+soak: setup-test ## torment one real bookie: make soak MINUTES=10
+	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
 
 reference: $(SELF) ## write the reference pages of commands and settings
 	$(BIN)/python -m rhumbline.cli.reference docs/reference

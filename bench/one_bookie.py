@@ -37,6 +37,7 @@ _BATCH = 100
 _BATCH_BYTES = 1 << 20
 _BATCHES_AT_ONCE = 4
 _SORT_SECONDS_MAX = 600
+_CONNECT_SECONDS_MAX = 30
 _MIB = 1 << 20
 
 Rows = AsyncIterator[dict[str, Any]]
@@ -72,10 +73,17 @@ class OneBookie:
     async def connect(self) -> BenchWire:
         """A connection to the process that runs now, in place of the one before."""
         self.hang_up()
-        (info,) = await self._client.directory.snapshot()
-        address = (await self._client.directory.registration(info.bookie)).address
-        self._wire = await BenchWire.connect(address.host, address.port)
-        return self._wire
+        deadline = time.perf_counter() + _CONNECT_SECONDS_MAX
+        while True:
+            try:
+                (info,) = await self._client.directory.everything()
+                address = (await self._client.directory.registration(info.bookie)).address
+                self._wire = await BenchWire.connect(address.host, address.port)
+                return self._wire
+            except (OSError, ValueError, UnavailableError):  # not registered anew yet
+                if time.perf_counter() > deadline:
+                    raise
+            await asyncio.sleep(0.05)
 
     def hang_up(self) -> None:
         """Closes the connection. Safe to repeat."""

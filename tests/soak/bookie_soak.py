@@ -1,0 +1,249 @@
+"""One real bookie process under continuous adds, reads, fences, deletes, kills and restarts.
+
+Every ledger has this bookie alone, so what was acknowledged is there or it is lost. What an entry
+holds follows from its ids, so that every read can be checked.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+from rhumbline.client.connect import Client
+from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.writer import LedgerWriter
+from rhumbline.core.protocol.errors import IndeterminateError, RhumblineError, UnavailableError
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.runtime.tasks import Tasks, settled
+from rhumbline.tests.support.processes import BookieProcess, ProcessCluster
+
+T = TypeVar("T")
+
+SETTINGS = {
+    "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(4 << 20),
+    "RHUMBLINE_BOOKIE__SEALED_LOGS_KEPT": "1",
+    "RHUMBLINE_BOOKIE__INDEX_ROWS_MAX": "2000",
+    "RHUMBLINE_BOOKIE__MAINTENANCE_MS": "100ms",
+    "RHUMBLINE_BOOKIE__COLLECT_MS": "100ms",
+    "RHUMBLINE_BOOKIE__SCRUB_MS": "3s",
+    "RHUMBLINE_BOOKIE__SESSION_TTL_MS": "1s",
+}
+LEDGERS_KEPT = 12
+SPACE_BYTES_MAX = 32 << 20
+_CLIENT = LedgerConfig(
+    connect_timeout_ms=500,
+    request_timeout_ms=3_000,
+    backoff_ms_max=100,
+    recovery_timeout_ms=2_000,
+    quorum_timeout_ms=500,
+    replacement_wait_ms_max=500,
+)
+_WRITERS = 3
+_ENTRIES_MAX = 3_000
+_PATIENCE_SECONDS = 60
+_PENDING_MAX = 500
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done."""
+
+    added_entries: int = 0
+    added_bytes: int = 0
+    read_entries: int = 0
+    fenced_writers: int = 0
+    deleted_ledgers: int = 0
+    kills: int = 0
+    stops: int = 0
+    largest_bytes: int = 0
+    left_bytes: int = 0
+
+
+def payload_of(ledger_id: int, entry_id: int) -> bytes:
+    """100 to 20,000 bytes that no other entry has."""
+    seed = hashlib.blake2b(b"%d:%d" % (ledger_id, entry_id)).digest()
+    size = 100 + int.from_bytes(seed[:4], "big") % (20_000 if seed[4] < 16 else 1_000)
+    return (seed * (size // len(seed) + 1))[:size]
+
+
+@dataclass(slots=True)
+class Soak:
+    """One run. ``run`` returns the report, or raises what was wrong."""
+
+    cluster: ProcessCluster
+    seconds: float
+    random: Random
+    report: Report = field(default_factory=Report)
+    _ledgers: dict[int, int] = field(default_factory=dict)
+    """Closed ledgers, and their last entries."""
+    _failures: list[BaseException] = field(default_factory=list)
+
+    @property
+    def bookie(self) -> BookieProcess:
+        """The one that suffers."""
+        return self.cluster.bookies[0]
+
+    async def run(self) -> Report:
+        """All of it."""
+        async with Client(self.cluster.metadata, region="a", ledger=_CLIENT) as client:
+            tasks = Tasks(on_failure=self._failures.append)
+            end = time.monotonic() + self.seconds
+            workers = [
+                tasks.spawn(self._write_until(client, end), f"writer {number}")
+                for number in range(_WRITERS)
+            ]
+            workers.append(tasks.spawn(self._read_until(client, end), "reader"))
+            await self._kill_until(end)
+            for worker in workers:
+                await settled(worker)
+            if self._failures:
+                raise self._failures[0]
+            for ledger_id in self._ledgers:
+                await self._check(client, ledger_id)
+            for ledger_id in list(self._ledgers):
+                await self._delete(client, ledger_id)
+            await self._wait_for_space()
+        return self.report
+
+    # --- the work -------------------------------------------------------------------------------
+
+    async def _write_until(self, client: Client, end: float) -> None:
+        while time.monotonic() < end:
+            await self._write_one(client)
+            while len(self._ledgers) > LEDGERS_KEPT:
+                await self._delete(client, next(iter(self._ledgers)))
+
+    async def _write_one(self, client: Client) -> None:
+        """A ledger from its first entry to its end; by half of them the writer is fenced."""
+        writer = await patiently(lambda: client.ledgers.create(Quorum(1, 1, 1)))
+        acknowledged = -1
+
+        def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
+            nonlocal acknowledged
+            if error is not None:
+                return
+            if entry_id != acknowledged + 1:
+                self._failures.append(AssertionError(f"{entry_id} after {acknowledged}"))
+            acknowledged = entry_id
+
+        count = self.random.randrange(1, _ENTRIES_MAX)
+        fenced_at = self.random.choice([count // 2, count + 1])
+        recovering: asyncio.Future[int] | None = None
+        for number in range(count):
+            if number == fenced_at:
+                recovering = asyncio.ensure_future(self._recover(client, writer.ledger_id))
+            if not await self._add(writer, on_done):
+                break
+        if recovering is None:
+            for _ in range(100):
+                if not writer.pending_count or writer.is_failed:
+                    break
+                await asyncio.sleep(0.01)
+            last = await self._recover(client, writer.ledger_id)
+        else:
+            last = await recovering
+            self.report.fenced_writers += 1
+        writer.abandon()
+        assert acknowledged <= last, f"ledger {writer.ledger_id}: {acknowledged} was lost, {last}"
+        self.report.added_entries += last + 1
+        self._ledgers[writer.ledger_id] = last
+
+    async def _add(
+        self,
+        writer: LedgerWriter,
+        on_done: Callable[[int, RhumblineError | None, tuple[str, ...]], None],
+    ) -> bool:
+        if writer.pending_count > _PENDING_MAX:
+            room = asyncio.Event()
+            writer.on_room(room.set)
+            await room.wait()
+        if writer.last_add_pushed % 20 == 0:
+            await asyncio.sleep(0.001)  # so that kills and fences find work under way
+        if writer.is_failed:
+            return False
+        payload = payload_of(writer.ledger_id, writer.last_add_pushed + 1)
+        self.report.added_bytes += len(payload)
+        writer.add(payload, on_done)
+        return True
+
+    async def _recover(self, client: Client, ledger_id: int) -> int:
+        return (await patiently(lambda: client.ledgers.recover(ledger_id))).last_entry_id
+
+    async def _delete(self, client: Client, ledger_id: int) -> None:
+        if self._ledgers.pop(ledger_id, None) is not None:
+            await patiently(lambda: client.ledgers.delete(ledger_id))
+            self.report.deleted_ledgers += 1
+
+    async def _read_until(self, client: Client, end: float) -> None:
+        while time.monotonic() < end:
+            if self._ledgers:
+                await self._check(client, self.random.choice(list(self._ledgers)))
+            await asyncio.sleep(0.05)
+
+    async def _check(self, client: Client, ledger_id: int) -> None:
+        """Reads a whole ledger. One that is deleted meanwhile is none of our business."""
+        last = self._ledgers[ledger_id]
+        try:
+            reader = await patiently(lambda: client.ledgers.open(ledger_id))
+            at = 0
+            while at <= last:
+                for entry in await patiently(partial(reader.read, at, last)):
+                    assert entry.entry_id == at
+                    assert entry.payload == payload_of(ledger_id, at), (ledger_id, at)
+                    at += 1
+            await reader.aclose()
+        except RhumblineError:
+            if ledger_id in self._ledgers:
+                raise
+            return
+        self.report.read_entries += last + 1
+
+    # --- what happens to it ---------------------------------------------------------------------
+
+    async def _kill_until(self, end: float) -> None:
+        while time.monotonic() < end and not self._failures:
+            await asyncio.sleep(self.random.uniform(1.0, 4.0))
+            self.report.largest_bytes = max(self.report.largest_bytes, self.space())
+            if self.random.random() < 0.75:
+                await asyncio.to_thread(self.bookie.kill)
+                self.report.kills += 1
+            else:
+                await asyncio.to_thread(self.bookie.stop)
+                self.report.stops += 1
+            await asyncio.sleep(self.random.uniform(0.0, 0.5))
+            await asyncio.to_thread(self.bookie.start)
+
+    def space(self) -> int:
+        """Bytes of the bookie's log and sorted files."""
+        return sum(_size(path) for path in Path(self.bookie.directory).rglob("*.[ls]o*"))
+
+    async def _wait_for_space(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while (left := self.space()) > SPACE_BYTES_MAX:
+            assert time.monotonic() < deadline, f"{left:,} bytes did not come back"
+            await asyncio.sleep(0.2)
+        self.report.left_bytes = left
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0  # sorted away meanwhile
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Repeats while the bookie is down."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return await ask()
+        except (UnavailableError, IndeterminateError):
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
