@@ -75,6 +75,8 @@ class Testimony:
     """(bookie id, ledger) to its first answer to a fencing read that was not "unknown"."""
     stored: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first and last time it confirmed a plain add of it."""
+    denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    """(bookie id, ledger, entry) to the first "never had it" to a fencing read."""
     tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)
     """(ledger, entry) to the tokens of its records, as they were sent."""
     durable: dict[bytes, dict[str, float]] = field(default_factory=dict)

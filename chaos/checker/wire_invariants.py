@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from ...core.protocol.recovery import Said, Verdict
 from .verdict import Record, invariant
 
 
@@ -22,20 +21,16 @@ def nothing_is_added_behind_a_fence(record: Record) -> Iterator[str]:
 
 @invariant("L10")
 def never_means_never(record: Record) -> Iterator[str]:
-    """A bookie on whose "never had it" a recovery ended a ledger confirms no plain add of that
+    """A bookie that answered a fencing read with "never had it" confirms no plain add of that
     entry, neither before nor after."""
-    stored = record.testimony.stored
-    for evidence in record.evidence:
-        if evidence.verdict is not Verdict.ABSENT:
-            continue
-        assert evidence.entry_id is not None
-        for answer in evidence.answers:
-            key = (answer.bookie, evidence.ledger_id, evidence.entry_id)
-            if answer.said is Said.NEVER and key in stored:
-                yield (
-                    f"{answer.bookie} said that it never had ledger {evidence.ledger_id} entry "
-                    f"{evidence.entry_id}, and confirmed an add of it at {stored[key][1]:.1f} ms"
-                )
+    testimony = record.testimony
+    for place, denied_ms in testimony.denials.items():
+        if place in testimony.stored:
+            bookie, ledger_id, entry_id = place
+            yield (
+                f"{bookie} said at {denied_ms:.1f} ms that it never had ledger {ledger_id} entry "
+                f"{entry_id}, and confirmed an add of it at {testimony.stored[place][1]:.1f} ms"
+            )
 
 
 @invariant("L12")

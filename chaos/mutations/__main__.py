@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from pathlib import Path
 
+from .page import page
 from .patch import names
 from .runner import NONE, SECONDS_MAX, SEEDS_MAX, Budget, Outcome, hunt_all
 
@@ -16,9 +18,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--jobs", type=int, default=0, help="processes (0: one a core)")
     parser.add_argument("--plan", help="instead of the mutation's own")
+    parser.add_argument("--page", type=Path, help="write the table of all into this file")
     options = parser.parse_args()
     budget = Budget(options.seeds, options.seconds, options.seed, options.jobs, options.plan, tell)
     outcomes = hunt_all(options.names or [*names(), NONE], budget)
+    if options.page is not None:
+        options.page.write_text(page(outcomes, budget))
     right = [outcome for outcome in outcomes if outcome.is_found == (outcome.name != NONE)]
     print(f"{len(right)} of {len(outcomes)} are as they should be")
     return 0 if len(right) == len(outcomes) else 1

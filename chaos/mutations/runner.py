@@ -12,8 +12,8 @@ from pathlib import Path
 
 from .patch import Mutation, PatchError, copy_with, load
 
-SEEDS_MAX = 1_000
-SECONDS_MAX = 300.0
+SEEDS_MAX = 300
+SECONDS_MAX = 900.0
 NONE = "none"
 """The name of the unchanged package: nothing may be found in it."""
 

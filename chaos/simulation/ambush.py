@@ -37,7 +37,11 @@ class Ambushes:
         self._begun_ms = self._world.loop.now * 1000
         self._faults = [fault for fault in faults if fault.kind == AMBUSH]
         # Nothing else may damage data: one bookie is as much as every quorum survives.
-        self._blows = _BLOWS if DAMAGING & {fault.kind for fault in faults} else (*_BLOWS, "wipe")
+        self._blows = (
+            _BLOWS
+            if DAMAGING & {fault.kind for fault in faults}
+            else (*_BLOWS, "wipe", "spoil", "spoil")
+        )
         self._known: dict[int, None] = {}
         if self._faults:
             self._world.metadata.tree.on_commit = self._on_commit
@@ -85,7 +89,7 @@ class Ambushes:
         if victim is None:
             return None
         kind = random.choice(self._blows)
-        if kind == "wipe":
+        if kind in DAMAGING:
             return None if self._cluster.lost else Fault(kind, victim, 0, lasts_ms)
         if kind == "reset":
             return Fault("reset", victim, 0, 0, 1.0)

@@ -21,17 +21,22 @@ from ...core.metadata.layout import initialise_cluster, instance_id
 from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
+from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
+from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.directory import SteeredDirectory
 from ...regions.following import FollowedStates
 from ...regions.reads import RegionReads
 from ..checker.history import TOKEN
+from .metadata import ledger_id_of
 from .world import SimHost, SimWorld
 
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181
-_STORAGE = "bookie"
+STORAGE = "bookie"
+"""Where a bookie has its files on the disk of its host."""
+
 _SESSION_MS = 2_000
 
 
@@ -118,7 +123,7 @@ class SimCluster:
 
     async def run_bookie(self, host: SimHost) -> None:
         """The program of a bookie's process."""
-        store, runtime, disk = host.metadata(), host.runtime(), host.disk(_STORAGE)
+        store, runtime, disk = host.metadata(), host.runtime(), host.disk(STORAGE)
         directory = BookieDirectory(store)
         if IDENTITY_FILE not in await disk.list(""):
             instance = await instance_id(store)
@@ -154,6 +159,15 @@ class SimCluster:
         bookie_id = self.ids.get(host.name)
         if bookie_id is not None:
             self.lost[bookie_id] = None
+
+    def ledgers_now(self) -> list[LedgerMetadata]:
+        """The metadata of every ledger as it is stored now."""
+        stored: dict[int, bytes | None] = {}
+        for commit in self.world.metadata.tree.history:
+            ledger_id = ledger_id_of(commit.path)
+            if ledger_id is not None:
+                stored[ledger_id] = commit.data
+        return [ledger_codec.decode(one, data) for one, data in stored.items() if data]
 
     def holders(self, token: bytes) -> tuple[str, ...]:
         """The bookies on whose disks a record was at some time for good."""

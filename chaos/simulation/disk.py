@@ -268,8 +268,18 @@ class DiskImage:
         if not paths:
             return None
         path = paths[self.random.randrange(len(paths))]
+        return self._flip(path, self.random.randrange(len(self.names[path].cached)))
+
+    def rot_end(self, prefix: str) -> str | None:
+        """Flips a bit near the end of what the last file below ``prefix`` holds; returns where."""
+        path = max((path for path in self.names if path.startswith(prefix)), default=None)
+        size = 0 if path is None else len(self.names[path].cached.rstrip(b"\0"))
+        if path is None or not size:
+            return None
+        return self._flip(path, max(0, size - 1 - self.random.randrange(300)))
+
+    def _flip(self, path: str, at: int) -> str:
         inode = self.names[path]
-        at = self.random.randrange(len(inode.cached))
         bit = 1 << self.random.randrange(8)
         inode.cached[at] ^= bit
         if at < len(inode.durable):

@@ -7,7 +7,9 @@ host that is down already) does nothing, so that any subset of a schedule is a s
 from collections.abc import Callable
 from functools import partial
 
-from .cluster import Fault, SimCluster
+from ...core.bookie.files import DIRECTORIES
+from ...core.bookie.groups import LOG_KIND
+from .cluster import STORAGE, Fault, SimCluster
 from .world import DISK_BYTES, SimHost
 
 Undo = Callable[[], None]
@@ -15,7 +17,7 @@ Begin = Callable[[SimCluster, Fault], Undo | None]
 
 KINDS: dict[str, Begin] = {}
 
-DAMAGING = frozenset({"wipe", "wipe-region", "rot", "lying-disk"})
+DAMAGING = frozenset({"wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"})
 """What destroys data, of which every quorum survives only so much."""
 
 AMBUSH = "ambush"
@@ -300,6 +302,39 @@ def _rot(cluster: SimCluster, fault: Fault) -> None:
     cluster.damage(host)
     for _ in range(max(1, int(fault.value))):
         cluster.world.trace.note("fault", f"a bit of {host.name} flips: {host.image.rot()}")
+
+
+@_kind("spoil")
+def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """A bookie is killed, and one of the bytes that it wrote last rots before it starts again."""
+    host = _host(cluster, fault)
+    if not host.is_running:
+        return None
+    host.kill()
+    cluster.damage(host)
+    where = host.image.rot_end(f"{STORAGE}/{DIRECTORIES[LOG_KIND]}/")
+    cluster.world.trace.note("fault", f"a bit of {host.name} flips: {where}")
+    return host.start_again
+
+
+@_kind("wipe-members")
+def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
+    """``value`` bookies of the newest ledger lose their disks at once, and come back empty."""
+    ledgers = cluster.ledgers_now()
+    members = max(ledgers, key=lambda one: one.ledger_id).last_fragment.bookies if ledgers else ()
+    hosts = [host for host in cluster.bookie_hosts if cluster.ids.get(host.name) in members]
+    hosts = cluster.world.random_of(f"members {fault}").sample(
+        hosts, min(len(hosts), int(fault.value))
+    )
+    for host in hosts:
+        cluster.damage(host)
+        host.wipe()
+
+    def undo() -> None:
+        for host in hosts:
+            host.start_again()
+
+    return undo
 
 
 @_kind("lying-disk")

@@ -170,7 +170,9 @@ def changes(seed: int) -> Plan:
         at_ms = random.randint(100, LASTS_MS)
         faults.append(Fault("wipe-region", random.choice(REGIONS), at_ms, 500))
     else:
-        faults.append(Fault("wipe", random.choice(bookies), random.randint(100, LASTS_MS), 100))
+        at_ms = random.randint(100, LASTS_MS)
+        count = settings.policy.quorum.ack_quorum - 1
+        faults.append(Fault("wipe-members", "newest", at_ms, 500, count))
     faults.sort(key=lambda fault: fault.at_ms)
     return replace(
         plan,

@@ -29,8 +29,8 @@ class Witness:
         self._cluster = cluster
         self._loop = cluster.world.loop
         self._held: dict[SimTransport, bytes] = {}
-        self._fencing: dict[tuple[int, int], int] = {}
-        """(connection, transaction) of a fencing read to its ledger."""
+        self._fencing: dict[tuple[int, int], tuple[int, int]] = {}
+        """(connection, transaction) of a fencing read to its ledger and entry."""
         cluster.world.network.on_sent = self._sent
 
     def _sent(self, end: SimTransport, data: bytes) -> None:
@@ -73,13 +73,16 @@ class Witness:
             read = request.read_request
             # A flag that is not set reads as the first one there is.
             if read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
-                key = (end.number, request.header.txn_id)
-                self._fencing[key] = request.read_request.ledger_id
+                wanted = read.ledger_id, read.entry_id
+                self._fencing[end.number, request.header.txn_id] = wanted
             return
         if not self._fencing:
             return
         response = pb.Response.FromString(packet)
-        ledger_id = self._fencing.pop((end.number, response.header.txn_id), None)
-        if ledger_id is not None and response.status in _SAID:
-            bookie = self._cluster.ids[end.node.name]
-            self.testimony.fences.setdefault((bookie, ledger_id), self._loop.now * 1000)
+        asked = self._fencing.pop((end.number, response.header.txn_id), None)
+        if asked is None or response.status not in _SAID:
+            return
+        bookie, now_ms = self._cluster.ids[end.node.name], self._loop.now * 1000
+        self.testimony.fences.setdefault((bookie, asked[0]), now_ms)
+        if response.status != pb.EOK and asked[1] >= 0:
+            self.testimony.denials.setdefault((bookie, *asked), now_ms)
