@@ -5,7 +5,9 @@ the lines after `$ ` run in one bash each. All run in an empty folder, with the 
 environment first in PATH, in the order in which a reader meets them. `text` is shown, not run.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,17 +54,24 @@ def as_script(document: Path, found: list[doc_blocks.Block]) -> str:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_document_runs(document: Path, tmp_path: Path) -> None:
     found = doc_blocks.blocks((ROOT / document).read_text())
-    done = subprocess.run(
-        [sys.executable, "-c", as_script(document, found)],
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    with (tmp_path.parent / f"{tmp_path.name}.log").open("w+") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", as_script(document, found)],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(TIMEOUT_S)
+        finally:  # what the document started ends with it, also when it failed half-way
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        log.seek(0)
+        assert code == 0, log.read()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
