@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .patch import Mutation, PatchError, copy_with, load
@@ -66,7 +66,10 @@ def hunt_all(names: Sequence[str], budget: Budget) -> list[Outcome]:
 
 
 def hunt_one(name: str, budget: Budget) -> Outcome:
-    """Applies the mutation to a fresh copy and runs seeds in it."""
+    """Applies the mutation to a fresh copy and runs seeds in it.
+
+    What it finds counts only if the unchanged package is without fault in that very seed.
+    """
     if name == NONE:
         mutation, title, plan = None, "the package as it is", "races"
     else:
@@ -78,7 +81,14 @@ def hunt_one(name: str, budget: Budget) -> Outcome:
             lines, errors = _run(mutation, Path(folder), plan, budget)
         except PatchError as error:
             lines, errors = [], str(error)
-    return _outcome(name, title, plan, lines, errors, budget)
+    outcome = _outcome(name, title, plan, lines, errors, budget)
+    if mutation is None or outcome.seed is None:
+        return outcome
+    control = hunt_one(NONE, replace(budget, first=outcome.seed, seeds=1, plan=plan))
+    if control.seeds == 1 and not control.is_found and not control.crashes:
+        return outcome
+    words = f"seed {outcome.seed} fails in the unchanged package, too: {control.text}"
+    return replace(outcome, found_by=(), seed=None, errors=words)
 
 
 def _run(
