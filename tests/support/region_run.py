@@ -125,7 +125,7 @@ class RegionRun(_Run):
 
     def write_in(self, region: str) -> None:
         """The application of this region is told to write."""
-        self._telling(f"app-{region}")()
+        self._tell(f"app-{region}")
 
     async def acks(self, count: int, within_s: float) -> float:
         """Waits until so many more appends are acknowledged; returns how long it took."""
