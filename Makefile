@@ -19,7 +19,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many mutations region-losses bench soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many spark-many mutations region-losses bench soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -68,6 +68,9 @@ mutations: $(SELF) ## plant each known bug in a copy of the code; the checker mu
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
 	$(BIN)/python -m rhumbline.chaos.simulation.region_losses
+
+spark-many: setup-test ## kill the driver of a Spark query many times: make spark-many KILLS=30
+	RHUMBLINE_SPARK_KILLS=$(KILLS) $(PYTEST) tests/integration/spark/test_streaming_is_exactly_once.py
 
 bench: $(SELF) ## measure on this machine: writing, delivery, catch-up
 	$(BIN)/rhumbline bench write

@@ -32,6 +32,7 @@ class BackgroundCluster:
         """What was acknowledged, in order."""
         self.passes: list[Pass] = []
         self._is_over = False
+        self._writing: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
         self._cluster = LocalCluster(
@@ -79,6 +80,9 @@ class BackgroundCluster:
         await self.client.namespace().create_stream(STREAM)
 
     async def _stop(self) -> None:
+        self._is_over = True
+        if self._writing is not None:
+            await self._writing
         for task in self._background:
             task.cancel()
         if self._background:
@@ -128,6 +132,7 @@ class BackgroundCluster:
         """The writer closes; returns all that is in the stream."""
 
         async def stop() -> None:
+            assert self._writing is not None
             self._is_over = True
             await self._writing
 

@@ -1,0 +1,112 @@
+"""A query whose driver is killed again and again ends with exactly the records written.
+
+Meanwhile the stream is written, rolled, archived, and truncated up to what the query has finished.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+
+DRIVER = Path(__file__).with_name("exactly_once_driver.py")
+KILLS = int(os.environ.get("RHUMBLINE_SPARK_KILLS", "2"))
+
+
+class Query:
+    """The query: its files, and the driver that runs it from time to time."""
+
+    def __init__(self, cluster: BackgroundCluster, root: Path) -> None:
+        self._cluster = cluster
+        self.checkpoint = root / "checkpoint"
+        self.output = root / "output"
+        self._log = root / "driver.log"
+
+    def start(self, mode: str) -> "subprocess.Popen[bytes]":
+        command = [
+            sys.executable, str(DRIVER), self._cluster.metadata_uri, self._cluster.cold_uri,
+            str(self.checkpoint), str(self.output), mode,
+        ]  # fmt: skip
+        environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, env=environ, start_new_session=True
+            )
+
+    def kill(self, driver: "subprocess.Popen[bytes]") -> None:
+        """The driver, its JVM and its Python workers, with SIGKILL."""
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait(30)
+
+    def log(self) -> str:
+        return self._log.read_text()[-3000:]
+
+    def newest(self) -> int:
+        """The newest finished batch; -1 before the first."""
+        return max(self._numbers("commits"), default=-1)
+
+    def finished_to(self) -> Dlsn | None:
+        """The end of the newest finished batch; None before the first."""
+        done = self._numbers("commits")
+        if not done:
+            return None
+        lines = (self.checkpoint / "offsets" / str(done[-1])).read_text().splitlines()
+        return Dlsn.parse(json.loads(lines[2])[STREAM])
+
+    def _numbers(self, folder: str) -> list[int]:
+        path = self.checkpoint / folder
+        return sorted(int(one.name) for one in path.glob("[0-9]*")) if path.is_dir() else []
+
+    def rows(self) -> list[tuple[Dlsn, bytes]]:
+        """All that the query has put out, in order of position."""
+        found: list[tuple[Dlsn, bytes]] = []
+        for path in self.output.glob("batch-*/*.parquet"):
+            table = pq.read_table(path)
+            dlsns, payloads = (table.column(n).to_pylist() for n in ("dlsn", "payload"))
+            found.extend(zip(map(Dlsn.parse, dlsns), payloads, strict=True))
+        return sorted(found)
+
+
+@pytest.mark.timeout(300 + 200 * KILLS)
+def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    random = Random(11)
+    with BackgroundCluster(tmp_path) as cluster:
+        query = Query(cluster, tmp_path)
+        cluster.start_writing(pause_s=0.2)
+        cluster.start_archiving()
+        for _ in range(KILLS):
+            before = query.newest()
+            driver = query.start("forever")
+            try:
+                deadline = time.monotonic() + 150
+                while query.newest() <= before:
+                    assert driver.poll() is None, query.log()
+                    assert time.monotonic() < deadline, query.log()
+                    time.sleep(0.1)
+                time.sleep(random.uniform(0, 2))
+            finally:
+                query.kill(driver)
+            finished = query.finished_to()
+            assert finished is not None
+            cluster.truncate(finished)
+        written = cluster.stop_writing()
+        driver = query.start("drain")
+        try:
+            assert driver.wait(250) == 0, query.log()
+        finally:
+            if driver.poll() is None:
+                query.kill(driver)
+        rows = query.rows()
+        assert [payload for _, payload in rows] == written
+        assert len({dlsn for dlsn, _ in rows}) == len(rows)
+        assert sum(done.retired for done in cluster.passes) > 1, "segments left their ledgers"
+        assert sum(done.purged for done in cluster.passes) > 0, "and some were deleted for good"
