@@ -107,6 +107,7 @@ class Migration:
         self._mover = new_token()
         self._gate = GateState("", "")
         self._known: dict[str, Copy] | None = None
+        self._seen: dict[str, Copy] = {}
         self._passes = 0
 
     async def run(self) -> Outcome:
@@ -243,9 +244,9 @@ class Migration:
     # --- passes
 
     async def _last_pass(self) -> dict[str, Copy]:
-        """With the source closed: makes the target equal, and reads it again to prove that."""
+        """With the source closed: makes the target equal, and reads that again to prove it."""
         await self._pass("last pass")
-        source = await scan(self._source.store)
+        source = self._seen
         target = await scan(self._target.store)
         self._on_progress(Progress("comparing", len(target)))
         check_equal(source, target)
@@ -257,6 +258,7 @@ class Migration:
         for _ in range(_ATTEMPTS):
             source = persistent(await scan(self._source.store))
             _floor_ledger_ids(source)
+            self._seen = source
             if self._known is None:
                 self._known = await scan(self._target.store)
             try:
