@@ -51,7 +51,7 @@ def summary(bookie: BookieProcess) -> dict[str, Any]:
 
 
 def test_flipped_bits_are_repaired_from_the_other_replicas(tmp_path: Path) -> None:
-    text = b"".join(real_text.lines(8_000_000))
+    text = b"".join(real_text.lines(32_000_000))
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=QUICK) as cluster:
         cluster.run("stream", "create", "text")
         cluster.run("stream", "append", "text", stdin=text)
