@@ -9,6 +9,10 @@ import pytest
 
 FIRST_SEED = 1
 
+# Tests start servers by fork and exec while gRPC channels are open. What gRPC would do in the child
+# between the two can abort it, and is of use only to children that go on using the channels.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 hypothesis.settings.register_profile("local", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 
