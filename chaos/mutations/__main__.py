@@ -37,7 +37,7 @@ def tell(outcome: Outcome) -> None:
         how = "NOT FOUND"
     print(
         f"{outcome.name:<18} {how} after {outcome.seeds} seeds of {outcome.plan}, "
-        f"{outcome.seconds:.0f} s, {outcome.crashes} crashed"
+        f"{outcome.seconds:.0f} s, {outcome.crashes} failed otherwise"
     )
     if outcome.text:
         print(f"    {outcome.text[:200]}")

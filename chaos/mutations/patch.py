@@ -39,6 +39,8 @@ class Mutation:
     title: str
     plan: str
     edits: tuple[Edit, ...]
+    counts: tuple[str, ...] = ()
+    """The invariants that this bug breaks; what else happens is no find. Empty: any of them."""
 
 
 def load(name: str) -> Mutation:
@@ -48,7 +50,7 @@ def load(name: str) -> Mutation:
         raise PatchError(f"no mutation {name!r}; there are: {', '.join(names())}")
     data = tomllib.loads(path.read_text())
     edits = tuple(Edit(**edit) for edit in data["edit"])
-    return Mutation(name, data["title"], data["plan"], edits)
+    return Mutation(name, data["title"], data["plan"], edits, tuple(data.get("counts", ())))
 
 
 def names() -> list[str]:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from .hunt import is_find
 from .patch import Mutation, PatchError, copy_with, load
 
 SEEDS_MAX = 300
@@ -81,7 +82,8 @@ def hunt_one(name: str, budget: Budget) -> Outcome:
             lines, errors = _run(mutation, Path(folder), plan, budget)
         except PatchError as error:
             lines, errors = [], str(error)
-    outcome = _outcome(name, title, plan, lines, errors, budget)
+    counts = mutation.counts if mutation is not None else ()
+    outcome = _outcome(name, title, plan, lines, errors, budget, counts)
     if mutation is None or outcome.seed is None:
         return outcome
     control = hunt_one(NONE, replace(budget, first=outcome.seed, seeds=1, plan=plan))
@@ -97,6 +99,7 @@ def _run(
     copy_with(mutation, folder)
     command = [sys.executable, "-O", "-m", "rhumbline.chaos.mutations.hunt"]
     command += [plan, str(budget.first), str(budget.seeds)]
+    command += mutation.counts if mutation is not None else ()
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command,
@@ -122,6 +125,7 @@ def _outcome(
     lines: list[dict[str, object]],
     errors: str,
     budget: Budget,
+    counts: Sequence[str],
 ) -> Outcome:
     seeds, seconds, crashes = 0, budget.seconds, 0
     found_by: tuple[str, ...] = ()
@@ -134,7 +138,7 @@ def _outcome(
         found = line["found"]
         assert isinstance(found, list)
         seed_now = int(str(line["seed"]))
-        by = dict.fromkeys(one for one, _ in found if one not in ("CRASH", "ENDLESS"))
+        by = dict.fromkeys(one for one, _ in found if is_find(one, counts))
         if by:
             found_by, seed = tuple(by), seed_now
             text = next(words for one, words in found if one in by)
