@@ -53,7 +53,7 @@ def decode_policy(message: pb.Policy) -> StreamPolicy:
         flush=FlushPolicy(
             period_ms=message.flush_ms if message.HasField("flush_ms") else None,
             bytes_max=message.flush_bytes,
-            visibility_ms=message.visibility_ms if message.HasField("visibility_ms") else None,
+            visibility_ms=message.visibility_ms,
         ),
         codec=codec,
         record_bytes_max=message.record_bytes_max,

@@ -385,7 +385,7 @@ class Pipeline:
         self._drained_at = self._loop.time()
         self._turns = _TURNS_BEFORE_TELLING
         if self._visibility is None and not self._is_stopped:
-            self._arm_visibility(self.policy.flush.visible_after_ms / 1000)
+            self._arm_visibility(self.policy.flush.visibility_ms / 1000)
 
     def _arm_visibility(self, wait_s: float) -> None:
         if wait_s > 0:
@@ -399,10 +399,10 @@ class Pipeline:
         if not self._is_hidden or self.in_flight or not self.can_send:
             return
         flush = self.policy.flush
-        if self._owner.is_buffering and (flush.visible_after_ms or not flush.period_ms):
+        if self._owner.is_buffering and (flush.visibility_ms or not flush.period_ms):
             return
         now = self._loop.time()
-        after_s = flush.visible_after_ms / 1000
+        after_s = flush.visibility_ms / 1000
         due = max(self._drained_at + after_s, self._last_told_at + _TELL_INTERVAL_S)
         if due > now or self._turns > 0:
             self._turns -= 1
@@ -415,8 +415,10 @@ class Pipeline:
             on_told(False)
 
     def _on_told(self, segment: OpenSegment, was_taken: bool) -> None:
-        """If too few bookies took it, an entry tells, which does what it can to arrive."""
+        """If too few bookies took it, an entry tells: the next one, or one made for it."""
         if was_taken or segment is not self.segment or self._is_stopped:
+            return
+        if self._owner.is_buffering:
             return
         if self.can_send and not self.in_flight:
             self.submit(Batch(0, self.last_txid, self._owner.wall_ms(), Kind.FLUSH))

@@ -22,29 +22,23 @@ class FlushPolicy:
     """When buffered records leave as an entry: whichever comes first.
 
     ``FlushPolicy()`` is immediate: what was appended within one turn of the event loop leaves at
-    its end. ``FlushPolicy(period_ms=10)`` is periodic; ``period_ms=None`` is by bytes alone (what
-    is below them waits for ``flush()``).
+    its end. ``FlushPolicy(period_ms=10)`` is periodic: an entry leaves every 10 ms while records
+    flow, and the first record after a pause does not wait. ``period_ms=None`` is by bytes alone
+    (what is below them waits for ``flush()``).
     """
 
     period_ms: int | None = 0
     """Longest time that a record waits in the buffer; 0: not at all; None: no limit."""
     bytes_max: int = 128 * 1024
     """A buffer of this size leaves. Larger ones cost less per record and more memory."""
-    visibility_ms: int | None = None
+    visibility_ms: int = 0
     """How long acknowledged records may wait for a next data entry to make them visible to readers,
-    before the bookies are told without one. None: as long as ``period_ms`` from 2 ms on, else 0."""
+    before the bookies are told without one (which costs about as much as an entry)."""
 
     def __post_init__(self) -> None:
         _check_range("flush period_ms", self.period_ms, 0, 60_000)
         _check_range("flush visibility_ms", self.visibility_ms, 0, 60_000)
         _check_range("flush bytes_max", self.bytes_max, 1, FLUSH_BYTES_MAX)
-
-    @property
-    def visible_after_ms(self) -> int:
-        """``visibility_ms`` with its default filled in."""
-        if self.visibility_ms is not None:
-            return self.visibility_ms
-        return self.period_ms if self.period_ms is not None and self.period_ms > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +104,7 @@ class StreamPolicy:
         return replace(self, flush=flush)
 
 
-_MAY_BE_NONE = ("flush period_ms", "flush visibility_ms", "retention_ms", "hot_retention_ms")
+_MAY_BE_NONE = ("flush period_ms", "retention_ms", "hot_retention_ms")
 
 
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:

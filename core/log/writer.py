@@ -87,6 +87,7 @@ class StreamWriter:
         self._open = _NO_BUFFER
         self._capacity = 0  # of the open buffer
         self._timer: asyncio.Handle | None = None
+        self._leaves_at = 0.0  # with periodic flush: no entry leaves before, unless it is full
         self._producers = producers
         self._is_due = False  # the buffer leaves as soon as the pipeline can send
         self._pipeline = Pipeline(self, segment, policy, config, producers)
@@ -300,10 +301,10 @@ class StreamWriter:
         self._capacity = max(flush.bytes_max, size)
         self._open = batch = Batch(self._capacity - size, txid, self._clock.wall_ms())
         if self._timer is None and flush.period_ms is not None:
-            if flush.period_ms == 0:
+            if flush.period_ms == 0 or self._loop.time() >= self._leaves_at:
                 self._timer = self._loop.call_soon(self._on_timer)
             else:
-                self._timer = self._loop.call_later(flush.period_ms / 1000, self._on_timer)
+                self._timer = self._loop.call_at(self._leaves_at, self._on_timer)
         return batch
 
     def _default_txid(self) -> int:
@@ -311,6 +312,11 @@ class StreamWriter:
 
     def _on_timer(self) -> None:
         self._timer = None
+        period_s = (self._pipeline.policy.flush.period_ms or 0) / 1000
+        now = self._loop.time()
+        self._leaves_at += period_s
+        if self._leaves_at <= now:  # a pause, so there is no rhythm to keep
+            self._leaves_at = now + period_s
         self._leave()
 
     def _leave(self) -> None:

@@ -1,6 +1,7 @@
 """Flush policies: how many entries, when, and when what is in them becomes visible."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -36,19 +37,35 @@ async def test_immediate_sends_what_one_turn_of_the_loop_appended(world: LogWorl
 @in_world
 async def test_periodic_sends_once_a_period(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy(period_ms=10))
-    began = now()
-    first = writer.append(b"a")
-    await asyncio.sleep(0.005)
-    second = writer.append(b"b")
-    a, b = await first, await second
-    assert now() - began == pytest.approx(0.010, abs=0.001)
-    assert (a.dlsn.entry_id, a.dlsn.slot, b.dlsn.entry_id, b.dlsn.slot) == (0, 0, 0, 1)
+    tickets = []
+    for n in range(100):
+        tickets.append(writer.append(b"%d" % n))
+        await asyncio.sleep(0.001)
+    counts = Counter([(await ticket).dlsn.entry_id for ticket in tickets])
+    assert counts[0] == 1, "the first does not wait"
+    assert 10 <= len(counts) <= 12
+    assert all(9 <= counts[entry] <= 11 for entry in range(1, len(counts) - 1))
+    await writer.close()
+
+
+@in_world
+async def test_the_first_record_after_a_pause_does_not_wait(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=1000))
+    for _ in range(3):
+        began = now()
+        await writer.append(b"alone")
+        assert now() - began < 0.001
+        second = writer.append(b"soon after")
+        await second
+        assert now() - began == pytest.approx(1, abs=0.01), "entries keep their distance"
+        await asyncio.sleep(3)
     await writer.close()
 
 
 @in_world
 async def test_a_full_buffer_leaves_before_its_period(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy(period_ms=1000, bytes_max=1000))
+    await writer.append(b"first")
     tickets = [writer.append(bytes(100)) for _ in range(20)]
     await tickets[0]
     assert now() < 0.1
@@ -122,11 +139,22 @@ async def test_steady_traffic_makes_itself_visible(world: LogWorld) -> None:
     for n in range(200):
         writer.append(b"%d" % n)
         await asyncio.sleep(0.001)
-    data_entries = world.ledgers.entries_sent
-    assert 18 <= data_entries <= 21, "one entry a period, and no control record between them"
+    assert 18 <= world.ledgers.entries_sent <= 22, "one entry a period, and no control records"
     assert [await next_payload(reader) for _ in range(200)] == [b"%d" % n for n in range(200)]
-    assert world.ledgers.entries_sent <= data_entries + 1
-    assert world.ledgers.writers[0].lac_publications <= 1
+    assert world.ledgers.writers[0].lac_publications <= 22, "one for an entry"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_what_is_acknowledged_is_visible_before_the_next_entry(world: LogWorld) -> None:
+    writer = await written(world, FlushPolicy(period_ms=1000))
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    await writer.append(b"a")
+    later = writer.append(b"b")
+    assert await next_payload(reader) == b"a"
+    assert now() < 0.1
+    assert not later.is_done
     await reader.aclose()
     await writer.close()
 

@@ -63,7 +63,7 @@ class Chaos:
             flush=FlushPolicy(
                 period_ms=random.choice([0, 0, 1, 10]),
                 bytes_max=random.choice([200, 2000]),
-                visibility_ms=random.choice([None, 5]),
+                visibility_ms=random.choice([0, 5]),
             ),
             codec=random.choice([Codec.NONE, Codec.ZSTD]),
             roll_bytes=random.choice([400, 3000, 10**6]),
