@@ -12,7 +12,7 @@ _SCALE = _STEPS / math.log(2)
 class Histogram:
     """Counts of durations in seconds."""
 
-    __slots__ = ("_buckets", "_log", "count", "max_seconds", "total_seconds")
+    __slots__ = ("_buckets", "_log", "count", "max_seconds")
 
     def __init__(self) -> None:
         self._log = math.log
@@ -22,13 +22,11 @@ class Histogram:
         """Forgets everything."""
         self._buckets = [0] * (_COUNT + 1)
         self.count = 0
-        self.total_seconds = 0.0
         self.max_seconds = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
         """Records ``count`` durations."""
         self.count += count
-        self.total_seconds += seconds * count
         if seconds > self.max_seconds:
             self.max_seconds = seconds
         if seconds <= _FLOOR_SECONDS:
@@ -36,6 +34,17 @@ class Histogram:
             return
         index = int(self._log(seconds / _FLOOR_SECONDS) * _SCALE)
         self._buckets[index if index < _COUNT else _COUNT] += count
+
+    def counts(self) -> list[tuple[int, int]]:
+        """(bucket, count) of every bucket in use, for ``merge`` in another process."""
+        return [(index, count) for index, count in enumerate(self._buckets) if count]
+
+    def merge(self, counts: Iterable[tuple[int, int]], max_seconds: float) -> None:
+        """Adds what another histogram counted."""
+        for index, count in counts:
+            self._buckets[index] += count
+            self.count += count
+        self.max_seconds = max(self.max_seconds, max_seconds)
 
     def quantile_ms(self, share: float) -> float:
         """The duration that ``share`` of all are not above, in milliseconds; 0 if there is none."""

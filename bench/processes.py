@@ -17,7 +17,7 @@ REGION = "local"
 _START_SECONDS_MAX = 30
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_COMMAND = (sys.executable, "-c", "from rhumbline.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from rhumbline.cli import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class BookieProcesses:
     def __init__(
         self, root: Path, *, count: int = 3, settings: Mapping[str, str] | None = None
     ) -> None:
+        self.root = root
         self.metadata = f"sqlite://{root.resolve()}/metadata.db"
         self.directories = [root / f"b{number}" for number in range(count)]
         self.sealed_logs_kept = int((settings or {}).get("sealed_logs_kept", "4"))
@@ -66,8 +67,8 @@ class BookieProcesses:
 
     def usage(self) -> Usage:
         """What has been used so far."""
-        servers = [_usage_of(process.pid) for process in self._processes.values()]
-        client_cpu_s, client_rss = _usage_of(os.getpid())
+        servers = [usage_of(process.pid) for process in self._processes.values()]
+        client_cpu_s, client_rss = usage_of(os.getpid())
         return Usage(
             sum(cpu_s for cpu_s, _ in servers),
             client_cpu_s,
@@ -93,7 +94,7 @@ class BookieProcesses:
             log = directory.with_suffix(".log")
             logs.append(log)
             with log.open("wb") as out:
-                command = (*_COMMAND, "bookie", "run", str(directory), "--port", "0")
+                command = (*COMMAND, "bookie", "run", str(directory), "--port", "0")
                 self._processes[directory] = subprocess.Popen(
                     [*command, *self._options()],
                     stdout=out,
@@ -116,7 +117,7 @@ class BookieProcesses:
 
     def _run(self, *arguments: str) -> None:
         done = subprocess.run(
-            [*_COMMAND, *arguments, *self._options()], capture_output=True, check=False
+            [*COMMAND, *arguments, *self._options()], capture_output=True, check=False
         )
         if done.returncode:
             raise UnavailableError(f"{' '.join(arguments)}: {done.stderr.decode().strip()}")
@@ -155,7 +156,7 @@ def _figure(file: Path, name: str) -> int:
     raise AssertionError(f"{file} says nothing of {name}")
 
 
-def _usage_of(pid: int) -> tuple[float, int]:
+def usage_of(pid: int) -> tuple[float, int]:
     """(CPU seconds, resident bytes) of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND

@@ -1,4 +1,4 @@
-"""``rhumbline bench``: raw, write, tail, read, bookie."""
+"""``rhumbline bench``: raw, write, tail, read, bookie, proxy."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -14,6 +14,8 @@ from ..bench.catch_up import run_catch_up
 from ..bench.load import Timing, run_workload
 from ..bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
 from ..bench.processes import BookieProcesses
+from ..bench.proxies import run_proxy_work
+from ..bench.proxy_work import PROXY, ProxyWork
 from ..bench.raw_limits import measure_raw_limits
 from ..bench.workload import READ, TAIL, WRITE, Workload
 from ..client.host import run
@@ -133,7 +135,34 @@ def bookie(
             _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
 
 
-def _chosen(workloads: Sequence[Workload], only: str | None) -> Sequence[Workload]:
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: P1-batching,P3-100.")
+@_measuring
+def proxy(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Many producers into a write proxy, many readers from a read proxy.
+
+    P1: 100 streams, batching producers. P2: 1,000 producers in four processes await each record,
+    as fast as it goes and at 20,000 records/s in all. P3: one stream of 1 MB/s to 100 readers, and
+    a small one to 1,000; MB/s and latencies are those of delivery.
+    """
+    chosen = _chosen(PROXY, only)
+    timing = Timing(_WARM_SECONDS, seconds, repetitions)
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for work in chosen:
+            async for row in run_proxy_work(work, servers, timing):
+                yield row
+
+    _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
+
+
+Named = TypeVar("Named", Workload, ProxyWork)
+
+
+def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
     if only is None:
         return workloads
     names = [name.strip() for name in only.split(",")]
@@ -238,6 +267,27 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "cpu s/M servers": row["srv_cpu_per_M"],
         "cpu s/M client": row["cli_cpu_per_M"],
         "MiB servers": row["srv_rss"],
+    }
+
+
+def _shown_of_proxy(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "clients": row["clients"],
+        "streams": row["streams"],
+        "size": row["size"],
+        "records/s": row["rec_s"],
+        "MB/s": row["MB_s"],
+        "p50 ms": row["p50_ms"],
+        "p99 ms": row["p99_ms"],
+        "cpu proxy": row["proxy_cpu"],
+        "cpu servers": row["srv_cpu"],
+        "cpu clients": row["cli_cpu"],
+        "s/M proxy": row["proxy_cpu_per_M"],
+        "s/M servers": row["srv_cpu_per_M"],
+        "s/M clients": row["cli_cpu_per_M"],
+        "MiB proxy": row["proxy_rss"],
+        "MiB clients": row["cli_rss"],
     }
 
 

@@ -1,0 +1,167 @@
+"""Runs a workload through a proxy and measures it, window by window."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from ..client.connect import Client
+from ..core.protocol.errors import RhumblineError, TooManyRequestsError
+from ..core.runtime.tasks import Tasks
+from .histogram import Histogram
+from .load import NAMESPACE, Timing, ensure_namespace, latencies
+from .processes import REGION, BookieProcesses, Usage
+from .proxy_clients import DUE, Figures, Orders
+from .proxy_processes import ClientProcess, ProxyKind, ProxyProcess
+from .proxy_work import ProxyWork
+
+_PACER_SECONDS = 0.001
+_BEHIND_SECONDS_MAX = 5
+
+
+async def run_proxy_work(
+    work: ProxyWork, servers: BookieProcesses, timing: Timing
+) -> AsyncIterator[dict[str, Any]]:
+    """Runs a workload and yields a row of figures for each window.
+
+    ``srv_`` counts bookies and proxy, ``proxy_`` the proxy alone, ``cli_`` the processes of
+    producers or readers. Raises RhumblineError when a client fails.
+    """
+    kind: ProxyKind = "read-proxy" if work.kind == "reading" else "write-proxy"
+    failures: list[BaseException] = []
+    with ProxyProcess(servers.root, servers.metadata, kind) as proxy:
+        async with AsyncExitStack() as closing:
+            client = await closing.enter_async_context(
+                Client(servers.metadata, namespace=NAMESPACE, region=REGION)
+            )
+            names = await _make_streams(client, work)
+            clients = await _start_clients(work, names, proxy.address, closing)
+            tasks = Tasks(on_failure=failures.append)
+            closing.push_async_callback(tasks.aclose)
+            if work.kind == "reading":
+                tasks.spawn(_write_at_rate(client, names[0], work), "writer")
+            await asyncio.sleep(timing.warm_seconds)
+            await _take(clients)
+            for number in range(timing.windows):
+                before, started = _usage(servers, proxy), time.perf_counter()
+                await asyncio.sleep(timing.window_seconds)
+                figures = await _take(clients)
+                seconds, after = time.perf_counter() - started, _usage(servers, proxy)
+                if failures:
+                    raise failures[0]
+                memory = sum(one.resident_bytes for one in clients)
+                yield _row(work, number, figures, seconds, (before, after), memory)
+
+
+def _usage(servers: BookieProcesses, proxy: ProxyProcess) -> tuple[Usage, float, int]:
+    return (servers.usage(), *proxy.usage)
+
+
+async def _make_streams(client: Client, work: ProxyWork) -> list[str]:
+    policy = work.per10.policy
+    await ensure_namespace(client, policy)
+    names = [f"{work.name}-{number}" for number in range(work.streams)]
+    for name in names:
+        await client.namespace().create_stream(name, policy)
+    return names
+
+
+async def _start_clients(
+    work: ProxyWork, names: Sequence[str], address: str, closing: AsyncExitStack
+) -> list[ClientProcess]:
+    found = []
+    for number in range(work.processes):
+        streams = [names[n % len(names)] for n in range(number, work.clients, work.processes)]
+        orders = Orders(
+            kind=work.kind,
+            uri=f"grpc://{address}",
+            namespace=NAMESPACE,
+            streams=streams,
+            size=work.size,
+            rate=work.rate / work.processes,
+            batch=work.batch,
+            window=work.window,
+        )
+        started = await ClientProcess.start(orders)
+        closing.push_async_callback(started.aclose)
+        found.append(started)
+    for one in found:
+        await one.ready()
+    return found
+
+
+async def _take(clients: Sequence[ClientProcess]) -> list[Figures]:
+    return await asyncio.gather(*(one.take() for one in clients))
+
+
+async def _write_at_rate(client: Client, stream: str, work: ProxyWork) -> None:
+    """Records that say when they were due; what cannot be kept up is an error."""
+    clock, rest = time.perf_counter, os.urandom(work.size - DUE.size)
+    async with client.writer(stream) as writer:
+        started, sent = clock(), 0
+        while True:
+            behind_s = clock() - started - sent / work.rate
+            if behind_s > _BEHIND_SECONDS_MAX:
+                raise TooManyRequestsError(f"{work.rate} records/s cannot be written")
+            while (due_at := started + sent / work.rate) <= clock():
+                writer.append(DUE.pack(due_at) + rest)
+                sent += 1
+            await asyncio.sleep(_PACER_SECONDS)
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def _row(
+    work: ProxyWork,
+    number: int,
+    figures: Sequence[Figures],
+    seconds: float,
+    usage: tuple[tuple[Usage, float, int], tuple[Usage, float, int]],
+    client_bytes: int,
+) -> dict[str, Any]:
+    """A window in the peers' own keys."""
+    histogram = Histogram()
+    for one in figures:
+        histogram.merge(one.latencies, one.max_seconds)
+    count = sum(one.records for one in figures)
+    if count == 0:
+        raise RhumblineError(f"{work.name}: not one record in {seconds:.1f} s")
+    (before, proxy_before, _), (after, proxy_after, proxy_bytes) = usage
+    proxy_s = proxy_after - proxy_before
+    bookies_s = after.server_cpu_s - before.server_cpu_s
+    clients_s = sum(one.cpu_s for one in figures)
+    millions = count / 1e6
+    row: dict[str, Any] = {
+        "w": work.name,
+        "peer": work.per10.peer,
+        "mode": work.kind,
+        "rep": number,
+        "size": work.size,
+        "streams": work.streams,
+        "window": work.window * work.clients,
+        "rate": work.rate,
+        "clients": work.clients,
+        "processes": work.processes,
+        "rec_s": round(count / seconds),
+        "MB_s": round(count * work.size / seconds / 1e6, 2),
+        **latencies(histogram),
+        "srv_cpu": round((bookies_s + proxy_s) / seconds, 2),
+        "cli_cpu": round(clients_s / seconds, 2),
+        "srv_cpu_per_M": round((bookies_s + proxy_s) / millions, 2),
+        "cli_cpu_per_M": round(clients_s / millions, 2),
+        "proxy_cpu": round(proxy_s / seconds, 2),
+        "proxy_cpu_per_M": round(proxy_s / millions, 2),
+        "srv_rss": after.server_rss_mib + (proxy_bytes >> 20),
+        "cli_rss": client_bytes >> 20,
+        "proxy_rss": proxy_bytes >> 20,
+        "err": 0,
+    }
+    if work.kind == "reading":
+        row["readers"] = work.clients
+        row["del_rec_s"] = row["rec_s"]
+        row["del_MB_s"] = row["MB_s"]
+        row["del"] = latencies(histogram)
+    return row

@@ -1,0 +1,224 @@
+"""A process of producers or readers for ``bench proxy``: one connection to the proxy, many clients.
+
+It is told what to do by one line of JSON on standard input, says ``ready``, and from then on
+answers each further line with the figures since the last one, as a line of JSON.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from ..client.connect import connect_proxies
+from ..client.host import run
+from ..core.log.batch import AppendMany
+from ..core.log.positioning import LATEST
+from ..core.runtime.tasks import Tasks, run_all
+from ..proxies.client import ProxyClient
+from ..proxies.client_writer import ProxyWriter
+from .histogram import Histogram
+from .proxy_work import Kind
+
+DUE = struct.Struct(">d")
+"""When a record was due, at its beginning: the processes of a machine share this clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a process does. ``streams`` has one name for each of its clients."""
+
+    kind: Kind
+    uri: str
+    namespace: str
+    streams: list[str]
+    size: int
+    rate: float
+    batch: int
+    window: int
+
+    def encode(self) -> bytes:
+        """One line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Reads ``encode``."""
+        return cls(**json.loads(line))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a process saw since it was last asked. CPU and memory are its own."""
+
+    latencies: list[tuple[int, int]]
+    max_seconds: float
+    records: int
+    cpu_s: float
+    failure: str
+
+    def encode(self) -> bytes:
+        """One line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Reads ``encode``."""
+        return cls(**json.loads(line))
+
+
+class Meter:
+    """Counts since the last question."""
+
+    def __init__(self) -> None:
+        self.latencies = Histogram()
+        self.records = 0
+        self.failure = ""
+        self._cpu_s = _cpu_s()
+
+    def fail(self, error: BaseException) -> None:
+        """A client failed: a benchmark with errors is none."""
+        self.failure = self.failure or repr(error)
+
+    def take(self) -> Figures:
+        """The figures; begins again."""
+        before, self._cpu_s = self._cpu_s, _cpu_s()
+        figures = Figures(
+            self.latencies.counts(),
+            self.latencies.max_seconds,
+            self.records,
+            self._cpu_s - before,
+            self.failure,
+        )
+        self.latencies.clear()
+        self.records = 0
+        return figures
+
+
+def main() -> None:
+    """Runs a process of clients until its standard input ends."""
+    orders = Orders.decode(sys.stdin.buffer.readline())
+    run(_obey(orders))
+
+
+async def _obey(orders: Orders) -> None:
+    meter = Meter()
+    tasks = Tasks(on_failure=meter.fail)
+    client = connect_proxies(orders.uri, namespace=orders.namespace)
+    async with client:
+        works = await run_all(_clients(orders, client, meter), "open")
+        for work in works:
+            tasks.spawn(work, "client")
+        _say(b"ready\n")
+        while await asyncio.to_thread(sys.stdin.buffer.readline):
+            _say(meter.take().encode())
+        await tasks.aclose()
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+_Work = Coroutine[Any, Any, None]
+
+
+def _clients(orders: Orders, client: ProxyClient, meter: Meter) -> list[Coroutine[Any, Any, _Work]]:
+    each = orders.rate / len(orders.streams)
+    opened: list[Coroutine[Any, Any, _Work]] = []
+    for number, stream in enumerate(orders.streams):
+        if orders.kind == "batching":
+            opened.append(_batching(orders, client, stream, meter))
+        elif orders.kind == "awaiting":
+            phase = number / len(orders.streams)
+            opened.append(_awaiting(orders, client, stream, meter, each, phase))
+        else:
+            opened.append(_reading(client, stream, meter))
+    return opened
+
+
+async def _opened(client: ProxyClient, stream: str) -> ProxyWriter:
+    writer = await client.namespace().open_writer(stream)
+    await writer.append(b"first")  # now the proxy owns the stream
+    return writer
+
+
+async def _batching(orders: Orders, client: ProxyClient, stream: str, meter: Meter) -> _Work:
+    writer = await _opened(client, stream)
+    return _send_batches(writer, [os.urandom(orders.size)] * orders.batch, orders.window, meter)
+
+
+async def _send_batches(
+    writer: ProxyWriter, payloads: list[bytes], window: int, meter: Meter
+) -> None:
+    clock, record, count = time.perf_counter, meter.latencies.add, len(payloads)
+    pending: deque[tuple[AppendMany, float]] = deque()
+    while True:
+        while (len(pending) + 1) * count <= window:
+            pending.append((writer.append_many(payloads), clock()))
+        ticket, sent_at = pending.popleft()
+        await ticket
+        record(clock() - sent_at, count)
+        meter.records += count
+
+
+async def _awaiting(
+    orders: Orders, client: ProxyClient, stream: str, meter: Meter, rate: float, phase: float
+) -> _Work:
+    writer = await _opened(client, stream)
+    payload = os.urandom(orders.size)
+    if rate:
+        return _send_when_due(writer, payload, 1 / rate, phase, meter)
+    return _send_each(writer, payload, meter)
+
+
+async def _send_each(writer: ProxyWriter, payload: bytes, meter: Meter) -> None:
+    clock, record = time.perf_counter, meter.latencies.add
+    while True:
+        sent_at = clock()
+        await writer.append(payload)
+        record(clock() - sent_at)
+        meter.records += 1
+
+
+async def _send_when_due(
+    writer: ProxyWriter, payload: bytes, period_s: float, phase: float, meter: Meter
+) -> None:
+    clock, record = time.perf_counter, meter.latencies.add
+    due = clock() + period_s * phase
+    while True:
+        now = clock()
+        if now < due:
+            await asyncio.sleep(due - now)
+        await writer.append(payload)
+        record(clock() - due)
+        meter.records += 1
+        due += period_s
+
+
+async def _reading(client: ProxyClient, stream: str, meter: Meter) -> _Work:
+    reader = await client.namespace().open_reader(stream, LATEST)
+
+    async def read() -> None:
+        clock, record, unpack = time.perf_counter, meter.latencies.add, DUE.unpack_from
+        async for batch in reader.batches():
+            now = clock()
+            payloads = batch.payloads()
+            for payload in payloads:
+                record(now - unpack(payload)[0])
+            meter.records += len(payloads)
+
+    return read()

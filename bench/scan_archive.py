@@ -1,0 +1,116 @@
+"""An archive of made-up records for scans: written as the archiver writes, without a cluster."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from ..coldstore.archive import PART_PAYLOAD_BYTES
+from ..coldstore.digest import ContentDigest
+from ..coldstore.manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
+from ..coldstore.part import PartWriter
+from ..core.protocol.record_set import RecordSet, decode_entry, encode_record_set
+
+NAMESPACE = "bench"
+STREAM = "scan"
+
+_SEGMENTS = 5
+_RECORDS_A_SET = 250
+_POOL_BYTES = 8 << 20
+_TEXT = b'GET /orders/2026/11/ HTTP/1.1" 200 "-" "region=bonn ensemble=3/3/2 latency_ms='
+_FIRST_TXID = 1_790_000_000_000
+
+
+def write_archive(root: Path, records: int, size: int) -> list[Manifest]:
+    """A chain of five segments below ``root`` with ``records`` records of ``size`` bytes in all.
+
+    Half of each payload is text that repeats, half random; every record has its own txid.
+    """
+    random = Random(11)
+    pool = random.randbytes(_POOL_BYTES)
+    found: list[Manifest] = []
+    for lssn in range(1, _SEGMENTS + 1):
+        first = (lssn - 1) * records // _SEGMENTS
+        end = lssn * records // _SEGMENTS
+        found.append(_write_segment(root, lssn, range(first, end), size, random, pool, found))
+    return found
+
+
+def _write_segment(
+    root: Path,
+    lssn: int,
+    numbers: range,
+    size: int,
+    random: Random,
+    pool: bytes,
+    before: list[Manifest],
+) -> Manifest:
+    folder = segment_folder(NAMESPACE, STREAM, lssn)
+    (root / folder).mkdir(parents=True)
+    digest = ContentDigest()
+    parts: list[Part] = []
+    writer = PartWriter(lssn)
+    entry_id = -1
+    for entry_id, one in enumerate(_record_sets(numbers, size, random, pool)):
+        digest.add(entry_id, one.slot, one.raw_crc)
+        writer.add(entry_id, [one])
+        if writer.payload_bytes >= PART_PAYLOAD_BYTES:
+            parts.append(_write_part(root / folder, len(parts), writer))
+            writer = PartWriter(lssn)
+    if writer.record_count:
+        parts.append(_write_part(root / folder, len(parts), writer))
+    manifest = Manifest(
+        namespace=NAMESPACE,
+        stream=STREAM,
+        stream_identity="0" * 32,
+        lssn=lssn,
+        last_entry_id=entry_id,
+        record_count=len(numbers),
+        payload_bytes=len(numbers) * size,
+        first_txid=_FIRST_TXID + numbers.start,
+        last_txid=_FIRST_TXID + numbers.stop - 1,
+        start_sequence_id=numbers.start,
+        created_ms=_FIRST_TXID,
+        completed_ms=_FIRST_TXID,
+        ends_stream=False,
+        content_digest=digest.hex(),
+        previous_digest=before[-1].content_digest if before else CHAIN_START,
+        parts=tuple(parts),
+    )
+    (root / manifest_key(NAMESPACE, STREAM, lssn)).write_bytes(manifest.encode())
+    return manifest
+
+
+def _record_sets(numbers: range, size: int, random: Random, pool: bytes) -> Iterator[RecordSet]:
+    noise = size // 2
+    text = (_TEXT * (size // len(_TEXT) + 1))[: size - noise]
+    for start in range(numbers.start, numbers.stop, _RECORDS_A_SET):
+        count = min(_RECORDS_A_SET, numbers.stop - start)
+        at = random.randrange(_POOL_BYTES - count * 64 - size)
+        first = _FIRST_TXID + start
+        encoded = encode_record_set(
+            [text + pool[begin : begin + noise] for begin in range(at, at + count * 64, 64)],
+            first_txid=first,
+            last_txid=first + count - 1,
+            txids=range(first, first + count),
+            created_ms=first,
+        )
+        yield decode_entry(encoded)[0]
+
+
+def _write_part(folder: Path, number: int, writer: PartWriter) -> Part:
+    data = writer.finish()
+    name = f"part-{number:016x}-{number:05d}.parquet"
+    (folder / name).write_bytes(data)
+    assert writer.first_entry_id is not None
+    return Part(
+        name,
+        writer.first_entry_id,
+        writer.last_entry_id,
+        writer.first_txid,
+        writer.last_txid,
+        writer.record_count,
+        writer.payload_bytes,
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+    )
