@@ -5,6 +5,7 @@ last fragment and only moves forward; for a closed one it is the end in the meta
 """
 
 import asyncio
+from functools import partial
 
 from ..protocol.errors import (
     ClosedError,
@@ -21,6 +22,7 @@ from ..wire.entry import Entry, EntryDigest
 from .context import Backoff, LedgerContext
 from .lac_read import read_lac
 from .long_poll import PAUSE_MS_MIN, LongPoll
+from .look import Look
 from .range_read import RangeReader
 
 
@@ -39,6 +41,8 @@ class LedgerReader:
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self._look: Look | None = None
+        self._view_looks: dict[Fragment, Look] = {}
         self._is_hinted = False
         self._is_over = False
         self._refresh_lock = asyncio.Lock()
@@ -110,14 +114,28 @@ class LedgerReader:
 
     async def view_of(self, fragment: Fragment) -> QuorumView:
         """The arithmetic of a fragment; bookies whose region cannot be looked up now have none."""
+        if fragment not in self._views:
+            self._check_open()
+            look = self._view_looks.get(fragment)
+            if look is None or look.is_over:
+                look = Look(
+                    self.context.tasks,
+                    partial(self._learn_view, fragment),
+                    f"regions of ledger {self.ledger_id}",
+                )
+                self._view_looks[fragment] = look
+            await look.wait()
         view = self._views.get(fragment)
         if view is None:
             quorum = self.metadata.quorum_at(fragment.first_entry_id)
-            try:
-                view = self._views[fragment] = await self.context.view_of(fragment, quorum)
-            except UnavailableError:
-                return QuorumView(quorum, [None] * len(fragment.bookies))
+            return QuorumView(quorum, [None] * len(fragment.bookies))
+        self._view_looks.pop(fragment, None)
         return view
+
+    async def _learn_view(self, fragment: Fragment) -> None:
+        regions = await self.context.regions_of(fragment.bookies)
+        quorum = self.metadata.quorum_at(fragment.first_entry_id)
+        self._views[fragment] = QuorumView(quorum, regions)
 
     # --- entries --------------------------------------------------------------------------------
 
@@ -135,19 +153,27 @@ class LedgerReader:
             )
         last = min(last, first + self.context.config.read_batch_entries_max - 1)
         while True:
+            version = self._version
             try:
                 return await self._read_fragment(first, last)
             except RhumblineError as error:
                 # The replicas that we know may be the wrong ones (bug B24): look again, and try
                 # again only if that told anything new.
-                if not await self._has_changed():
+                if self._version == version:
+                    await self._look_again()
+                if self._version == version:
                     raise error
 
-    async def _has_changed(self) -> bool:
-        try:
-            return await self.refresh()
-        except UnavailableError:
-            return False
+    async def _look_again(self) -> None:
+        """Reads the metadata again; where the store is away, reads go on with what they know.
+
+        Raises NoSuchLedgerError and what else the store says for good.
+        """
+        self._check_open()
+        if self._look is None or self._look.is_over:
+            name = f"look at ledger {self.ledger_id}"
+            self._look = Look(self.context.tasks, self.refresh, name)
+        await self._look.wait()
 
     async def _read_fragment(self, first: int, last: int) -> list[Entry]:
         fragments = self.metadata.fragments
@@ -240,3 +266,6 @@ class LedgerReader:
         if self._refreshing is not None:
             self._refreshing.cancel()
             await settled(self._refreshing)
+        for look in (self._look, *list(self._view_looks.values())):
+            if look is not None:
+                await look.aclose()

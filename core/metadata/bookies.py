@@ -37,18 +37,31 @@ REGISTER_WAIT_MS = 30_000
 _LOOK_AGAIN_MS = 1_000
 _READS_AT_ONCE = 64
 
+FRESH_WAIT_MS = 1_000
+"""How long the address of a bookie that has one already is looked up before the old one will do:
+well below the time that a connection may take to be made."""
+
 T = TypeVar("T")
 
 
 class BookieDirectory:
     """One process's view of the bookies. ``close`` ends its watch."""
 
-    __slots__ = ("_generation", "_paths", "_regions", "_registrations", "_store", "_watch")
+    __slots__ = (
+        "_earlier",
+        "_generation",
+        "_paths",
+        "_regions",
+        "_registrations",
+        "_store",
+        "_watch",
+    )
 
     def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
         self._store = store
         self._paths = Paths(root)
         self._registrations: dict[BookieId, Registration] = {}
+        self._earlier: dict[BookieId, Registration] = {}  # as it was before the last change
         self._regions: dict[BookieId, Region] = {}
         self._watch: Watch | None = None
         self._generation = 0  # of the registrations; a read of an older one is not kept
@@ -183,13 +196,25 @@ class BookieDirectory:
     async def registration(self, bookie: BookieId) -> Registration:
         """What the bookie registered; cached until any registration changes.
 
-        Raises BookieUnavailableError when it is not up, CorruptionError when it does not parse.
+        While the store is away it is what was known before the change: the id, which connections
+        verify, says whether that still holds. Raises BookieUnavailableError when the bookie is not
+        up, CorruptionError when its registration does not parse, MetadataUnavailableError.
         """
         known = self._registrations.get(bookie)
         if known is not None:
             return known
         if self._watch is None:
             self._watch = self._store.watch(self._paths.available, self._on_change, prefix=True)
+        earlier = self._earlier.get(bookie)
+        if earlier is None:
+            return await self._look_up(bookie)
+        try:
+            async with asyncio.timeout(FRESH_WAIT_MS / 1000):
+                return await self._look_up(bookie)
+        except (MetadataUnavailableError, TimeoutError):
+            return earlier
+
+    async def _look_up(self, bookie: BookieId) -> Registration:
         generation = self._generation
         for read_only in (False, True):
             path = self._paths.registration(bookie, read_only=read_only)
@@ -199,10 +224,12 @@ class BookieDirectory:
                 if generation == self._generation:
                     self._registrations[bookie] = found
                 return found
+        self._earlier.pop(bookie, None)
         raise BookieUnavailableError(f"bookie {bookie} is not registered")
 
     def _on_change(self) -> None:
         self._generation += 1
+        self._earlier.update(self._registrations)
         self._registrations.clear()
 
     def watch(self, callback: Callable[[], None]) -> Watch:

@@ -17,6 +17,7 @@ from rhumbline.core.protocol.errors import (
     CorruptionError,
     IndeterminateError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
     SessionLostError,
@@ -83,6 +84,42 @@ def test_a_registration_lives_with_its_session() -> None:
         await asyncio.sleep(0)  # the watch fires
         with pytest.raises(BookieUnavailableError):
             await world.observer.registration(ONE)
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "silent"])
+def test_an_address_that_was_known_serves_while_the_store_is_away(
+    is_silent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links to bookies are made again without the store; and with it, to the new address."""
+    monkeypatch.setattr(module, "FRESH_WAIT_MS", 10)
+
+    async def work(world: World) -> None:
+        session = await world.other.session(10_000)
+        await world.observer.register(session, registration())
+        assert (await world.mine.registration(ONE)).host == "h1"
+        await world.observer.refresh(registration(host="h2"))
+        await asyncio.sleep(0)  # the watch fires
+
+        def refuse(_: str) -> None:
+            raise MetadataUnavailableError("the store is away")
+
+        if is_silent:
+            world.store.delay_s = lambda: 60.0
+        else:
+            world.store.on_call = refuse
+        assert (await world.mine.registration(ONE)).host == "h1"
+        with pytest.raises((MetadataUnavailableError, TimeoutError)):
+            async with asyncio.timeout(0.05):
+                await world.mine.registration(TWO)  # of which nothing is known
+        world.store.delay_s, world.store.on_call = lambda: 0.0, lambda _: None
+        assert (await world.mine.registration(ONE)).host == "h2"
+        await session.close()
+        await asyncio.sleep(0)
+        for _ in range(2):
+            with pytest.raises(BookieUnavailableError):
+                await world.mine.registration(ONE)
 
     run(work)
 
