@@ -264,11 +264,26 @@ class _Events(defaultdict[str, set[Any]]):
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """kazoo's client with our table of watches, which it makes anew for each connection."""
+    """kazoo's client with our table of watches, which it makes anew for each connection.
+
+    It never names the last transaction that it saw: a server that knows less would refuse it, and
+    for ever if the servers lost their data. Instead such a server says that the session is gone,
+    and a new one begins. What a handle has seen needs no such guard: current reads go behind a
+    ``sync``, and stale ones may be stale.
+    """
 
     def __init__(self, on_event: Callable[[str], None], **options: object) -> None:
         self._on_event = on_event
         super().__init__(**options)
+
+    @property
+    def last_zxid(self) -> int:
+        """What kazoo tells servers when it connects."""
+        return 0
+
+    @last_zxid.setter
+    def last_zxid(self, zxid: int) -> None:
+        del zxid
 
     def _reset_watchers(self) -> None:
         super()._reset_watchers()

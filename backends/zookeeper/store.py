@@ -5,7 +5,10 @@ we read each other. Options: ``tls_ca``, ``tls_cert``, ``tls_key`` (files; any o
 with the servers' names checked) and ``auth_file`` (a file with one line "scheme:credential", such
 as ``digest:user:password``; new nodes are then readable and writable by that identity only).
 
-Reads are preceded by ``sync`` on the same connection. A session is a connection of its own.
+Reads are preceded by ``sync`` on the same connection. That is answered by the leader without asking
+its followers, so a leader that lost them and has not noticed (which takes ``syncLimit`` ticks at
+most) can hide the writes of its successor for that long; writes and compare-and-set have no such
+gap. A session is a connection of its own.
 """
 
 import asyncio

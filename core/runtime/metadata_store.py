@@ -10,7 +10,8 @@ Semantics that every backend keeps (the conformance kit tests them):
    after the node was deleted and created again, and not across stores (they carry the store's
    epoch). Only equality means anything. Reading an unchanged node gives the version that its last
    write returned.
-3. Reads are linearizable unless ``stale_ok`` says otherwise.
+3. Reads are linearizable unless ``stale_ok`` says otherwise: they see every write that was
+   acknowledged before they began. (ZooKeeper's are as good as its ``sync``; see there.)
 4. ``txn`` is all or nothing, and nobody sees anything in between.
 5. Watches are hints. They coalesce, may come late, twice or once without a change (also soon after
    they were set), and always fire once after a reconnect. Whoever is woken reads again. So: first
@@ -25,8 +26,11 @@ Semantics that every backend keeps (the conformance kit tests them):
 8. A value holds at most ``VALUE_BYTES_MAX`` bytes, a transaction at most
    ``TXN_OPERATIONS_MAX`` operations and ``TXN_BYTES_MAX`` bytes (LimitExceededError). After
    ``close``: ClosedError.
-9. A store that was replaced by migration refuses writes with StoreFencedError, which names its
-   successor.
+9. A store that was replaced by migration refuses writes, sessions and linearizable reads with
+   StoreFencedError, which names its successor; ``stale_ok`` reads still answer. The handles that
+   ``open_store`` gives go to the successor instead.
+10. A store whose servers lost their data is a new, empty one: no version, session or node of the
+   old life holds in it, and handles that were open go on with what is there now.
 """
 
 from collections.abc import Callable, Sequence

@@ -16,6 +16,7 @@ from rhumbline.core.protocol.errors import (
     IndeterminateError,
     MetadataUnavailableError,
     NoNodeError,
+    SessionLostError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support import servers
@@ -158,27 +159,52 @@ def test_a_server_that_stands_still_costs_no_more_than_the_deadline(
 
 
 def test_a_server_that_lost_its_data_is_another_store(kind: Kind, server: Server) -> None:
-    """Nothing of the old life holds in the new one: no node, no version.
+    """Nothing of the old life holds in the new one: no node, no version, no session.
 
-    An old handle never takes one for the other. ZooKeeper's is even refused by a server that knows
-    less than the handle has seen, and stays without a store until it is opened anew.
+    A handle that was open goes on with what is there now, and never takes one for the other.
     """
 
     async def run() -> None:
         async with kind.opened(server.address, "erased") as store:
             _, old = await store.create("/n", b"old")
+            session = await store.session(8_000)
+            lost = asyncio.Event()
+            session.on_lost(lost.set)
+            await store.create("/claim", b"mine", ephemeral=session)
+            bell = Bell()
+            store.watch("/n", bell.ring)
+            await bell.quiet()
             server.kill()
             server.erase()  # type: ignore[attr-defined]
             server.launch()
             await asyncio.to_thread(server.wait_ready)
-            with pytest.raises((NoNodeError, MetadataUnavailableError)):
-                await store.get("/n")
+            began = time.monotonic()
+
+            async def is_back() -> bool:
+                try:
+                    await store.get("/n")
+                except MetadataUnavailableError:
+                    return False
+                except NoNodeError:
+                    return True
+                raise AssertionError("a node of the old life")
+
+            await eventually(is_back, "the handle that was open finds the new life")
+            print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
+            await bell.heard("the watch fires after the reconnect")
+            async with asyncio.timeout(20):
+                await lost.wait()
+            with pytest.raises(SessionLostError):
+                await store.create("/claim", b"still mine", ephemeral=session)
             async with kind.opened(server.address, "erased") as fresh:
-                await fresh.create("/n", b"new")
+                _, new = await fresh.create("/n", b"new")
+                await bell.heard("the watch was set again")
                 for handle in (fresh, store):
-                    with pytest.raises((BadVersionError, MetadataUnavailableError)):
+                    assert await handle.get("/n") == (b"new", new)
+                    with pytest.raises(BadVersionError):
                         await handle.put("/n", b"x", expect=old)
-                assert (await fresh.get("/n")).data == b"new"
+                await store.put("/n", b"newer", expect=new)
+                assert (await fresh.get("/n")).data == b"newer"
 
     asyncio.run(run())
 
