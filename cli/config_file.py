@@ -177,7 +177,7 @@ def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> object:
 def _convert(name: str, hint: object, value: object) -> object:
     if hint is bool:
         return _to_bool(value)
-    if hint is int:
+    if hint in (int, int | None):
         return _to_int(name, value)
     if hint in (str, str | None) and isinstance(value, str):
         return value
@@ -239,7 +239,7 @@ def _default(f: "Field[Any]") -> object:
 
 
 def _type_text(name: str, hint: object) -> str:
-    if hint is int:
+    if hint in (int, int | None):
         return "a duration" if _is_duration(name) else "a size" if _is_size(name) else "a number"
     if get_origin(hint) is Literal:
         return " or ".join(repr(arg) for arg in get_args(hint))

@@ -35,6 +35,7 @@ class PolicyOptions:
     record_bytes_max: str | None
     roll_bytes: str | None
     roll_time: str | None
+    keepalive: str | None
     retention: str | None
     hot_retention: str | None
 
@@ -58,6 +59,9 @@ class PolicyOptions:
             changes["roll_bytes"] = parse_bytes(self.roll_bytes)
         if self.roll_time:
             changes["roll_ms"] = parse_ms(self.roll_time)
+        if self.keepalive:
+            keeps_still = self.keepalive == "none"
+            changes["keepalive_ms"] = None if keeps_still else parse_ms(self.keepalive)
         if self.retention:
             keeps_all = self.retention == "none"
             changes["retention_ms"] = None if keeps_all else parse_ms(self.retention)
@@ -76,6 +80,7 @@ _OPTIONS = (
     click.option("--record-bytes-max", help="Largest record."),
     click.option("--roll-bytes", help="A new segment after this many bytes."),
     click.option("--roll-time", help="A new segment after this time."),
+    click.option("--keepalive", help="An idle writer says so often that it lives; none: never."),
     click.option("--retention", help="Truncate segments older than this; none: never."),
     click.option(
         "--hot-retention",
@@ -131,6 +136,7 @@ def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
         "codec": policy.codec.name.lower(),
         "record max": show_bytes(policy.record_bytes_max),
         "roll": f"after {show_bytes(policy.roll_bytes)} or {show_ms(policy.roll_ms)}",
+        "keepalive": _age(policy.keepalive_ms),
         "retention": _age(policy.retention_ms),
         "hot retention": _age(policy.hot_retention_ms),
     }

@@ -207,12 +207,15 @@ class AppendMany:
         for batch, _, _ in self._spans:
             if not batch.is_done:
                 yield from batch.wait()
-        return self._result()
+        return self.result()
 
     @property
     def is_done(self) -> bool:
         """Whether awaiting it would return or raise at once."""
-        return all(batch.is_done for batch, _, _ in self._spans)
+        for batch, _, _ in self._spans:  # noqa: SIM110 - hot, and mostly there is one
+            if not batch.is_done:
+                return False
+        return True
 
     def dlsns(self) -> Iterator[Dlsn]:
         """The position of each record, once done. Raises the first failure."""
@@ -220,7 +223,13 @@ class AppendMany:
             for slot in range(index, index + count):
                 yield batch.result(slot).dlsn
 
-    def _result(self) -> AppendManyResult:
+    def result(self) -> AppendManyResult:
+        """Once done. Raises the first failure, in order of records."""
+        if len(self._spans) == 1:
+            batch, index, count = self._spans[0]
+            return AppendManyResult(
+                batch.result(index).dlsn, batch.result(index + count - 1).dlsn, count, batch.regions
+            )
         results = [batch.result(index) for batch, index, _ in self._spans]
         batch, index, count = self._spans[-1]
         return AppendManyResult(

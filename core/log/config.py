@@ -40,16 +40,23 @@ class ReaderConfig:
     """Pause after an error that may pass."""
     unavailable_ms_max: int = 60_000
     """How long such errors are tried again before they are raised; a repeat then goes on."""
+    idle_ms_max: int | None = None
+    """How long a reader waits without hearing anything, keepalives included, before it raises
+    StreamIdleError or ReaderStalledError; None: for ever. A repeat goes on waiting."""
 
     def __post_init__(self) -> None:
         _check_positive(self)
+
+
+_MAY_BE_NONE = ("idle_ms_max",)
 
 
 def _check_positive(config: WriterConfig | ReaderConfig) -> None:
     faults = [
         f"{name}={getattr(config, name)!r}"
         for name in config.__slots__
-        if type(getattr(config, name)) is not int or getattr(config, name) < 1
+        if (value := getattr(config, name)) is not None or name not in _MAY_BE_NONE
+        if type(value) is not int or value < 1
     ]
     if faults:
         raise ConfigurationError(f"must be whole numbers above 0: {', '.join(faults)}")

@@ -18,13 +18,14 @@ from ..protocol.errors import (
 from ..protocol.segments import NO_LEDGER, Segment
 from ..runtime.metadata_store import Delete, MetadataStore
 from ..runtime.runtime import Runtime
+from .alarms import Alarms
 from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
 from .description import StreamDescription
 from .layout import ROOT, check_name, namespace_path
 from .ledgers import LedgerClient
 from .policy import StreamPolicy
-from .positioning import Start, find_start
+from .positioning import Start, find_end, find_start
 from .reader import StreamReader
 from .records import NamespaceRecord, StreamRecord
 from .retention import Maintained, Retention
@@ -105,6 +106,7 @@ class Namespace:
         self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
+        self._alarms: Alarms | None = None  # of its writers; made in their event loop
 
     async def policy(self) -> StreamPolicy:
         """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
@@ -206,6 +208,8 @@ class Namespace:
         Raises NoSuchStreamError, EndOfStreamError, StreamLostError (somebody took it over
         meanwhile), and what may pass: repeat it then.
         """
+        if self._alarms is None:
+            self._alarms = Alarms()
         policy = await self._policy_of(name)
         chain = SegmentChain(self._runtime, self._streams, self._ledgers, self._opener, stream=name)
         segment = await chain.open(policy.quorum, policy.roll_ms)
@@ -219,7 +223,16 @@ class Namespace:
             producers=producers,
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
+            alarms=self._alarms,
         )
+
+    async def end(self, name: str) -> Dlsn:
+        """Behind the last record that is visible now, as a quorum of bookies says: everything
+        that was acknowledged before the call is below it.
+
+        Raises NoSuchStreamError, and UnavailableErrors when no quorum can be asked.
+        """
+        return await find_end(self._streams, self._opener, name)
 
     async def open_reader(
         self,

@@ -57,6 +57,10 @@ class PipelineOwner(Protocol):
         """There is room for an entry."""
         ...
 
+    def on_segment_begun(self) -> None:
+        """Entries go to another segment from now on, by another policy perhaps."""
+        ...
+
     def on_segment_over(self) -> None:
         """The segment is full, too old, or its ledger failed: another one must follow."""
         ...
@@ -87,6 +91,8 @@ class Pipeline:
         """Of all batches in the three queues."""
         self.last_txid = 0
         """Of the data that was sent."""
+        self.sent_at = 0.0
+        """Loop time of the newest entry."""
         self.ledger_failure: RhumblineError | None = None
         """Why the segment's ledger takes nothing more."""
         self.failure: RhumblineError | None = None
@@ -150,9 +156,12 @@ class Pipeline:
         if batch.kind is Kind.DATA:
             self.last_txid = segment.last_txid = batch.last_txid
             self._is_hidden = True
+        elif batch.kind is Kind.KEEPALIVE:
+            self._is_hidden = True
         elif batch.kind is Kind.END_OF_STREAM:
             segment.ends_stream = True
-        if segment.bytes >= self.policy.roll_bytes or self._loop.time() >= segment.rolls_at:
+        self.sent_at = self._loop.time()
+        if segment.bytes >= self.policy.roll_bytes or self.sent_at >= segment.rolls_at:
             self._owner.on_segment_over()
 
     def _add(self, batch: Batch, entry: bytes) -> bool:
@@ -337,6 +346,7 @@ class Pipeline:
         self._awaits_room = False
         self.ledger_failure = None
         self.is_held = False
+        self._owner.on_segment_begun()
         self._is_hidden = False  # the old ledger is closed or will be at once, so all is visible
         self.pump()
         if self.can_send:

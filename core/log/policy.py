@@ -50,8 +50,12 @@ class StreamPolicy:
     codec: Codec = Codec.NONE
     record_bytes_max: int = RECORD_BYTES_MAX
     roll_bytes: int = 512 << 20
-    """A segment is followed by the next after this many bytes, or after ``roll_ms``."""
+    """A segment is followed by the next after this many bytes, or ``roll_ms`` after its start (an
+    idle one too, once it holds a record)."""
     roll_ms: int = 2 * _HOUR_MS
+    keepalive_ms: int | None = None
+    """A writer that sent nothing for so long says that it lives, by an entry that applications do
+    not see; None: it keeps still. It lets readers tell an idle writer from a dead one."""
     retention_ms: int | None = None
     """Segments completed longer ago than this are truncated; None: only by the application."""
     hot_retention_ms: int | None = None
@@ -65,6 +69,7 @@ class StreamPolicy:
         _check_range("record_bytes_max", self.record_bytes_max, 1, RECORD_BYTES_MAX)
         _check_range("roll_bytes", self.roll_bytes, 1, 1 << 40)
         _check_range("roll_ms", self.roll_ms, 1, _MS_MAX)
+        _check_range("keepalive_ms", self.keepalive_ms, 10, _MS_MAX)
         _check_range("retention_ms", self.retention_ms, 1, _MS_MAX)
         _check_range("hot_retention_ms", self.hot_retention_ms, 0, _MS_MAX)
         _check_range("purge_grace_ms", self.purge_grace_ms, 0, _MS_MAX)
@@ -79,6 +84,7 @@ class StreamPolicy:
             "record_bytes_max": self.record_bytes_max,
             "roll_bytes": self.roll_bytes,
             "roll_ms": self.roll_ms,
+            "keepalive_ms": self.keepalive_ms,
             "retention_ms": self.retention_ms,
             "hot_retention_ms": self.hot_retention_ms,
             "truncates_by_subscriptions": self.truncates_by_subscriptions,
@@ -104,7 +110,7 @@ class StreamPolicy:
         return replace(self, flush=flush)
 
 
-_MAY_BE_NONE = ("flush period_ms", "retention_ms", "hot_retention_ms")
+_MAY_BE_NONE = ("flush period_ms", "keepalive_ms", "retention_ms", "hot_retention_ms")
 
 
 def _check_range(name: str, value: int | None, low: int, high: int) -> None:

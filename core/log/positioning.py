@@ -99,7 +99,17 @@ async def find_start(
         config=config,
         first_slot=position.slot,
         first_txid=first_txid,
+        find_end=lambda: find_end(streams, opener, stream),
     )
+
+
+async def find_end(streams: StreamStore, opener: SegmentOpener, stream: str) -> Dlsn:
+    """Behind the last entry that is confirmed now, as a quorum of bookies says.
+
+    Raises NoSuchStreamError, and UnavailableErrors when no quorum can be asked.
+    """
+    record, _ = await streams.record(stream)
+    return (await _Search(streams, opener, stream, record).find(LATEST))[0]
 
 
 class _Search:

@@ -5,8 +5,9 @@ records and what lies before the start; ``ReadAhead`` fetches while there is som
 An idle reader that nobody iterates has no task and no timer.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from operator import length_hint
 from types import TracebackType
 
@@ -16,7 +17,9 @@ from ..protocol.errors import (
     CorruptionError,
     EndOfStreamError,
     GapError,
+    ReaderStalledError,
     RhumblineError,
+    StreamIdleError,
 )
 from ..protocol.record_set import Kind, RecordSet, decode_entry
 from .config import ReaderConfig
@@ -31,7 +34,8 @@ class StreamReader:
     ``async for record in reader`` or ``async for batch in reader.batches()``; the two may be mixed
     at the borders of batches. Ends cleanly at the end of an ended stream; at the tail it waits.
     Errors: TruncatedError (truncated while it was read), GapError, CorruptionError,
-    NoSuchStreamError; and after errors that may pass, iterating again goes on where it was.
+    NoSuchStreamError; and after errors that may pass (with ``idle_ms_max`` StreamIdleError and
+    ReaderStalledError are among them), iterating again goes on where it was.
     """
 
     def __init__(
@@ -42,7 +46,10 @@ class StreamReader:
         config: ReaderConfig | None = None,
         first_slot: int = 0,
         first_txid: int = 0,
+        find_end: Callable[[], Awaitable[Dlsn]] | None = None,
     ) -> None:
+        """``find_end``: the end of what is confirmed, as a quorum says; for ``idle_ms_max``."""
+        config = config or ReaderConfig()
         self.stream = stream
         self._source = source
         self._first_slot = first_slot  # skip lower slots, in the first entry only
@@ -55,8 +62,9 @@ class StreamReader:
         self._taken = Dlsn(source.lssn, source.entry_id, 0)  # what is below was fetched
         self._is_ended = False
         self._is_closed = False
-        bytes_max = (config or ReaderConfig()).read_ahead_bytes_max
-        self._ahead = ReadAhead(source, bytes_max=bytes_max, name=stream)
+        self._idle_ms_max = config.idle_ms_max
+        self._find_end = find_end
+        self._ahead = ReadAhead(source, bytes_max=config.read_ahead_bytes_max, name=stream)
 
     @property
     def position(self) -> Dlsn:
@@ -111,10 +119,35 @@ class StreamReader:
             if self._is_ended or (until is not None and self._taken >= until):
                 return None
             try:
-                self._take(await self._ahead.next())
+                self._take(await self._next_chunk())
             except EndOfStreamError:
                 self._is_ended = True
         return self._given()
+
+    async def _next_chunk(self) -> Chunk:
+        if self._idle_ms_max is None:
+            return await self._ahead.next()
+        try:
+            async with asyncio.timeout(self._idle_ms_max / 1000):
+                return await self._ahead.next()
+        except TimeoutError:
+            silence = await self._why_idle(self._idle_ms_max)
+        raise silence
+
+    async def _why_idle(self, idle_ms: int) -> RhumblineError:
+        silence = f"stream {self.stream}: nothing came for {idle_ms} ms at {self._taken}"
+        if self._find_end is None:
+            return ReaderStalledError(f"{silence}, and nobody here can tell why")
+        try:
+            async with asyncio.timeout(idle_ms / 1000):
+                end = await self._find_end()
+        except (RhumblineError, TimeoutError) as error:
+            stalled = ReaderStalledError(f"{silence}, and whether there is more is unknown")
+            stalled.__cause__ = error
+            return stalled
+        if end > self._taken:
+            return ReaderStalledError(f"{silence}, though what is below {end} is confirmed")
+        return StreamIdleError(f"{silence}, and a quorum says that there is nothing")
 
     def try_next_batch(self) -> RecordBatch | None:
         """The next batch if it is at hand already, without waiting; else None."""

@@ -7,7 +7,7 @@ Invariants:
    without it. Otherwise the error is AppendOutcomeUnknownError.
 3. After StreamLostError nothing is sent any more, ever; open another writer.
 4. Txids never fall from record to record.
-5. An idle writer has no task and no timer.
+5. An idle writer has no task and no timer (its alarm is one of many behind one timer).
 
 The fast path of ``append`` is one look at the buffer, one list append and one small object; entries
 and everything rarer are in ``pipeline`` and ``transition``.
@@ -42,6 +42,7 @@ from ..protocol.record_set import (
     encode_record_set,
 )
 from ..runtime.runtime import Runtime
+from .alarms import Alarms
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .config import WriterConfig
 from .pipeline import Pipeline
@@ -74,6 +75,7 @@ class StreamWriter:
         producers: ProducerTable,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
+        alarms: Alarms,
     ) -> None:
         completed = chain.last_completed
         self.stream = stream
@@ -94,6 +96,9 @@ class StreamWriter:
         self._pipeline.last_txid = self.last_txid
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
+        self._alarms = alarms
+        self._pipeline.sent_at = self._loop.time()
+        self.on_segment_begun()
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -269,7 +274,7 @@ class StreamWriter:
         sets = decode_entry(encoded)
         if len(sets) != 1 or sets[0].is_control:
             raise InvalidArgumentError("append_set takes one data record set")
-        largest = max(map(len, sets[0].payloads()))
+        largest = sets[0].largest_bytes()
         if largest > self._record_bytes_max:
             raise self._too_large(largest)
         return sets[0]
@@ -427,6 +432,7 @@ class StreamWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._alarms.drop(self._look_after)
         await self._transition.aclose()
 
     async def __aenter__(self) -> "StreamWriter":
@@ -462,6 +468,15 @@ class StreamWriter:
         if self._is_due:
             self._submit()
 
+    def on_segment_begun(self) -> None:
+        """Entries go to another segment: it has times of its own."""
+        if self._refusal is None:
+            at = self._pipeline.segment.rolls_at
+            keepalive_ms = self._pipeline.policy.keepalive_ms
+            if keepalive_ms is not None:
+                at = min(at, self._pipeline.sent_at + keepalive_ms / 1000)
+            self._alarms.set(at, self._look_after)
+
     def on_segment_over(self) -> None:
         """The segment is full, too old, or its ledger failed."""
         self._transition.begin()
@@ -469,8 +484,29 @@ class StreamWriter:
     def on_failed(self, failure: RhumblineError) -> None:
         """Nothing will be sent any more: the buffer fails for certain."""
         self._refusal = self._refusal or failure
+        self._alarms.drop(self._look_after)
         if self._open is not _NO_BUFFER:
             self._submit()
+
+    def _look_after(self) -> None:
+        """Rolls a segment that is old enough, though nothing is appended; says that it lives."""
+        if self._refusal is not None:
+            return
+        pipeline, now = self._pipeline, self._loop.time()
+        segment, policy = pipeline.segment, pipeline.policy
+        if now >= segment.rolls_at:
+            if segment.position:
+                self._transition.begin()
+                return  # the next segment sets the alarm
+            segment.rolls_at = now + policy.roll_ms / 1000  # an empty one is not worth another
+        keepalive_ms = policy.keepalive_ms
+        if keepalive_ms is not None and now >= pipeline.sent_at + keepalive_ms / 1000:
+            pipeline.sent_at = now  # also if it cannot leave now: it is tried again a period later
+            if pipeline.can_send:
+                alive = Batch(0, self.last_txid, self._clock.wall_ms(), Kind.KEEPALIVE)
+                pipeline.submit(alive)
+        if pipeline.segment is segment:
+            self.on_segment_begun()
 
     def _on_bug(self, error: BaseException) -> None:
         broken = InvariantBrokenError(f"stream {self.stream}: {error!r}")

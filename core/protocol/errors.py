@@ -213,6 +213,14 @@ class GapError(RhumblineError):
     code = "gap"
 
 
+class StreamIdleError(RhumblineError):
+    """Nothing came for as long as the reader may wait, and a quorum says that nothing is there."""
+
+    code = "stream-idle"
+    retryable = True
+    blame: ClassVar[Blame] = "peer"
+
+
 # --- unavailable: try again ---------------------------------------------------------------------
 
 
@@ -222,6 +230,15 @@ class UnavailableError(RhumblineError):
     code = "unavailable"
     retryable = True
     blame: ClassVar[Blame] = "peer"
+
+
+class ReaderStalledError(UnavailableError):
+    """Nothing came for as long as the reader may wait, but something is there, or nobody can tell.
+
+    The cause, if there is one, is what went wrong when it was asked for.
+    """
+
+    code = "reader-stalled"
 
 
 class BookieUnavailableError(UnavailableError):

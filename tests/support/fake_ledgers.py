@@ -269,6 +269,8 @@ class FakeLedgerReader:
             self._look()
         if self._lac <= beyond:
             return []
+        if self._cluster.read_error is not None:
+            raise self._cluster.read_error
         last = min(self._lac, beyond + self.batch_entries_max)
         return [FakeEntry(n, ledger.entries[n]) for n in range(beyond + 1, last + 1)]
 
