@@ -22,8 +22,23 @@ T = TypeVar("T")
 WANT_ALL = -2
 """``fdb.StreamingMode.want_all``."""
 
-COMMIT_UNKNOWN = 1021
-TIMED_OUT = 1031
+NOT_COMMITTED = frozenset(
+    {
+        1007,  # the transaction is too old
+        1009,  # its version is in the future
+        1020,  # a conflict
+        1037,  # a storage server is behind
+        1038,  # the database is locked
+        1042,  # a commit proxy has no memory left
+        1051,  # throttled
+        1078,  # a proxy of read versions has no memory left
+        1213,  # throttled by tag
+    }
+)
+"""After a commit, these say that it did not happen; so do errors of the client itself (2000 to
+2999). All others leave it open, above all 1021 (commit_unknown_result), 1031 (timed out) and 1039
+(cluster_version_changed)."""
+
 _TOO_LARGE = (2101, 2102, 2103)
 
 
@@ -111,8 +126,8 @@ class Transactions:
 
     async def read(self, body: "Callable[[Reads], Awaitable[T]]", deadline: float) -> T:
         """A read-only transaction. Raises MetadataUnavailableError and what ``body`` raises."""
+        transaction = self._begin(deadline)
         while True:
-            transaction = self._begin(deadline)
             try:
                 return await body(self._reads(transaction))
             except self._bindings.error as error:
@@ -126,15 +141,16 @@ class Transactions:
     ) -> tuple[T, bytes]:
         """Runs ``body`` and commits; its result and the versionstamp.
 
-        When a commit's outcome was unknown, ``happened`` is asked in the next transaction for the
-        versionstamp of that commit: if it is there, that is the result (and no other). Raises
+        When a commit's outcome was unknown, ``happened`` is asked in the next attempt for the
+        versionstamp of that commit: if it is there, that is the result (and no other). The client
+        says "unknown" only when that commit cannot happen later any more. Raises
         MetadataUnavailableError, IndeterminateError, LimitExceededError and what ``body`` raises.
         """
         doubtful: list[T] = []
+        transaction = self._begin(deadline)
         while True:
             is_committing = False
             try:
-                transaction = self._begin(deadline)
                 reads = self._reads(transaction)
                 if doubtful and (earlier := await happened(reads)) is not None:
                     return doubtful[-1], earlier
@@ -144,13 +160,9 @@ class Transactions:
                 await self.wait(transaction.commit())
                 return result, (await self.wait(stamp)).value
             except self._bindings.error as error:
-                if is_committing and getattr(error, "code", 0) in (COMMIT_UNKNOWN, TIMED_OUT):
+                if is_committing and _may_be_committed(error):
                     doubtful.append(result)
                 await self._recover(transaction, error, deadline, in_doubt=bool(doubtful))
-            except MetadataUnavailableError as error:
-                if doubtful:
-                    raise IndeterminateError(str(error)) from error
-                raise
 
     async def watch(self, key: bytes, deadline: float) -> FdbFuture:
         """A watch of a key from its present value on. Raises MetadataUnavailableError.
@@ -199,7 +211,8 @@ class Transactions:
         return Reads(self, transaction, self._bindings.first_at_or_after)
 
     def _begin(self, deadline: float) -> FdbTransaction:
-        """A transaction that cannot outlive the deadline."""
+        """A transaction that cannot outlive the deadline, also when it is tried again and again:
+        ``on_error`` keeps its time-out, and doubles its pauses."""
         if self.is_closed:
             raise ClosedError("the FoundationDB store is closed")
         left_ms = int((deadline - self._loop.time()) * 1000)
@@ -230,6 +243,11 @@ class Transactions:
                 await self.wait(transaction.on_error(error))
         except (self._bindings.error, TimeoutError):
             raise final(f"FoundationDB: {error}") from error
+
+
+def _may_be_committed(error: Exception) -> bool:
+    code: int = getattr(error, "code", 0)
+    return code not in NOT_COMMITTED and not 2000 <= code < 3000
 
 
 class Reads:

@@ -9,7 +9,7 @@ outcome was unknown is found, and not done again; tokens that are spent go with 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from ...core.protocol.errors import SessionLostError
+from ...core.protocol.errors import IndeterminateError, SessionLostError
 from ...core.runtime.metadata_store import Create, Operation, Version, parent_of
 from ..gate import GateState, decode_gate
 from ..leases import Owner
@@ -99,10 +99,14 @@ class Commits:
             (stamp,) = await reads.get([token])
             return stamp
 
-        result, stamp = await self._transactions.write(with_token, happened, deadline)
+        try:
+            written = await self._transactions.write(with_token, happened, deadline)
+        except IndeterminateError:
+            self._spent.append(token)  # it may be there
+            raise
         self._spent = [old for old in self._spent if old not in spent]
         self._spent.append(token)
-        return result, stamp
+        return written
 
     async def clear_tokens(self, deadline: float) -> None:
         """Removes the tokens that are left, before the store closes."""

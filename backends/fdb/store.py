@@ -1,8 +1,14 @@
 """``fdb:///cluster.file?dir=a/b``: the contract over FoundationDB 7.3.
 
 The path names the cluster file (``fdb:?dir=a`` takes the machine's default one), ``dir`` the
-directory (default ``rhumbline``) in which the store lives. TLS is configured in FoundationDB's own
-way, by the cluster file and its environment variables. Sessions are leases (see ``..leases``).
+directory (default ``rhumbline``) in which the store lives. Sessions are leases (see ``..leases``).
+
+TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
+cluster file, and FDB_TLS_CA_FILE, FDB_TLS_CERTIFICATE_FILE, FDB_TLS_KEY_FILE, FDB_TLS_PASSWORD and
+FDB_TLS_VERIFY_PEERS in the environment of every process.
+
+Commits carry tokens of ours (see ``.commit``), not FoundationDB's automatic idempotency, which 7.3
+calls experimental and which leaves time-outs in doubt all the same.
 """
 
 import asyncio
@@ -35,8 +41,8 @@ from .watcher import Watcher
 
 T = TypeVar("T")
 
-PAGE = 500
-"""Nodes read in one transaction where all are read: below its limits of time and size."""
+PAGE = 100
+"""Nodes read in one transaction where all are read: 10 MB at most, far below its five seconds."""
 
 
 async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
@@ -47,13 +53,13 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     if uri.authority or "" in names:
         raise uri.wrong("should be fdb:///path/of/cluster.file?dir=name/name")
     bindings = NativeBindings(Path(uri.path) if uri.path else None)
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            prefix = await asyncio.to_thread(bindings.directory, names)
-    except TimeoutError:
-        raise uri.wrong("names a cluster that does not answer") from None
+    prefix = await asyncio.to_thread(bindings.directory, names, timeout_ms)
     store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, prefix, timeout_ms)
-    await store.start()
+    try:
+        await store.start()
+    except BaseException:
+        await store.close()
+        raise
     return store
 
 

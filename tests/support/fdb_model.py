@@ -271,7 +271,7 @@ class ModelTransaction:
     def on_error(self, error: Exception) -> Future:
         future = Future()
         code = getattr(error, "code", 0)
-        if code in (1007, 1020, 1021, 1009, 1037):
+        if code in (1007, 1020, 1021, 1009, 1037, 1039):
             self._reset()
             future.settle(None)
         else:

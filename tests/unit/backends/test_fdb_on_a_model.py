@@ -118,3 +118,24 @@ def test_a_closed_store_leaves_no_tokens_behind() -> None:
     cluster = with_store(body)
     left = cluster.range(b"pt", b"pu", cluster.version)
     assert left == []
+
+
+@pytest.mark.parametrize("code", [1021, 1039, 4100])
+def test_errors_that_leave_a_commit_open_are_looked_into_and_others_are_not(code: int) -> None:
+    """1039: another version of the client took over; 4100: whatever else happened."""
+
+    async def body(cluster: ModelCluster, store: FdbStore) -> None:
+        cluster.faults.append(("done", code))
+        if code == 4100:  # not to be tried again
+            with pytest.raises(IndeterminateError):
+                await store.create("/a", b"mine")
+        else:
+            await store.create("/a", b"mine")
+        assert (await store.get("/a")).data == b"mine"
+        cluster.faults.append(("", 2000))
+        with pytest.raises(MetadataUnavailableError):
+            await store.create("/b", b"")
+        assert await store.children("/") == ["a"]
+
+    cluster = with_store(body)
+    assert cluster.range(b"pt", b"pu", cluster.version) == []
