@@ -5,18 +5,13 @@ holds for every implementation: the last put of an id wins, ids may come in any 
 without entries is not in it.
 """
 
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from .ledger_entries import LedgerEntries, Location
 
-class Location(NamedTuple):
-    """Where an entry is: ``position`` of its bytes and their count."""
-
-    position: int
-    length: int
+__all__ = ["EntryIndex", "IndexedEntry", "LedgerEntries", "Location", "MemoryIndex", "add_missing"]
 
 
 class IndexedEntry(NamedTuple):
@@ -43,6 +38,10 @@ class EntryIndex(Protocol):
         """At most ``limit`` rows of one ledger from entry id ``first`` on, rising."""
         ...
 
+    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
+        """A copy of the rows of one ledger with ids from ``first`` to ``last``."""
+        ...
+
     def ledgers(self) -> Iterator[int]:
         """Every ledger that has entries, rising."""
         ...
@@ -54,59 +53,6 @@ class EntryIndex(Protocol):
     def drop(self, ledger_id: int) -> None:
         """Forgets all entries of a ledger. No error if there are none."""
         ...
-
-
-class LedgerEntries:
-    """The rows of one ledger in three parallel arrays, rising by entry id: 20 bytes an entry."""
-
-    __slots__ = ("_ids", "_lengths", "_positions", "last")
-
-    def __init__(self) -> None:
-        self._ids = array("q")
-        self._positions = array("Q")
-        self._lengths = array("I")
-        self.last = -1
-        """The highest entry id; -1 while there is none."""
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def put(self, entry_id: int, position: int, length: int) -> None:
-        """Adds or replaces a row: at once at the end, by moving the rest elsewhere."""
-        if entry_id > self.last:
-            self._ids.append(entry_id)
-            self._positions.append(position)
-            self._lengths.append(length)
-            self.last = entry_id
-            return
-        at = bisect_left(self._ids, entry_id)
-        if self._ids[at] == entry_id:
-            self._positions[at] = position
-            self._lengths[at] = length
-            return
-        self._ids.insert(at, entry_id)
-        self._positions.insert(at, position)
-        self._lengths.insert(at, length)
-
-    def find(self, entry_id: int) -> Location | None:
-        """The row of an entry id, or None."""
-        at = bisect_left(self._ids, entry_id)
-        if at == len(self._ids) or self._ids[at] != entry_id:
-            return None
-        return Location(self._positions[at], self._lengths[at])
-
-    def page(self, first: int, limit: int) -> list[tuple[int, int, int]]:
-        """(entry id, position, length) from ``first`` on."""
-        start = bisect_left(self._ids, first)
-        stop = start + limit
-        return list(
-            zip(
-                self._ids[start:stop],
-                self._positions[start:stop],
-                self._lengths[start:stop],
-                strict=True,
-            )
-        )
 
 
 class MemoryIndex:
@@ -144,16 +90,31 @@ class MemoryIndex:
             return []
         return [IndexedEntry(ledger_id, *row) for row in entries.page(first, limit)]
 
+    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
+        """See EntryIndex."""
+        entries = self._ledgers.get(ledger_id)
+        return LedgerEntries() if entries is None else entries.span(first, last)
+
     def ledgers(self) -> Iterator[int]:
         """See EntryIndex."""
         return iter(sorted(self._ledgers))
 
-    def rows(self) -> Iterator[IndexedEntry]:
-        """Everything, by ledger and entry."""
+    def columns(self) -> Iterator[tuple[int, LedgerEntries]]:
+        """Everything by ledger, rising; not copied. Ledgers may be dropped meanwhile."""
         for ledger_id in sorted(self._ledgers):
             entries = self._ledgers.get(ledger_id)
-            if entries is None:
-                continue  # dropped meanwhile
+            if entries is not None:
+                yield ledger_id, entries
+
+    def update(self, columns: Iterable[tuple[int, LedgerEntries]]) -> None:
+        """Adds or replaces all the rows of each ledger at once."""
+        for ledger_id, entries in columns:
+            if entries:
+                self.entries_of(ledger_id).update(entries)
+
+    def rows(self) -> Iterator[IndexedEntry]:
+        """Everything, by ledger and entry."""
+        for ledger_id, entries in self.columns():
             for row in entries.page(0, len(entries)):
                 yield IndexedEntry(ledger_id, *row)
 

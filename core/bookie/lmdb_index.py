@@ -1,34 +1,42 @@
 """The durable index: an LMDB environment, reached only from here.
 
-Keys are ledger and entry id (8 + 8 bytes, big-endian, so that byte order is their order), values
-position and length. Sync is on; one write transaction a checkpoint also holds the log number that
-it covers, so the index is never ahead of the logs and never says more than it has. Reads take a
-snapshot of their own and block no one; writing blocks, so it runs through ``run``, which the host
-gives (a thread). What cannot be opened or read is thrown away and rebuilt: it is a cache.
+Rows are kept in blocks (index_blocks.py). Sync is on; one write transaction a checkpoint also
+holds the log number that it covers, so the index is never ahead of the logs and never says more
+than it has. Reads take a snapshot of their own and block no one; writing blocks, so it runs through
+``run``, which the host gives (a thread). What cannot be opened or read is thrown away and rebuilt:
+it is a cache.
 """
 
 import asyncio
 import struct
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lmdb
 
 from ..protocol.bookie_id import BookieId
 from ..protocol.errors import DiskFailedError, DiskFullError
 from ..runtime.tasks import settled
-from .index import IndexedEntry, Location
+from .index import IndexedEntry, LedgerEntries, Location
+from .index_blocks import (
+    ENTRY_MAX,
+    KEY,
+    ROWS_MAX,
+    blocks_of,
+    decode_block,
+    find_in_block,
+    first_id,
+    row_count,
+)
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function elsewhere and returns its result."""
 
 _Opened = tuple[lmdb.Environment, lmdb._Database, lmdb._Database]
 
-_KEY = struct.Struct(">QQ")
-_VALUE = struct.Struct(">QI")
 _COVERED_FIELDS = struct.Struct(">QQ")
-_ENTRY_MAX = 2**64 - 1
 _META = b"meta"
 _ROWS = b"rows"
 _COVERED = b"covered"
@@ -36,7 +44,7 @@ _OWNER = b"bookie"
 _MAP_BYTES = 1 << 38
 """Address space, not memory or disk: so large that it never has to be changed while readers run."""
 
-_FORMAT = b"1 "
+_FORMAT = f"2 {sys.byteorder} ".encode()
 
 
 class LmdbIndex:
@@ -75,36 +83,52 @@ class LmdbIndex:
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
         """See EntryIndex."""
         with self._environment.begin(db=self._rows) as transaction:
-            value = transaction.get(_KEY.pack(ledger_id, entry_id))
-        return None if value is None else Location(*_VALUE.unpack(value))
+            cursor = transaction.cursor()
+            if not cursor.set_range(KEY.pack(ledger_id, entry_id)):
+                return None
+            key, value = _item(cursor)
+        return find_in_block(value, entry_id) if KEY.unpack(key)[0] == ledger_id else None
 
     def last(self, ledger_id: int) -> int | None:
         """See EntryIndex."""
         with self._environment.begin(db=self._rows) as transaction:
             cursor = transaction.cursor()
-            # The last key not above the ledger's highest possible one.
-            if cursor.set_range(_KEY.pack(ledger_id, _ENTRY_MAX)):
-                is_found = cursor.prev()
-            else:
-                is_found = cursor.last()
-            if not is_found:
+            if not self._seek_before(cursor, ledger_id, ENTRY_MAX):
                 return None
-            found, entry_id = _KEY.unpack(cursor.key())
-        return entry_id if found == ledger_id else None
+            return int(KEY.unpack(cursor.key())[1])
 
     def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
         """See EntryIndex."""
         rows: list[IndexedEntry] = []
         with self._environment.begin(db=self._rows) as transaction:
-            cursor = transaction.cursor()
-            if not cursor.set_range(_KEY.pack(ledger_id, first)):
-                return rows
-            for key, value in cursor:
-                found, entry_id = _KEY.unpack(key)
-                if found != ledger_id or len(rows) >= limit:
+            for _, value in self._blocks(transaction.cursor(), ledger_id, first):
+                found = decode_block(value).page(first, limit - len(rows))
+                rows.extend(IndexedEntry(ledger_id, *row) for row in found)
+                if len(rows) == limit:
                     break
-                rows.append(IndexedEntry(ledger_id, entry_id, *_VALUE.unpack(value)))
         return rows
+
+    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
+        """See EntryIndex."""
+        rows = LedgerEntries()
+        with self._environment.begin(db=self._rows) as transaction:
+            for _, value in self._blocks(transaction.cursor(), ledger_id, first):
+                if first_id(value) > last:
+                    break
+                rows.update(decode_block(value))
+        return rows.span(first, last)
+
+    def _blocks(
+        self, cursor: lmdb.Cursor, ledger_id: int, first: int
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The blocks of a ledger that end at ``first`` or behind it."""
+        is_found = cursor.set_range(KEY.pack(ledger_id, first))
+        while is_found:
+            key, value = _item(cursor)
+            if KEY.unpack(key)[0] != ledger_id:
+                return
+            yield key, value
+            is_found = cursor.next()
 
     def ledgers(self) -> Iterator[int]:
         """See EntryIndex. Each step looks anew, so changes meanwhile do not matter."""
@@ -112,9 +136,9 @@ class LmdbIndex:
         while True:
             with self._environment.begin(db=self._rows) as transaction:
                 cursor = transaction.cursor()
-                if not cursor.set_range(_KEY.pack(at, 0)):
+                if not cursor.set_range(KEY.pack(at, 0)):
                     return
-                ledger_id = _KEY.unpack(cursor.key())[0]
+                ledger_id = KEY.unpack(cursor.key())[0]
             yield ledger_id
             at = ledger_id + 1
 
@@ -127,10 +151,14 @@ class LmdbIndex:
         raise NotImplementedError("the store changes by checkpoints")
 
     async def apply(
-        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self,
+        columns: Iterable[tuple[int, LedgerEntries]],
+        drops: Sequence[int],
+        covered_log: int,
+        sequence: int,
     ) -> None:
         """See IndexStore. Raises DiskFullError, DiskFailedError."""
-        await self._write_elsewhere(lambda: self._apply(rows, drops, covered_log, sequence))
+        await self._write_elsewhere(lambda: self._apply(columns, drops, covered_log, sequence))
         self._covered_log, self._sequence = covered_log, sequence
 
     async def _write_elsewhere(self, work: Callable[[], None]) -> None:
@@ -141,39 +169,59 @@ class LmdbIndex:
 
     def _apply(
         self,
-        rows: Iterable[IndexedEntry],
+        columns: Iterable[tuple[int, LedgerEntries]],
         drops: Sequence[int],
         covered_log: int,
         sequence: int,
     ) -> None:
         try:
-            self._write(rows, drops, covered_log, sequence)
+            with self._environment.begin(write=True) as transaction:
+                for ledger_id in drops:
+                    self._delete_ledger(transaction, ledger_id)
+                cursor = transaction.cursor(db=self._rows)
+                for ledger_id, entries in columns:
+                    self._merge(cursor, ledger_id, entries)
+                covered = _COVERED_FIELDS.pack(covered_log, sequence)
+                transaction.put(_COVERED, covered, db=self._meta)
         except (lmdb.DiskError, lmdb.MapFullError) as error:
             raise DiskFullError(f"the index: {error}") from error
         except lmdb.Error as error:
             raise DiskFailedError(f"the index: {error}") from error
 
-    def _write(
-        self,
-        rows: Iterable[IndexedEntry],
-        drops: Sequence[int],
-        covered_log: int,
-        sequence: int,
-    ) -> None:
-        with self._environment.begin(write=True) as transaction:
-            for ledger_id in drops:
-                self._delete_ledger(transaction, ledger_id)
-            items = (
-                (_KEY.pack(ledger_id, entry_id), _VALUE.pack(position, length))
-                for ledger_id, entry_id, position, length in rows
-            )
-            transaction.cursor(db=self._rows).putmulti(items, overwrite=True)
-            transaction.put(_COVERED, _COVERED_FIELDS.pack(covered_log, sequence), db=self._meta)
+    def _merge(self, cursor: lmdb.Cursor, ledger_id: int, entries: LedgerEntries) -> None:
+        """Puts rows into the blocks that they overlap, or behind the last one if it has room."""
+        if not entries:
+            return
+        first = entries.ids[0]
+        old = LedgerEntries()
+        keys: list[bytes] = []
+        for key, value in self._blocks(cursor, ledger_id, first):
+            if first_id(value) > entries.last:
+                break
+            keys.append(key)
+            old.update(decode_block(value))
+        if not keys and self._seek_before(cursor, ledger_id, first):
+            key, value = _item(cursor)
+            if row_count(value) < ROWS_MAX:
+                keys.append(key)
+                old = decode_block(value)
+        if keys:
+            old.update(entries)
+            entries = old
+        for key in keys:
+            if cursor.set_key(key):
+                cursor.delete()
+        cursor.putmulti(blocks_of(ledger_id, entries), overwrite=True)
+
+    def _seek_before(self, cursor: lmdb.Cursor, ledger_id: int, first: int) -> bool:
+        """Moves to the ledger's last block that ends before ``first``, if there is one."""
+        found = cursor.prev() if cursor.set_range(KEY.pack(ledger_id, first)) else cursor.last()
+        return found and KEY.unpack(cursor.key())[0] == ledger_id
 
     def _delete_ledger(self, transaction: lmdb.Transaction, ledger_id: int) -> None:
         cursor = transaction.cursor(db=self._rows)
-        is_found = cursor.set_range(_KEY.pack(ledger_id, 0))
-        while is_found and _KEY.unpack(cursor.key())[0] == ledger_id:
+        is_found = cursor.set_range(KEY.pack(ledger_id, 0))
+        while is_found and KEY.unpack(cursor.key())[0] == ledger_id:
             is_found = cursor.delete() and bool(cursor.key())
 
     async def clear(self) -> None:
@@ -192,6 +240,11 @@ class LmdbIndex:
         if self._writing is not None and not self._writing.done():
             await settled(self._writing)
         self._environment.close()
+
+
+def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
+    """What the cursor stands on; copies, as our transactions give them."""
+    return cast("tuple[bytes, bytes]", cursor.item())
 
 
 async def open_lmdb_index(directory: Path, bookie: BookieId, run: RunBlocking) -> LmdbIndex:

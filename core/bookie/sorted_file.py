@@ -1,11 +1,13 @@
-"""A sorted file: entries of many ledgers, each ledger's together and in order.
+"""A sorted file: entries of many ledgers, each ledger's together and in order, slice by slice.
 
 Its form is that of a log file (groups.py). The first group holds one record that says how many
 bytes each ledger has here, so that garbage can be told without reading the rest.
 """
 
+from array import array
 from collections.abc import Container
 from dataclasses import dataclass
+from itertools import accumulate
 
 from crc32c import crc32c
 
@@ -24,7 +26,7 @@ from .groups import (
     encode_group_header,
     encode_record,
 )
-from .index import IndexedEntry
+from .ledger_entries import LedgerEntries
 from .ledger_state import sorted_ledgers_record
 
 GROUP_BYTES = 1 << 20
@@ -49,7 +51,7 @@ class SortedFile:
 
 
 class SortedFileWriter:
-    """Writes one sorted file, entry by entry; durable after ``finish``."""
+    """Writes one sorted file, run by run; durable after ``finish``."""
 
     def __init__(self, files: LogFiles, bookie: BookieId, number: int, generation: int) -> None:
         self._files = files
@@ -62,43 +64,66 @@ class SortedFileWriter:
         self._body_bytes = 0
         self._count = 0
         self.number = number
-        self.rows: list[IndexedEntry] = []
-        """Where each entry stands now."""
 
     async def begin(self, ledger_bytes: dict[int, int], allocate_bytes: int) -> None:
         """Creates the file. Raises DiskFullError, DiskFailedError."""
         self._file = await self._files.create(SORTED_KIND, self.number, allocate_bytes)
         await self._file.write(0, [encode_file_header(self._header)])
         self._offset = FILE_HEADER_BYTES
-        self._append(encode_record(sorted_ledgers_record(ledger_bytes), is_state=True))
-        await self._flush()
+        record = encode_record(sorted_ledgers_record(ledger_bytes), is_state=True)
+        self._buffers.append(record)
+        self._body_bytes += len(record)
+        self._count += 1
+        await self.flush()
 
-    async def add(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
-        """Appends an entry."""
-        offset = self._offset + GROUP_HEADER_BYTES + self._body_bytes + RECORD_HEADER_BYTES
-        position = self.number << OFFSET_BITS | offset
-        self.rows.append(IndexedEntry(ledger_id, entry_id, position, len(entry)))
-        self._append(encode_record(entry))
-        if self._body_bytes >= GROUP_BYTES:
-            await self._flush()
+    def add(
+        self, source: bytes, base: int, rows: LedgerEntries, *, is_in_order: bool
+    ) -> "array[int]":
+        """Appends records as they stand in ``source``, whose first byte has position ``base``.
+
+        ``is_in_order``: their positions rise. Returns their positions here. ``flush`` has to follow
+        when ``is_full``.
+        """
+        head = RECORD_HEADER_BYTES
+        positions, lengths = rows.positions, rows.lengths
+        size = sum(lengths) + head * len(rows)
+        start = positions[0] - base - head
+        # Records don't overlap: rows in order that fill the room that they span have no gaps.
+        is_run = positions[-1] + lengths[-1] - positions[0] + head == size
+        if is_run and is_in_order:
+            self._buffers.append(source[start : start + size])
+        else:
+            base += head
+            self._buffers += [
+                source[position - base : position - base + length + head]
+                for position, length in zip(positions, lengths, strict=True)
+            ]
+        at = self._offset + GROUP_HEADER_BYTES + self._body_bytes + head
+        first = self.number << OFFSET_BITS | at
+        steps = [length + head for length in lengths]
+        steps.pop()
+        self._body_bytes += size
+        self._count += len(rows)
+        return array("Q", accumulate(steps, initial=first))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the group that is being made is long enough."""
+        return self._body_bytes >= GROUP_BYTES
 
     async def finish(self) -> int:
         """Makes the file and its name durable; returns where it ends."""
         assert self._file is not None
         if self._count:
-            await self._flush()
+            await self.flush()
         await self._file.truncate(self._offset)
         await self._file.sync()
         await self._files.sync_directory(SORTED_KIND)
         self._files.seal(self.number)
         return self._offset
 
-    def _append(self, record: bytes) -> None:
-        self._buffers.append(record)
-        self._body_bytes += len(record)
-        self._count += 1
-
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
+        """Writes the group durably: much that waits to be written would delay the log's syncs."""
         assert self._file is not None
         body = b"".join(self._buffers)
         crc = crc32c(body)
@@ -112,7 +137,7 @@ class SortedFileWriter:
                 crc,
             )
         )
-        await self._file.write(self._offset, [header, body])
+        await self._file.write_durable(self._offset, [header, body])
         self._offset += GROUP_HEADER_BYTES + len(body)
         self._group_number += 1
         self._previous = (len(body), crc)

@@ -10,41 +10,46 @@ index, old or new, finds them:
 4. the manifest no longer names the old file, durably, and asks for an index of step 3 or later;
 5. the old file is removed.
 
-Memory is bounded: entries are collected by slices of the sorted order, one pass over the old file
-for each.
+An entry is handled once to find it, as part of an array from then on, and its bytes are copied with
+the record around them. Memory is bounded: the file is sorted in slices, each in order by itself,
+and beside a slice there are 20 bytes for each entry. The work is done in steps of a millisecond
+with pauses between (pacing.py).
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from crc32c import crc32c
+
 from ..protocol.errors import CorruptionError, RhumblineError
-from ..wire.entry import ENTRY_HEADER
 from .groups import (
-    FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
     LOG_KIND,
     OFFSET_BITS,
-    OFFSET_MASK,
     SORTED_KIND,
-    decode_file_header,
-    iterate_records,
+    decode_group_header,
 )
-from .index import IndexedEntry, Location
-from .replay import OnGroup, scan_file
-from .sorted_file import SortedFile, SortedFileWriter
+from .ledger_entries import LedgerEntries
+from .live_rows import ROWS_AT_ONCE, LiveRows, rises
+from .pacing import Pace
+from .sorted_file import GROUP_BYTES, SortedFile, SortedFileWriter
 
 if TYPE_CHECKING:
     from .storage import Storage
 
-SLICE_BYTES = 32 << 20
-_ENTRY_OVERHEAD_BYTES = 16
+SLICE_BYTES = 16 << 20
+_CHECKED_AT_ONCE = 1 << 20
 
 
 class Sorter:
     """Rewrites one file at a time; the caller sees to that."""
 
-    def __init__(self, storage: "Storage", slice_bytes: int = SLICE_BYTES) -> None:
+    def __init__(
+        self, storage: "Storage", pace: Pace | None = None, slice_bytes: int = SLICE_BYTES
+    ) -> None:
         self._storage = storage
+        self._pace = Pace() if pace is None else pace
         self._slice_bytes = slice_bytes
         self.written_bytes = 0
         self.removed_count = 0
@@ -83,94 +88,95 @@ class Sorter:
     async def _rewrite(self, kind: int, number: int) -> bool:
         """Steps 1 to 3. False: something that is still needed cannot be read."""
         storage = self._storage
-        rows, is_whole = await self._live_rows(kind, number)
-        if rows:
-            writer = await self._write_sorted(kind, number, rows)
-            moved = writer.rows
-        else:
-            moved = []
-        await storage.move(number, moved)
+        self._pace.begin()
+        live = LiveRows(storage, kind, number, self._slice_bytes)
+        await live.read(self._pace)
+        if live.ledgers:
+            await self._write_sorted(kind, number, live)
+            await self._move(number, live.ledgers)
         await storage.checkpoint()
-        return is_whole or not self._is_still_needed(number)
+        return live.is_whole or not self._is_still_needed(number)
 
-    async def _live_rows(self, kind: int, number: int) -> tuple[list[IndexedEntry], bool]:
-        """Rows of the file that the index still points to, sorted; and whether all was readable."""
-        index = self._storage.index
-        found: list[IndexedEntry] = []
-
-        def on_group(offset: int, body: bytes) -> None:
-            base = number << OFFSET_BITS | offset
-            for start, entry, is_state in iterate_records(body):
-                if is_state:
-                    continue
-                ledger_id, entry_id, _, _ = ENTRY_HEADER.unpack_from(entry)
-                location = Location(base + start, len(entry))
-                if index.find(ledger_id, entry_id) == location and self._storage.is_held(ledger_id):
-                    found.append(IndexedEntry(ledger_id, entry_id, *location))
-
-        is_whole = await self._scan(kind, number, on_group)
-        found.sort()
-        return found, is_whole
-
-    async def _scan(self, kind: int, number: int, on_group: OnGroup) -> bool:
+    async def _write_sorted(self, kind: int, number: int, live: LiveRows) -> None:
+        """Steps 1 and 2; the rows of ``live`` say the new places afterwards."""
         storage = self._storage
-        file = await storage.files.open(kind, number)
-        try:
-            header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
-        except CorruptionError:
-            return False
-        scan = await scan_file(file, header, await file.size(), on_group)
-        return not scan.damages
-
-    async def _write_sorted(
-        self, kind: int, number: int, rows: Sequence[IndexedEntry]
-    ) -> SortedFileWriter:
-        storage = self._storage
-        ledger_bytes: dict[int, int] = {}
-        for row in rows:
-            ledger_bytes[row.ledger_id] = ledger_bytes.get(row.ledger_id, 0) + row.length
+        sizes = {ledger_id: sum(rows.lengths) for ledger_id, rows in live.ledgers.items()}
         writer = storage.new_sorted_file()
         try:
-            await writer.begin(ledger_bytes, 0)
-            for part in self._slices(rows):
-                await self._copy(kind, number, part, writer)
-            end = await writer.finish()
+            await writer.begin(sizes, live.slices[-1][1])
+            done = dict.fromkeys(sorted(live.ledgers), 0)
+            for start, end in live.slices:
+                source = await self._read(kind, number, start, end)
+                base = number << OFFSET_BITS | start
+                for ledger_id, at in done.items():
+                    rows = live.ledgers[ledger_id]
+                    stop = bisect_left(rows.positions, base + end - start, at)
+                    if stop > at:
+                        done[ledger_id] = stop
+                        is_in_order = ledger_id not in live.unordered
+                        if not is_in_order:
+                            _order(rows, at, stop)
+                        part = range(at, stop)
+                        await self._copy(source, base, rows, part, writer, is_in_order)
+            assert all(at == len(live.ledgers[ledger_id]) for ledger_id, at in done.items())
+            written = await writer.finish()
         except RhumblineError:
             await storage.files.remove(SORTED_KIND, [writer.number])
             raise
-        self.written_bytes += end
-        storage.sorted[writer.number] = SortedFile(writer.number, end, ledger_bytes)
-        storage.states.manifest.sorted_files[writer.number] = end
+        self.written_bytes += written
+        storage.sorted[writer.number] = SortedFile(writer.number, written, sizes)
+        storage.states.manifest.sorted_files[writer.number] = written
         await storage.write_manifest()
-        return writer
 
-    def _slices(self, rows: Sequence[IndexedEntry]) -> Iterator[Sequence[IndexedEntry]]:
-        start, size = 0, 0
-        for at, row in enumerate(rows):
-            if size and size + row.length > self._slice_bytes:
-                yield rows[start:at]
-                start, size = at, 0
-            size += row.length + _ENTRY_OVERHEAD_BYTES
-        yield rows[start:]
+    async def _read(self, kind: int, number: int, start: int, end: int) -> bytes:
+        """A slice, its groups verified again: what is copied has to be what was read before."""
+        file = await self._storage.files.open(kind, number)
+        source = await file.read(start, end - start)
+        view = memoryview(source)
+        at = checked = 0
+        while at < end - start:
+            group = decode_group_header(source, at)
+            at += GROUP_HEADER_BYTES
+            if group is None or crc32c(view[at : at + group.length]) != group.crc:
+                raise CorruptionError(f"file {number} changed while it was sorted")
+            at += group.length
+            if at - checked > _CHECKED_AT_ONCE:
+                checked = at
+                await self._pace.pause()
+        return source
 
     async def _copy(
-        self, kind: int, number: int, rows: Sequence[IndexedEntry], writer: SortedFileWriter
+        self,
+        source: bytes,
+        base: int,
+        rows: LedgerEntries,
+        places: range,
+        writer: SortedFileWriter,
+        is_in_order: bool,
     ) -> None:
-        """One pass over the old file for the entries of one slice."""
-        wanted: dict[int, bytes | None] = {row.position & OFFSET_MASK: None for row in rows}
+        """Copies the rows of one ledger in one slice; notes their new positions."""
+        start, stop = places.start, places.stop
+        while start < stop:
+            part = rows.part(start, min(start + ROWS_AT_ONCE, stop))
+            while len(part) > 1 and sum(part.lengths) > GROUP_BYTES:
+                part = part.part(0, len(part) // 2)
+            end = start + len(part)
+            rows.positions[start:end] = writer.add(source, base, part, is_in_order=is_in_order)
+            start = end
+            if writer.is_full:
+                await writer.flush()
+                await self._pace.pause()
 
-        def on_group(offset: int, body: bytes) -> None:
-            for start, entry, _ in iterate_records(body):
-                if offset + start in wanted:
-                    wanted[offset + start] = entry
-
-        await self._scan(kind, number, on_group)
-        for row in rows:
-            entry = wanted[row.position & OFFSET_MASK]
-            if entry is None:
-                raise CorruptionError(f"file {number} changed while it was sorted")
-            await writer.add(row.ledger_id, row.entry_id, entry)
-        await asyncio.sleep(0)
+    async def _move(self, old_number: int, ledgers: dict[int, LedgerEntries]) -> None:
+        """Has the index point to the new places, where it still points to the old file."""
+        while ledgers:
+            ledger_id, rows = ledgers.popitem()
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                part = rows.part(start, start + ROWS_AT_ONCE)
+                _order(part, 0, len(part))
+                part.last = part.ids[-1]
+                self._storage.move(ledger_id, old_number, part)
+                await self._pace.pause()
 
     def _is_still_needed(self, number: int) -> bool:
         """Whether the index points to the file at all; a walk over everything."""
@@ -182,3 +188,11 @@ class Sorter:
                     return True
                 first = page[-1].entry_id + 1
         return False
+
+
+def _order(rows: LedgerEntries, start: int, stop: int) -> None:
+    """Sorts some of the rows by id."""
+    if not rises(rows.ids[start:stop]):
+        order = sorted(range(start, stop), key=rows.ids.__getitem__)
+        for column in (rows.ids, rows.positions, rows.lengths):
+            column[start:stop] = array(column.typecode, [column[at] for at in order])

@@ -32,7 +32,7 @@ from .groups import (
     RECORD_HEADER,
     RECORD_HEADER_BYTES,
 )
-from .index import IndexedEntry, Location
+from .ledger_entries import LedgerEntries, Location
 from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
 from .recovery import recover, remove_leftovers
 from .replay import Damage
@@ -46,11 +46,20 @@ LOG_GONE = (
     "format an empty directory as a new bookie"
 )
 
-_MOVES_AT_ONCE = 1_000
+
+def _all_stand_in(rows: LedgerEntries, number: int) -> bool:
+    low, high = min(rows.positions), max(rows.positions)
+    return low >> OFFSET_BITS == number == high >> OFFSET_BITS
 
 
-def _stands_in(location: Location | None, number: int) -> bool:
-    return location is not None and location.position >> OFFSET_BITS == number
+def _those_that_stand_in(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
+    """Those ``rows`` whose ids ``known`` has in this file."""
+    found = LedgerEntries()
+    for entry_id, position, length in zip(rows.ids, rows.positions, rows.lengths, strict=True):
+        location = known.find(entry_id)
+        if location is not None and location.position >> OFFSET_BITS == number:
+            found.put(entry_id, position, length)
+    return found
 
 
 class _Waiting:
@@ -346,13 +355,12 @@ class Storage:
         number = self.next_file_number()
         return SortedFileWriter(self.files, self._bookie, number, self.next_generation())
 
-    async def move(self, old_number: int, rows: Sequence[IndexedEntry]) -> None:
-        """Has the index point to the new places, where it still points to the old file."""
-        find, put = self.index.find, self.index.put
-        for start in range(0, len(rows), _MOVES_AT_ONCE):
-            part = rows[start : start + _MOVES_AT_ONCE]
-            put([row for row in part if _stands_in(find(row[0], row[1]), old_number)])
-            await asyncio.sleep(0)
+    def move(self, ledger_id: int, old_number: int, rows: LedgerEntries) -> None:
+        """Has the index point to new places, where it still points to the old file."""
+        known = self.index.span(ledger_id, rows.ids[0], rows.last)
+        if known.ids != rows.ids or not _all_stand_in(known, old_number):
+            rows = _those_that_stand_in(known, old_number, rows)
+        self.index.recent.update([(ledger_id, rows)])
 
     # --- what the log asks and tells ------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from .index import EntryIndex, IndexedEntry, Location, MemoryIndex
+from .index import EntryIndex, IndexedEntry, LedgerEntries, Location, MemoryIndex
 
 
 class IndexStore(EntryIndex, Protocol):
@@ -31,11 +31,15 @@ class IndexStore(EntryIndex, Protocol):
         ...
 
     async def apply(
-        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self,
+        columns: Iterable[tuple[int, LedgerEntries]],
+        drops: Sequence[int],
+        covered_log: int,
+        sequence: int,
     ) -> None:
-        """Drops ledgers, then puts rows, and notes the numbers: all of it durably, or nothing.
+        """Drops ledgers, then puts each one's rows, notes the numbers: all durably, or nothing.
 
-        ``rows`` may be consumed in another thread, while ledgers are dropped from its source.
+        ``columns`` may be consumed in another thread, while ledgers are dropped from its source.
         """
         ...
 
@@ -58,12 +62,16 @@ class MemoryIndexStore(MemoryIndex):
         self.covered_log = self.sequence = 0
 
     async def apply(
-        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self,
+        columns: Iterable[tuple[int, LedgerEntries]],
+        drops: Sequence[int],
+        covered_log: int,
+        sequence: int,
     ) -> None:
         """See IndexStore."""
         for ledger_id in drops:
             self.drop(ledger_id)
-        self.put(list(rows))
+        self.update(columns)
         self.covered_log, self.sequence = covered_log, sequence
 
     async def clear(self) -> None:
@@ -107,6 +115,14 @@ class TieredIndex:
                 found[row.entry_id] = row
         return [found[entry_id] for entry_id in sorted(found)[:limit]]
 
+    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
+        """See EntryIndex."""
+        *newer, oldest = self._tiers(ledger_id)
+        found = oldest.span(ledger_id, first, last)
+        for tier in reversed(newer):
+            found.update(tier.span(ledger_id, first, last))
+        return found
+
     def ledgers(self) -> Iterator[int]:
         """See EntryIndex."""
         previous = -1
@@ -137,7 +153,7 @@ class TieredIndex:
         self._being_dropped, self._dropped = self._dropped, {}
         try:
             drops = list(self._being_dropped)
-            await self.store.apply(frozen.rows(), drops, covered_log, sequence)
+            await self.store.apply(frozen.columns(), drops, covered_log, sequence)
         except BaseException:
             self._thaw(frozen)
             raise
@@ -149,7 +165,7 @@ class TieredIndex:
         """Puts what was being written back under what has come since."""
         newer, self.recent = self.recent, frozen
         self._dropped = {**self._being_dropped, **self._dropped}
-        self.recent.put(list(newer.rows()))
+        self.recent.update(newer.columns())
 
     def _is_dropped(self, ledger_id: int) -> bool:
         return ledger_id in self._dropped or ledger_id in self._being_dropped

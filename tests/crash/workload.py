@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rhumbline.core.bookie.commit_group import Outbox
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.index import IndexedEntry
+from rhumbline.core.bookie.index import IndexedEntry, LedgerEntries
 from rhumbline.core.bookie.sorter import Sorter
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.bookie.tiered_index import MemoryIndexStore
@@ -71,9 +71,13 @@ class CommittedIndex(MemoryIndexStore):
         self._disk = disk
 
     async def apply(
-        self, rows: Iterable[IndexedEntry], drops: Sequence[int], covered_log: int, sequence: int
+        self,
+        columns: Iterable[tuple[int, LedgerEntries]],
+        drops: Sequence[int],
+        covered_log: int,
+        sequence: int,
     ) -> None:
-        await super().apply(rows, drops, covered_log, sequence)
+        await super().apply(columns, drops, covered_log, sequence)
         commit = Commit(tuple(self.rows()), covered_log, sequence)
         self._disk.record(Event("index", value=commit))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rhumbline.core.bookie.index import EntryIndex, IndexedEntry
+from rhumbline.core.bookie.index import EntryIndex, IndexedEntry, MemoryIndex
 from rhumbline.core.bookie.lmdb_index import LmdbIndex, open_lmdb_index
 from rhumbline.core.bookie.tiered_index import IndexStore, MemoryIndexStore, TieredIndex
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -45,6 +45,8 @@ def same(index: EntryIndex, model: dict[int, dict[int, tuple[int, int]]]) -> Non
         expected = [IndexedEntry(ledger, e, *rows[e]) for e in sorted(rows) if e >= 5]
         assert index.page(ledger, 5, 1000) == expected
         assert index.page(ledger, 5, 3) == expected[:3]
+        span = index.span(ledger, 5, 25)
+        assert span.page(0, 1000) == [row[1:] for row in expected if row.entry_id <= 25]
 
 
 @STORES
@@ -100,6 +102,45 @@ def test_changes_during_a_checkpoint_are_neither_lost_nor_overtaken(make: Any) -
         asyncio.run(main(Path(directory)))
 
 
+@STORES
+@pytest.mark.parametrize("number", range(3))
+def test_long_ledgers_in_many_files_answer_like_a_plain_dictionary(make: Any, number: int) -> None:  # noqa: ANN401
+    """Runs of rows: appended, moved elsewhere, with holes, of several lengths and files."""
+
+    async def main(directory: Path) -> None:
+        random = Random(number)
+        index = TieredIndex(await make(directory))
+        model: dict[int, dict[int, tuple[int, int]]] = {1: {}, 2: {}}
+        for step in range(40):
+            ledger = random.choice((1, 1, 2))
+            rows = model[ledger]
+            start = random.choice((max(rows, default=-1) + 1, random.randrange(5_000)))
+            stride, same = random.choice((1, 1, 2)), random.choice((True, False))
+            position = random.randrange(1, 9) << 40 | random.randrange(1 << 34)
+            for at in range(random.randrange(900)):
+                length = 100 if same else random.randrange(50, 3_000)
+                if random.random() < 0.002:
+                    position += random.choice((1 << 33, 1 << 40))
+                rows[start + at * stride] = (position, length)
+                index.put([IndexedEntry(ledger, start + at * stride, position, length)])
+                position += length + 8
+            await index.checkpoint(step, step + 1)
+        for ledger, rows in model.items():
+            ids = sorted(rows)
+            expected = [IndexedEntry(ledger, e, *rows[e]) for e in ids]
+            assert index.page(ledger, 0, 100_000) == expected
+            assert index.last(ledger) == ids[-1]
+            for entry_id in range(0, ids[-1] + 5, 7):
+                assert index.find(ledger, entry_id) == rows.get(entry_id)
+            first, last = ids[len(ids) // 3], ids[len(ids) // 2] + 1
+            span = [row[1:] for row in expected if first <= row.entry_id <= last]
+            assert index.span(ledger, first, last).page(0, 100_000) == span
+        await index.store.close()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
 class FailingStore(MemoryIndexStore):
     """Refuses its first checkpoint."""
 
@@ -133,16 +174,17 @@ def test_failed_checkpoint_loses_nothing() -> None:
 
 def test_index_of_another_bookie_or_a_damaged_one_is_emptied(tmp_path: Path) -> None:
     async def main() -> None:
-        rows = [IndexedEntry(1, 0, 10, 1)]
+        rows = MemoryIndex()
+        rows.put([IndexedEntry(1, 0, 10, 1)])
         store: IndexStore = await open_lmdb_index(tmp_path, ME, at_once)
-        await store.apply(rows, [], 7, 3)
+        await store.apply(rows.columns(), [], 7, 3)
         await store.close()
         store = await open_lmdb_index(tmp_path, ME, at_once)
         assert (store.covered_log, store.sequence, store.last(1)) == (7, 3, 0)
         await store.close()
         store = await open_lmdb_index(tmp_path, BookieId("b1@00000002"), at_once)
         assert (store.covered_log, store.last(1)) == (0, None)
-        await store.apply(rows, [], 7, 3)
+        await store.apply(rows.columns(), [], 7, 3)
         await store.close()
         (tmp_path / "data.mdb").write_bytes(b"rot" * 10_000)
         store = await open_lmdb_index(tmp_path, ME, at_once)
