@@ -1,8 +1,8 @@
-"""Catch-up: one stream is written once, and then read from its beginning."""
+"""Catch-up: one stream is written once, and then read from its beginning, in two forms."""
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from ..client.connect import Client
@@ -12,27 +12,32 @@ from .processes import REGION, BookieProcesses
 from .workload import Workload
 
 _BATCH = 1_000
+_POSITION_EVERY = 100
 
 
 async def run_catch_up(
     servers: BookieProcesses, name: str, size: int, count: int, repetitions: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row for each reading. Raises GapError when records are missing."""
+    """Yields a row for each reading, by record and by Arrow batch.
+
+    Raises GapError when records are missing.
+    """
     client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
     policy = Workload(name, "max", size).policy
     async with client:
         await ensure_namespace(client, policy)
         await client.namespace().create_stream(name, policy)
         written_s = await _write(client, name, size, count)
-        for number in range(repetitions):
+        readings = [(form, n) for form in _FORMS for n in range(repetitions)]
+        for form, number in readings:
             before, started = servers.usage(), time.perf_counter()
-            read = await _read(client, name, count)
+            read = await _FORMS[form](client, name, count)
             seconds, after = time.perf_counter() - started, servers.usage()
             if read != count:
                 raise GapError(f"{read} of {count} records came")
             yield {
                 "w": name,
-                "peer": "rhumbline-per10",
+                "peer": f"rhumbline-{form}",
                 "mode": "catchup",
                 "rep": number,
                 "size": size,
@@ -60,11 +65,37 @@ async def _write(client: Client, name: str, size: int, count: int) -> float:
     return time.perf_counter() - started
 
 
-async def _read(client: Client, name: str, count: int) -> int:
+async def _read_records(client: Client, name: str, count: int) -> int:
+    """Looks at payload and txid of each record, and at the position of every 100th."""
+    read = size = last_txid = 0
+    async with client.reader(name) as reader:
+        async for batch in reader.batches():
+            for record in batch.records():
+                size += len(record.payload)
+                if record.txid < last_txid:
+                    raise GapError(f"txid {record.txid} came behind {last_txid}")
+                last_txid = record.txid
+                read += 1
+                if read % _POSITION_EVERY == 0 and record.dlsn.lssn < 1:
+                    raise GapError(f"{record.dlsn} is no position")
+            if read >= count:
+                break
+    return read if size else 0
+
+
+async def _read_arrow(client: Client, name: str, count: int) -> int:
+    """Makes an Arrow record batch of each entry: checksums checked, all columns decoded."""
     read = 0
     async with client.reader(name) as reader:
         async for batch in reader.batches():
-            read += len(batch.payloads())
+            columns = batch.to_arrow(with_positions=True)
+            read += columns.num_rows
             if read >= count:
                 break
     return read
+
+
+_FORMS: dict[str, Callable[[Client, str, int], Awaitable[int]]] = {
+    "records": _read_records,
+    "arrow": _read_arrow,
+}

@@ -63,7 +63,7 @@ async def run_workload(
         writers = [w async for w in _open_writers(client, workload, closing)]
         tasks = Tasks(on_failure=failures.append)
         closing.push_async_callback(tasks.aclose)
-        if workload.has_reader:
+        for _ in range(workload.readers):
             tasks.spawn(_tail(client, _stream(workload, 0), meter), "tail")
         for work in _senders(workload, writers, meter):
             tasks.spawn(work, "sender")
@@ -216,9 +216,11 @@ def _row(
         "cli_rss": memory[1],
         "err": 0,
     }
-    if workload.has_reader:
-        row["readers"] = 1
-        row["del_rec_s"] = round(meter.deliveries.count / seconds)
+    if workload.readers:
+        delivered = meter.deliveries.count / seconds
+        row["readers"] = workload.readers
+        row["del_rec_s"] = round(delivered)
+        row["del_MB_s"] = round(delivered * workload.size / 1e6, 2)
         row["del"] = latencies(meter.deliveries)
     return row
 

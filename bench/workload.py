@@ -8,6 +8,7 @@ from ..core.protocol.quorum import Quorum
 
 _QUORUM = Quorum(3, 3, 2)
 _PERIODIC = FlushPolicy(period_ms=10)
+_QUICK = FlushPolicy(period_ms=1)
 IMMEDIATE = FlushPolicy()
 
 Mode = Literal["max", "rate", "sync"]
@@ -28,7 +29,8 @@ class Workload:
     window: int = 16_000
     rate: int = 0
     flush: FlushPolicy = _PERIODIC
-    has_reader: bool = False
+    readers: int = 0
+    """Tailing readers of the first stream, in the client's process."""
 
     @property
     def policy(self) -> StreamPolicy:
@@ -38,7 +40,7 @@ class Workload:
     @property
     def peer(self) -> str:
         """How the row is called beside the peers' rows."""
-        return "rhumbline-imm" if self.flush == IMMEDIATE else "rhumbline-per10"
+        return f"rhumbline-per{self.flush.period_ms}" if self.flush.period_ms else "rhumbline-imm"
 
 
 WRITE = (
@@ -50,10 +52,16 @@ WRITE = (
     Workload("W2-64", "sync", 1024, streams=64, flush=IMMEDIATE),
 )
 
-TAIL = tuple(
-    Workload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, has_reader=True)
-    for rate in (1_000, 10_000)
-    for flush in (_PERIODIC, IMMEDIATE)
+TAIL = (
+    *(
+        Workload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, readers=1)
+        for rate in (1_000, 10_000)
+        for flush in (_PERIODIC, _QUICK, IMMEDIATE)
+    ),
+    *(
+        Workload(f"fan-{readers}", "rate", 1024, streams=1, rate=1_000, readers=readers)
+        for readers in (10, 40)
+    ),
 )
 
 READ = (("W4-128", 128, 1_000_000), ("W4-1K", 1024, 200_000))

@@ -12,7 +12,9 @@ import click
 
 from ..bench.catch_up import run_catch_up
 from ..bench.load import Timing, run_workload
+from ..bench.many_streams import measure_many_streams
 from ..bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
+from ..bench.positions import measure_positions
 from ..bench.processes import BookieProcesses
 from ..bench.proxies import run_proxy_work
 from ..bench.proxy_work import PROXY, ProxyWork
@@ -76,14 +78,17 @@ def tail(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Delivery: from append to a tailing reader, at 1,000 and 10,000 records/s."""
+    """Delivery: from append to tailing readers: one, at 1,000 and 10,000 records/s, and many."""
     _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
 
 
 @bench.command()
 @_measuring
 def read(seconds: float, repetitions: int, json_file: Path | None, directory: Path | None) -> None:
-    """Catch-up: one stream from its beginning, page cache warm. (--seconds does not apply.)"""
+    """Catch-up: one stream from its beginning, page cache warm, by record and by Arrow batch.
+
+    --seconds does not apply.
+    """
     del seconds
 
     async def all_rows(servers: BookieProcesses) -> Rows:
@@ -92,6 +97,41 @@ def read(seconds: float, repetitions: int, json_file: Path | None, directory: Pa
                 yield row
 
     _measure(all_rows, json_file, directory)
+
+
+@bench.command()
+@click.option("--count", type=click.IntRange(1, 100_000), default=10_000, show_default=True)
+@_measuring
+def streams(
+    count: int, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
+) -> None:  # fmt: skip
+    """Many streams open in one process: opening them, a record to each, rest.
+
+    --seconds is how long it rests; --repetitions does not apply.
+    """
+    del repetitions
+
+    def rows(servers: BookieProcesses) -> Rows:
+        return measure_many_streams(servers, count, seconds)
+
+    _measure(rows, json_file, directory, shown=_shown_of_streams)
+
+
+@bench.command()
+@click.option("--segments", type=click.IntRange(1, 100_000), default=1_000, show_default=True)
+@click.option("--looks", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@_measuring
+def positions(
+    segments: int, looks: int, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Finding a record among many segments. (--seconds and --repetitions do not apply.)"""
+    del seconds, repetitions
+
+    def rows(servers: BookieProcesses) -> Rows:
+        return measure_positions(servers, segments, looks)
+
+    _measure(rows, json_file, directory, shown=_shown_of_positions)
 
 
 @bench.command()
@@ -223,12 +263,19 @@ async def _collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
     found = []
     async for row in rows:
         found.append(row)
-        figure = f"{row['rec_s']:>10,} records/s" if "rec_s" in row else f"{row['restart_s']:>10} s"
-        click.echo(f"{row['w']:13} {row['peer']:16} {figure}")
+        click.echo(f"{row['w']:13} {row['peer']:16} {_figure(row)}")
         if json_file is not None:
             line = json.dumps(row) + "\n"
             await asyncio.to_thread(_append_line, json_file, line)
     return found
+
+
+def _figure(row: dict[str, Any]) -> str:
+    if "rec_s" in row:
+        return f"{row['rec_s']:>10,} records/s"
+    if "restart_s" in row:
+        return f"{row['restart_s']:>10} s"
+    return f"{row['p50_ms']:>10} ms"
 
 
 def _append_line(file: Path, line: str) -> None:
@@ -259,14 +306,42 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
         "peer": row["peer"],
         "size": row["size"],
         "streams": row["streams"],
-        "records/s": row["rec_s"],
-        "MB/s": row["MB_s"],
+        "readers": row.get("readers"),
+        "records/s": row.get("del_rec_s", row["rec_s"]),
+        "MB/s": row.get("del_MB_s", row["MB_s"]),
         "p50 ms": latency.get("p50_ms"),
         "p99 ms": latency.get("p99_ms"),
         "p99.9 ms": latency.get("p999_ms"),
         "cpu s/M servers": row["srv_cpu_per_M"],
         "cpu s/M client": row["cli_cpu_per_M"],
         "MiB servers": row["srv_rss"],
+    }
+
+
+def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "step": row["w"],
+        "streams": row["streams"],
+        "seconds": row["seconds"],
+        "streams/s": row["rec_s"],
+        "cores servers": row["srv_cpu"],
+        "cores client": row["cli_cpu"],
+        "MiB servers": row["srv_rss"],
+        "MiB client": row["cli_rss"],
+        "tasks": row["tasks"],
+    }
+
+
+def _shown_of_positions(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "look-up": row["w"],
+        "segments": row["segments"],
+        "p50 ms": row["p50_ms"],
+        "max ms": row["max_ms"],
+        "metadata reads": row["metadata_reads"],
+        "at most": row["metadata_reads_max"],
+        "entry reads": row["entry_reads"],
+        "at most ": row["entry_reads_max"],
     }
 
 

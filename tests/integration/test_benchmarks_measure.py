@@ -39,6 +39,28 @@ def test_a_benchmark_writes_rows_that_stand_beside_the_peers(
     assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        ("streams --count 20", ["create", "open", "append-1", "append-2", "rest", "close"]),
+        ("positions --segments 5 --looks 3", ["find-dlsn", "find-txid", "find-sequence-id"]),
+    ],
+)
+def test_streams_and_look_ups_are_counted(tmp_path: Path, command: str, steps: list[str]) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", *command.split(), "--seconds", "0.2", "--json", str(figures),
+        "--directory", str(tmp_path), timeout_s=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    rows = [json.loads(line) for line in figures.read_text().splitlines()]
+    assert [row["w"] for row in rows] == steps
+    for row in rows:
+        assert row.get("streams", 20) == 20
+        assert 1 <= row.get("metadata_reads", 1) <= 10
+        assert 1 <= row.get("entry_reads", 1) <= 8
+
+
 def test_a_workload_that_is_none_is_named() -> None:
     done = rhumbline("bench", "write", "--only", "W9")
     assert done.returncode == 2
