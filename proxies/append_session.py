@@ -18,6 +18,12 @@ ITEM_OVERHEAD_BYTES = 256
 ANSWERS_MAX = 16_384
 """Answers that wait for a client that does not take them; then nothing more is read from it."""
 
+BUSY_COUNT = 16
+"""Items without an answer from which on messages wait for company, on either side."""
+
+GATHER_SECONDS = 0.001
+"""For so long: a message costs as much as twenty items in it."""
+
 Answer = tuple[int, Placed | RhumblineError]
 
 
@@ -29,6 +35,7 @@ class AppendSession:
     ) -> None:
         self.outstanding_bytes = 0
         """Of items without an answer."""
+        self.outstanding_count = 0
         self._proxy = proxy
         self._on_answers = on_answers
         self._bytes_max = bytes_max
@@ -41,6 +48,7 @@ class AppendSession:
         """Hands an item to the proxy; its answer comes with ``id_``."""
         size = len(item.record_set) + ITEM_OVERHEAD_BYTES
         self.outstanding_bytes += size
+        self.outstanding_count += 1
         key = (item.namespace, item.stream, item.producer)
         if key in self._blocked:
             if not restarts:
@@ -57,6 +65,7 @@ class AppendSession:
 
     def refuse(self, id_: int, error: RhumblineError) -> None:
         """Answers what is no item at all."""
+        self.outstanding_count += 1
         self._answer(id_, error, 0)
 
     def ping(self) -> None:
@@ -80,6 +89,11 @@ class AppendSession:
         """Whether ``take_answers`` would give some."""
         return bool(self._answers)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many answers are due that those at hand may wait a moment for others."""
+        return self.outstanding_count > BUSY_COUNT
+
     async def room(self) -> None:
         """Waits until little enough is outstanding, and not taken, to read on."""
         while self._is_full:
@@ -98,6 +112,7 @@ class AppendSession:
 
     def _answer(self, id_: int, outcome: Placed | RhumblineError, size: int) -> None:
         self.outstanding_bytes -= size
+        self.outstanding_count -= 1
         self._answers.append((id_, outcome))
         if len(self._answers) == 1:
             self._on_answers()

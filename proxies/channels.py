@@ -21,6 +21,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
+from .append_session import BUSY_COUNT, GATHER_SECONDS
 from .items import Placed
 from .sending import Outgoing
 from .status import DETAILS_KEY, decode_details, decode_error, decode_position, error_of_status
@@ -85,6 +86,8 @@ class AppendCall:
         try:
             while not answers.done():
                 await self._wake.wait()
+                if len(self._waiting) - len(self._outbox) > BUSY_COUNT:
+                    await asyncio.sleep(GATHER_SECONDS)
                 self._wake.clear()
                 while (self._outbox or self._is_pinging) and not answers.done():
                     self._is_pinging = False

@@ -13,6 +13,8 @@ class ProxyConfig:
     """After so long without contact the proxy's streams may be taken by others."""
     acquire_ms_max: int = 5_000
     """How long a client's sets wait for a stream to be taken over before they are refused."""
+    acquires_max: int = 16
+    """Streams that are taken over at the same time; others wait, so that each is quick."""
     handover_ms_max: int = 10_000
     """At a graceful stop: how long closing all streams may take."""
     streams_max: int = 10_000

@@ -26,3 +26,25 @@ class RateLimit:
         """``amount`` passes."""
         if self.per_second:
             self._full_at = max(self._full_at, now) + amount / self.per_second
+
+
+class RecordLimits:
+    """Limits of records and of bytes, of a stream or of a proxy."""
+
+    __slots__ = ("_bytes", "_records", "is_on")
+
+    def __init__(self, records_per_s: int, bytes_per_s: int) -> None:
+        self.is_on = bool(records_per_s or bytes_per_s)
+        """Whether there is any limit; otherwise ``wait_ms`` need not be asked."""
+        self._records = RateLimit(records_per_s)
+        self._bytes = RateLimit(bytes_per_s)
+
+    def wait_ms(self, record_count: int, size_bytes: int, now: float) -> int:
+        """How long until so much may pass; 0: now, and it counts as passed."""
+        wait_ms = max(
+            self._records.wait_ms(record_count, now), self._bytes.wait_ms(size_bytes, now)
+        )
+        if wait_ms == 0:
+            self._records.take(record_count, now)
+            self._bytes.take(size_bytes, now)
+        return wait_ms

@@ -13,11 +13,11 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from ..core.log.batch import AppendMany
 from ..core.log.writer import StreamWriter
 from ..core.protocol.errors import (
-    AppendOutcomeUnknownError,
     ClosedError,
     DuplicateRecordError,
     InvariantBrokenError,
@@ -29,7 +29,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.tasks import Tasks
 from .items import Done, Item, Placed
-from .limits import RateLimit
+from .limits import RecordLimits
 from .places import Places
 
 RECENT_SETS_MAX = 4096
@@ -43,7 +43,7 @@ class ServedStream:
         self,
         writer: StreamWriter,
         places: Places,
-        limits: tuple[RateLimit, RateLimit],
+        limits: RecordLimits,
         on_over: Callable[[], None],
     ) -> None:
         self.is_over = False
@@ -51,14 +51,12 @@ class ServedStream:
         self.set_count = 0
         self._writer = writer
         self._places = places
-        self._records, self._bytes = limits
+        self._limits = limits
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(on_failure=self._on_bug)
-        self._waiting: deque[tuple[AppendMany, int, Done]] = deque()
         self._recent: dict[tuple[bytes, int], AppendMany] = {}
         self._lookups: deque[tuple[Item, DuplicateRecordError, Done]] = deque()
-        self._settling: asyncio.Task[None] | None = None
 
     def submit(self, item: Item, done: Done) -> None:
         """Appends a set. ``done`` is called at once when it is refused."""
@@ -79,9 +77,7 @@ class ServedStream:
                 self._end()
             done(error)
             return
-        self._waiting.append((ticket, item.count, done))
-        if self._settling is None:
-            self._settling = self._tasks.spawn(self._settle(), "settle")
+        ticket.on_done(partial(self._answer, ticket, item.count, done))
 
     async def close(self) -> None:
         """Waits until everything is acknowledged and answered, and closes the segment.
@@ -97,14 +93,8 @@ class ServedStream:
     async def abort(self) -> None:
         """Stops at once: what is not acknowledged is answered with an unknown outcome."""
         self._end()
-        await self._writer.abort()
+        await self._writer.abort()  # which settles, and so answers, everything
         await self._tasks.aclose()
-        while self._waiting:
-            ticket, count, done = self._waiting.popleft()
-            if ticket.is_done:
-                done(await self._outcome(ticket, count))
-            else:
-                done(AppendOutcomeUnknownError("the stream was given up before an answer"))
         while self._lookups:
             item, _, done = self._lookups.popleft()
             done(NotOwnerError(f"stream {item.stream} is not served here any more"))
@@ -117,14 +107,11 @@ class ServedStream:
         return self._recent.get((item.producer, item.first_sequence))
 
     def _appended(self, item: Item) -> AppendMany:
-        now = self._loop.time()
-        size = len(item.record_set)
-        wait_ms = max(self._records.wait_ms(item.count, now), self._bytes.wait_ms(size, now))
-        if wait_ms:
-            raise OverRateError(f"stream {item.stream} is above its rate", wait_ms)
+        if self._limits.is_on:
+            wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
+            if wait_ms:
+                raise OverRateError(f"stream {item.stream} is above its rate", wait_ms)
         ticket = self._writer.append_set(item.record_set, keeps_txids=item.keeps_txids)
-        self._records.take(item.count, now)
-        self._bytes.take(size, now)
         self.record_count += item.count
         self.set_count += 1
         if item.is_numbered:
@@ -140,19 +127,12 @@ class ServedStream:
                 break
             del recent[oldest]
 
-    async def _settle(self) -> None:
-        """Answers in order; entries are acknowledged in order, so this waits for the first only."""
-        waiting = self._waiting
-        while waiting:
-            ticket, count, done = waiting[0]
-            answer = await self._outcome(ticket, count)
-            waiting.popleft()
-            done(answer)
-        self._settling = None
+    def _answer(self, ticket: AppendMany, count: int, done: Done) -> None:
+        done(self._outcome(ticket, count))
 
-    async def _outcome(self, ticket: AppendMany, count: int) -> Placed | RhumblineError:
+    def _outcome(self, ticket: AppendMany, count: int) -> Placed | RhumblineError:
         try:
-            result = await ticket
+            result = ticket.result()
         except (OwnershipLostError, ClosedError) as error:
             self._end()
             return NotOwnerError(f"not appended: {error}")
@@ -184,7 +164,5 @@ class ServedStream:
         """A task of ours failed: what it should have answered has an unknown outcome."""
         self._end()
         broken = InvariantBrokenError(f"stream {self._writer.stream}: {error!r}")
-        while self._waiting:
-            self._waiting.popleft()[2](broken)
         while self._lookups:
             self._lookups.popleft()[2](broken)

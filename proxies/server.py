@@ -34,7 +34,7 @@ from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
 from .administration import Administration
-from .append_session import Answer, AppendSession
+from .append_session import GATHER_SECONDS, Answer, AppendSession
 from .claims import Claims
 from .config import ProxyConfig
 from .credit import Credit
@@ -192,6 +192,8 @@ class ProxyServer:
         try:
             while True:
                 await wake.wait()
+                if session.is_busy:
+                    await asyncio.sleep(GATHER_SECONDS)
                 wake.clear()
                 answers = session.take_answers()
                 if answers or session.take_ping():

@@ -20,6 +20,7 @@ from ..core.protocol.errors import (
     NotOwnerError,
     OverRateError,
     RhumblineError,
+    SessionLostError,
     StreamLostError,
     TooManyRequestsError,
     UnavailableError,
@@ -29,7 +30,7 @@ from ..core.runtime.tasks import Tasks, run_all
 from .claims import Claim, Claims
 from .config import ProxyConfig
 from .items import Done, Item
-from .limits import RateLimit
+from .limits import RecordLimits
 from .places import Places
 from .presence import WRITE, Member, Presence
 from .routing import Routing, stream_key
@@ -81,8 +82,8 @@ class WriteProxy:
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._streams: dict[str, _Stream] = {}
-        self._records = RateLimit(config.records_per_s)
-        self._bytes = RateLimit(config.bytes_per_s)
+        self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
+        self._taking = asyncio.Semaphore(config.acquires_max)
         self._routing = Routing(presence.members(WRITE))
         self._counts = {"taken": 0, "lost": 0, "released": 0, "redirected": 0, "refused": 0}
         presence.on_members.append(self._members_changed)
@@ -96,15 +97,12 @@ class WriteProxy:
         ``done`` gets a Placed or an error: NotOwnerError (turn to ``owner``), OverRateError,
         TooManyRequestsError, and what the stream's writer raises.
         """
-        now = self._loop.time()
-        size = len(item.record_set)
-        wait_ms = max(self._records.wait_ms(item.count, now), self._bytes.wait_ms(size, now))
-        if wait_ms:
-            self._counts["refused"] += 1
-            done(OverRateError("this proxy is above its rate", wait_ms))
-            return
-        self._records.take(item.count, now)
-        self._bytes.take(size, now)
+        if self._limits.is_on:
+            wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
+            if wait_ms:
+                self._counts["refused"] += 1
+                done(OverRateError("this proxy is above its rate", wait_ms))
+                return
         stream = self._streams.get(stream_key(item.namespace, item.stream))
         if stream is None:
             stream = self._begin(item, done)
@@ -112,7 +110,12 @@ class WriteProxy:
             return
         if stream.served is not None and stream.state is _State.SERVED:
             stream.served.submit(item, done)
-        elif stream.state is _State.LEAVING:
+        else:
+            self._wait(stream, item, done)
+
+    def _wait(self, stream: _Stream, item: Item, done: Done) -> None:
+        size = len(item.record_set)
+        if stream.state is _State.LEAVING:
             done(self._elsewhere(stream))
         elif stream.waiting_bytes + size > self._config.waiting_bytes_max:
             done(TooManyRequestsError(f"stream {item.stream} is being taken over"))
@@ -139,10 +142,12 @@ class WriteProxy:
     async def _take(self, stream: _Stream) -> None:
         failure: RhumblineError | None = None
         try:
-            async with asyncio.timeout(self._config.acquire_ms_max / 1000):
+            async with self._taking, asyncio.timeout(self._config.acquire_ms_max / 1000):
                 await self._try_take(stream)
         except TimeoutError:
             failure = UnavailableError(f"stream {stream.name} could not be taken over in time")
+        except SessionLostError as error:  # ours, and a new one is on its way
+            failure = UnavailableError(f"stream {stream.name} could not be claimed: {error}")
         except RhumblineError as error:
             failure = error
         if failure is None:
@@ -186,10 +191,7 @@ class WriteProxy:
         if self._presence.session is None or self._presence.me.id != stream.claim.member_id:
             await writer.abort()
             raise NotOwnerError(f"the claim of stream {stream.name} was lost")
-        limits = (
-            RateLimit(self._config.stream_records_per_s),
-            RateLimit(self._config.stream_bytes_per_s),
-        )
+        limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
         stream.served = ServedStream(
             writer, Places(namespace, stream.name), limits, lambda: self._on_over(stream)
         )

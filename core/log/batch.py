@@ -5,7 +5,7 @@ no asyncio.Future and no callback per record. A batch is settled once, for all o
 """
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.dlsn import Dlsn
@@ -34,6 +34,7 @@ class Batch:
 
     __slots__ = (
         "bytes",
+        "callbacks",
         "count",
         "created_ms",
         "entry_id",
@@ -81,6 +82,7 @@ class Batch:
         self.failure: RhumblineError | None = None
         self.is_done = False
         self.waiters: list[asyncio.Future[None]] = []
+        self.callbacks: list[Callable[[], None]] = []
 
     def take_txids(self, txids: Sequence[int]) -> None:
         """Notes the txids of the next records, which are not below the last one's.
@@ -125,6 +127,11 @@ class Batch:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+        callbacks = self.callbacks
+        if callbacks:
+            self.callbacks = []
+            for callback in callbacks:
+                callback()
 
     def wait(self) -> Generator[Any, None, None]:
         """Until it is settled. Cancelling a wait withdraws no record."""
@@ -216,6 +223,17 @@ class AppendMany:
             if not batch.is_done:
                 return False
         return True
+
+    def on_done(self, callback: Callable[[], None]) -> None:
+        """Calls back once, as soon as it is done; for those who cannot have a task for each.
+
+        Only for records that lie in one entry. The callback must not raise, and must not append.
+        """
+        ((batch, _, _),) = self._spans
+        if batch.is_done:
+            callback()
+        else:
+            batch.callbacks.append(callback)
 
     def dlsns(self) -> Iterator[Dlsn]:
         """The position of each record, once done. Raises the first failure."""

@@ -48,6 +48,8 @@ _STAMPED_AT = 24
 _HEADER_CRC = struct.Struct("<I")
 _HEADER_CRC_AT = HEADER.size - _HEADER_CRC.size
 
+_NUMBERING = struct.Struct("<8xI52x16sq")  # count, producer, first sequence
+
 _HAS_TXIDS = 1
 
 TXID_FIRST = 1
@@ -163,6 +165,10 @@ class RecordSet:
             layout = ("%ds" * len(sizes)) % tuple(sizes)
         # One call makes all objects; several times faster than slicing in a loop.
         return list(struct.Struct(layout).unpack(body))
+
+    def largest_bytes(self) -> int:
+        """Size of the largest payload. Raises CorruptionError if the offsets do not fit."""
+        return max(self._sizes())
 
     def txids(self) -> Sequence[int]:
         """The txid of each record, non-decreasing. Raises CorruptionError if they are not."""
@@ -316,8 +322,8 @@ def numbering(record_set: bytes) -> tuple[int, Producer]:
     """
     if len(record_set) < HEADER.size:
         raise InvalidArgumentError(f"{len(record_set)} bytes are no record set")
-    fields = HEADER.unpack_from(record_set)
-    return fields[5], Producer(fields[14], fields[15])
+    count, identity, first_sequence = _NUMBERING.unpack_from(record_set)
+    return count, Producer(identity, first_sequence)
 
 
 # --- decoding -----------------------------------------------------------------------------------
