@@ -49,19 +49,22 @@ class AppendSession:
         size = len(item.record_set) + ITEM_OVERHEAD_BYTES
         self.outstanding_bytes += size
         self.outstanding_count += 1
-        key = (item.namespace, item.stream, item.producer)
-        if key in self._blocked:
-            if not restarts:
-                self._answer(id_, NotOwnerError("a set before this one was refused"), size)
-                return
-            del self._blocked[key]
+        if self._blocked and not self._unblocked(item, restarts):
+            self._answer(id_, NotOwnerError("a set before this one was refused"), size)
+            return
 
         def done(outcome: Placed | RhumblineError) -> None:
-            if isinstance(outcome, RhumblineError) and item.is_numbered:
-                self._blocked[key] = None
+            if outcome.__class__ is not Placed and item.is_numbered:
+                self._blocked[item.namespace, item.stream, item.producer] = None
             self._answer(id_, outcome, size)
 
         self._proxy.append(item, done)
+
+    def _unblocked(self, item: Item, restarts: bool) -> bool:
+        key = (item.namespace, item.stream, item.producer)
+        if restarts:
+            self._blocked.pop(key, None)
+        return key not in self._blocked
 
     def refuse(self, id_: int, error: RhumblineError) -> None:
         """Answers what is no item at all."""

@@ -293,7 +293,7 @@ def _decode_item(item: pb.AppendItem) -> Item:
         item.stream,
         record_set,
         keeps_txids=item.keeps_txids,
-        tried=tuple(item.tried),
+        tried=tuple(item.tried) if item.restarts else (),
     )
 
 
