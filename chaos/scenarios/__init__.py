@@ -1,0 +1,1 @@
+"""The library of scenarios, one TOML file each; see ``rhumbline chaos ls``."""

@@ -1,0 +1,49 @@
+"""Every scenario of the library that the simulator knows, played and judged."""
+
+import pytest
+
+from rhumbline.chaos.lab import library
+from rhumbline.chaos.lab.judgement import outcome_of
+from rhumbline.chaos.lab.outcome import Outcome
+from rhumbline.chaos.lab.sim_run import ScenarioRun, plan_of, play_in_sim
+from rhumbline.chaos.simulation.world import SimWorld
+
+NAMES = [name for name in library.names() if "sim" in library.load(name).worlds]
+
+
+def played(name: str, seed: int = 1) -> Outcome:
+    return outcome_of(play_in_sim(library.load(name), seed))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_promises_are_kept_and_expectations_hold(name: str) -> None:
+    outcome = played(name)
+    assert outcome.faults == []
+    assert outcome.acked > 0 and outcome.lost == 0 and outcome.doubled == 0
+    assert [one for one in outcome.invariants if one.is_judged]
+    assert outcome.digest
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    digests = {played("everything-at-work", seed).digest for seed in (5, 5, 6)}
+    assert len(digests) == 2
+
+
+class Looking(ScenarioRun):
+    """Looks at the copies at the moment at which the lost region is back."""
+
+    seen: list[str] = []
+
+    async def _become_whole(self) -> None:
+        Looking.seen = self._incomplete()
+        await super()._become_whole()
+
+
+def test_until_a_lost_region_returns_copies_lie_in_two() -> None:
+    scenario = library.load("region-returns-and-copies-spread")
+    plan = plan_of(scenario, 1)
+    with SimWorld(plan.seed, plan.topology) as world:
+        run = Looking(world, scenario, 1)
+        world.run(run.play())
+    assert any("only in ['east', 'north']" in line for line in Looking.seen), Looking.seen
+    assert run.result.whole_ms is not None and run.result.whole_ms > 0
