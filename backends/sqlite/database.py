@@ -6,7 +6,7 @@ take turns by ``BEGIN IMMEDIATE``; who waits longer than its deadline gets Metad
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ from ...core.protocol.errors import (
     CorruptionError,
     ForeignDataError,
     IndeterminateError,
+    MetadataError,
     MetadataUnavailableError,
     NoNodeError,
     SessionLostError,
@@ -34,6 +35,10 @@ PAGE = 2_000
 
 CHANGES_KEPT = 10_000
 """Newest entries of the change log; a watcher further behind fires all its watches."""
+
+
+Body = Callable[["Writer"], object]
+"""Work inside a write transaction."""
 
 
 class Database:
@@ -68,19 +73,34 @@ class Database:
             finally:
                 self._connection.execute("ROLLBACK")
 
-    def write(self, body: "Callable[[Writer], T]", deadline: float) -> T:
-        """Runs ``body`` in a transaction and commits it durably, or leaves nothing of it."""
+    def write(self, bodies: Sequence[Body], deadline: float) -> list[object]:
+        """Runs ``bodies`` in one transaction, one commit for all; what each returned or raised.
+
+        A body that raises a MetadataError leaves nothing of itself and does not hold up the
+        others. Any other failure is raised, and counts for all of them.
+        """
         with self._mapped():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                result = body(Writer(self._connection))
+                outcomes = [self._write_one(body) for body in bodies]
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
             self._commit()
             self._commits += 1
-            return result
+            return outcomes
+
+    def _write_one(self, body: Body) -> object:
+        self._connection.execute("SAVEPOINT one")
+        try:
+            outcome = body(Writer(self._connection))
+        except MetadataError as error:
+            self._connection.execute("ROLLBACK TO one")
+            outcome = error
+        self._connection.execute("RELEASE one")
+        return outcome
 
     def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
         """As ``Reader.changes_after``; one cheap question when nobody committed since last time."""

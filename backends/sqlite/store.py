@@ -8,11 +8,11 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ...core.protocol.errors import (
     ClosedError,
@@ -28,6 +28,7 @@ from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from ..watching import Watches
 from .database import Database, Reader, Writer
+from .write_queue import WriteQueue
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class SqliteStore:
         self.timeout_ms = timeout_ms
         self._database = database
         self._thread = thread
+        self._writes = WriteQueue(database, thread)
         self._is_closed = False
         self._tasks = Tasks()
         self._poller: asyncio.Task[None] | None = None
@@ -230,24 +232,30 @@ class SqliteStore:
         return await self._in_thread(partial(self._database.read, body, deadline))
 
     async def _write(self, body: Callable[[Writer], T]) -> T:
-        deadline = time.monotonic() + self.timeout_ms / 1000
-        result = await self._in_thread(partial(self._database.write, body, deadline), is_write=True)
-        self._own_change.set()
-        return result
-
-    async def _in_thread(self, work: Callable[[], T], *, is_write: bool = False) -> T:
-        """Runs ``work``; a disk that hangs cannot hold the caller beyond its deadline for long."""
         self._check_open()
-        job = self._thread.submit(work)
+        write = self._writes.submit(body, time.monotonic() + self.timeout_ms / 1000)
         try:
-            async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
-                answer = asyncio.wrap_future(job)
-                answer.add_done_callback(_retrieve)
-                return await asyncio.shield(answer)
+            result = await self._answer(write.outcome)
         except TimeoutError:
-            if job.cancel() or not is_write:
+            if self._writes.withdraw(write):
                 raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
             raise IndeterminateError(f"{self.uri} did not say in time how a write ended") from None
+        self._own_change.set()
+        return cast(T, result)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        try:
+            return await self._answer(self._thread.submit(work))
+        except TimeoutError:
+            raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
+
+    async def _answer(self, job: "Future[T]") -> T:
+        """A disk that hangs cannot hold the caller beyond its deadline for long."""
+        async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
+            answer = asyncio.wrap_future(job)
+            answer.add_done_callback(_retrieve)
+            return await asyncio.shield(answer)
 
     def _check_open(self) -> None:
         if self._is_closed:

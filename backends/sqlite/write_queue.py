@@ -1,0 +1,83 @@
+"""Writes that wait for the thread: all that wait when it is free share one commit.
+
+A commit is a sync of the disk, so a process that opens a thousand streams at once pays for a few
+tens of them and not for thousands.
+"""
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ...core.protocol.errors import MetadataUnavailableError
+from .database import Body, Database
+
+_TOGETHER_MAX = 128
+
+
+class Write:
+    """A write on its way."""
+
+    __slots__ = ("body", "deadline", "outcome")
+
+    def __init__(self, body: Body, deadline: float) -> None:
+        self.body = body
+        self.deadline = deadline
+        self.outcome: Future[object] = Future()
+
+
+class WriteQueue:
+    """The writes of one handle, in order."""
+
+    def __init__(self, database: Database, thread: ThreadPoolExecutor) -> None:
+        self._database = database
+        self._thread = thread
+        self._lock = threading.Lock()
+        self._waiting: deque[Write] = deque()
+        self._is_called = False  # the thread will come and look
+
+    def submit(self, body: Body, deadline: float) -> Write:
+        """Queues a write; ``outcome`` hears of it from the thread."""
+        write = Write(body, deadline)
+        with self._lock:
+            self._waiting.append(write)
+            is_called, self._is_called = self._is_called, True
+        if not is_called:
+            self._thread.submit(self._carry_out)
+        return write
+
+    def withdraw(self, write: Write) -> bool:
+        """Takes a write back that was not begun. False: it was."""
+        with self._lock:
+            if write not in self._waiting:
+                return False
+            self._waiting.remove(write)
+            return True
+
+    def _carry_out(self) -> None:
+        """In the thread: one transaction, then the thread's next job, so that reads get a turn."""
+        with self._lock:
+            count = min(len(self._waiting), _TOGETHER_MAX)
+            writes = [self._waiting.popleft() for _ in range(count)]
+            self._is_called = bool(self._waiting)
+            if self._is_called:
+                self._thread.submit(self._carry_out)
+        now = time.monotonic()
+        for write in [write for write in writes if write.deadline <= now]:
+            writes.remove(write)
+            late = MetadataUnavailableError("the metadata file was too busy to begin in time")
+            write.outcome.set_exception(late)
+        if not writes:
+            return
+        deadline = min(write.deadline for write in writes)
+        try:
+            outcomes = self._database.write([write.body for write in writes], deadline)
+        except BaseException as error:
+            for write in writes:
+                write.outcome.set_exception(error)
+            return
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                write.outcome.set_exception(outcome)
+            else:
+                write.outcome.set_result(outcome)
