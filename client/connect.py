@@ -27,7 +27,10 @@ from ..core.runtime.runtime import Runtime
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.directory import SteeredDirectory
 from ..regions.following import FollowedStates
+from ..regions.leaving import LeavingWriters
 from ..regions.reads import RegionReads
+from ..regions.repair.hole_reports import HoleReports
+from ..regions.repair.tasks import TaskStore
 from .host import system_runtime
 
 if TYPE_CHECKING:
@@ -101,6 +104,7 @@ class Client:
             )
             await self._check_region(self._directory)
             self._ledger_store = LedgerStore(store)
+            holes = HoleReports(TaskStore(store), self._directory, self.runtime.clock)
             self._ledgers = LedgerClient(
                 self.runtime,
                 self._ledger_store,
@@ -109,8 +113,12 @@ class Client:
                 self._ledger_config,
                 self.region,
                 reads=self.reads,
+                on_hole=holes,
             )
             opening.push_async_callback(self._ledgers.aclose)
+            opening.push_async_callback(holes.aclose)
+            leaving = LeavingWriters(self._directory.states, self._ledgers)
+            opening.push_async_callback(leaving.aclose)
             self._store = store
             self._closing = opening.pop_all()
         return self

@@ -27,7 +27,10 @@ from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.directory import SteeredDirectory
 from ...regions.following import FollowedStates
+from ...regions.leaving import LeavingWriters
 from ...regions.reads import RegionReads
+from ...regions.repair.hole_reports import HoleReports
+from ...regions.repair.tasks import TaskStore
 from ..checker.history import TOKEN
 from .metadata import ledger_id_of
 from .world import SimHost, SimWorld
@@ -88,6 +91,8 @@ class SimCluster:
         """The objects of the running processes, by host: for looking, not for touching."""
         self.lost: dict[str, None] = {}
         """Bookie ids whose data a fault destroyed or damaged."""
+        self.liars: dict[str, None] = {}
+        """Bookie ids whose disk lied."""
         self.ids: dict[str, str] = {}
         """The bookie id that a host has now."""
         self.bookie_hosts: list[SimHost] = []
@@ -214,6 +219,7 @@ class SimClient:
             rack_of=self.directory.rack_of,
             is_offline=self.followed.is_offline,
         )
+        self.holes = HoleReports(TaskStore(self.store), self.directory, runtime.clock)
         self.ledgers = LedgerClient(
             runtime,
             LedgerStore(self.store),
@@ -223,7 +229,9 @@ class SimClient:
             region,
             reads=self.reads,
             on_evidence=cluster.evidence.append,
+            on_hole=self.holes,
         )
+        self.leaving = LeavingWriters(self.directory.states, self.ledgers)
         self.namespace = Namespace(
             runtime,
             self.store,
@@ -237,6 +245,8 @@ class SimClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.leaving.aclose()
+        await self.holes.aclose()
         await self.ledgers.aclose()
         await self.followed.aclose()
         await self.store.close()

@@ -171,6 +171,10 @@ class LedgerClient:
         """
         await self._context.ledgers.delete(ledger_id)
 
+    def writers(self) -> list[LedgerWriter]:
+        """The writers that are open now, oldest first."""
+        return [one for one in self._context.handles if isinstance(one, LedgerWriter)]
+
     @property
     def copies(self) -> Copies:
         """Single copies at single bookies, for repair."""

@@ -67,6 +67,7 @@ class LedgerWriter:
         self.pending_bytes = 0
         self.failure: RhumblineError | None = None
         self.on_failure: Callable[[RhumblineError], None] | None = None
+        self.on_leaving: Callable[[], None] | None = None
         self.context = context
         self.queue: deque[AddOp] = deque()
         self._loop = asyncio.get_running_loop()
@@ -378,6 +379,14 @@ class LedgerWriter:
             self._tell_holes()
         if self.on_failure is not None and not isinstance(error, ClosedError):
             self.on_failure(error)
+
+    def leave(self) -> None:
+        """Asks the owner to go on with another ledger: this one's bookies should get no more data.
+
+        Nothing happens here: as long as the owner stays, entries are taken. Safe to repeat.
+        """
+        if self.failure is None and self.on_leaving is not None:
+            self.on_leaving()
 
     def abandon(self) -> None:
         """The client was closed: fails without closing the ledger."""

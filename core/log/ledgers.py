@@ -31,6 +31,9 @@ class LedgerWriter(Protocol):
     on_failure: Callable[[RhumblineError], None] | None
     """Called when it fails, after what was pending was called back."""
 
+    on_leaving: Callable[[], None] | None
+    """Called when another ledger should follow, though this one works: its bookies are drained."""
+
     @property
     def failure(self) -> RhumblineError | None:
         """Why it takes nothing more: failed, fenced or closed."""

@@ -112,7 +112,7 @@ class Pipeline:
         self._is_stopped = False
         self._is_abandoned = False
         self._waiters: list[asyncio.Future[None]] = []
-        segment.ledger.on_failure = self._on_ledger_failed
+        self._listen(segment)
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -315,6 +315,14 @@ class Pipeline:
             self.ledger_failure = error
             self._owner.on_segment_over()
 
+    def _listen(self, segment: OpenSegment) -> None:
+        segment.ledger.on_failure = self._on_ledger_failed
+        segment.ledger.on_leaving = self._on_leaving
+
+    def _on_leaving(self) -> None:
+        if self.failure is None and not self._is_stopped:
+            self._owner.on_segment_over()
+
     def resolve(self, last_entry_id: int) -> None:
         """The failed ledger was closed at ``last_entry_id``: each unresolved entry is in or out."""
         assert not self.in_flight
@@ -339,9 +347,9 @@ class Pipeline:
         assert not self.in_flight
         assert not self.unresolved
         assert segment.lssn == self.segment.lssn + 1
-        self.segment.ledger.on_failure = None
+        self.segment.ledger.on_failure = self.segment.ledger.on_leaving = None
         self.segment = segment
-        segment.ledger.on_failure = self._on_ledger_failed
+        self._listen(segment)
         self.policy = policy
         self._awaits_room = False
         self.ledger_failure = None

@@ -110,6 +110,7 @@ class FakeLedgerWriter:
         self._is_scheduled = False
         self.failure: RhumblineError | None = None
         self.on_failure: Callable[[RhumblineError], None] | None = None
+        self.on_leaving: Callable[[], None] | None = None
         self.lac_publications = 0
         self._room_wanted: list[Callable[[], None]] = []
         cluster.writers.append(self)

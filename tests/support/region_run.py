@@ -85,8 +85,16 @@ def plan(
 class RegionRun(_Run):
     """One run; a course calls its methods."""
 
-    def __init__(self, world: SimWorld, plan: Plan, *, repairs: bool = True) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        plan: Plan,
+        *,
+        repairs: bool = True,
+        repair_config: RepairConfig = REPAIR,
+    ) -> None:
         super().__init__(world, plan)
+        self.repair_config = repair_config
         self.repairs: dict[str, RepairService] = {}
         self.repair_hosts: list[SimHost] = []
         if repairs:
@@ -115,7 +123,7 @@ class RegionRun(_Run):
                 client.ledgers,
                 client.directory,
                 RegionAwarePlacement(),
-                REPAIR,
+                self.repair_config,
             )
             self.repairs[host.name] = service
             service.start()
@@ -213,6 +221,14 @@ class RegionRun(_Run):
                 now[commit.path] = commit.data
         return [data.decode() for data in now.values() if data]
 
+    def asked_for(self) -> list[str]:
+        """Every repair task that there ever was, as it was stored."""
+        return [
+            commit.data.decode()
+            for commit in self.world.metadata.tree.history
+            if "/repair/todo/" in commit.path and commit.data
+        ]
+
     def members_since(self, at_ms: float) -> list[tuple[int, BookieId]]:
         """(ledger, bookie) of members that stored metadata has named newly after a moment."""
         found = []
@@ -243,11 +259,16 @@ async def _idle(host: SimHost) -> None:
 
 
 def run_course(
-    course: Course, plan: Plan, *, repairs: bool = True, time_limit_s: float = 7200.0
+    course: Course,
+    plan: Plan,
+    *,
+    repairs: bool = True,
+    repair_config: RepairConfig = REPAIR,
+    time_limit_s: float = 7200.0,
 ) -> RegionRun:
     """Plays a course and checks the checker's verdict; the run is for further questions."""
     with SimWorld(plan.seed, plan.topology) as world:
-        run = RegionRun(world, plan, repairs=repairs)
+        run = RegionRun(world, plan, repairs=repairs, repair_config=repair_config)
         try:
             world.run(run.play_course(course), time_limit_s=time_limit_s)
         except BaseException:
