@@ -24,6 +24,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.metadata_store import Operation, Session, Value, Version, Watch
 from ..core.runtime.tasks import Tasks
 from .gate import MovableStore
+from .outage import Outage
 
 T = TypeVar("T")
 Opener = Callable[[str], Awaitable[MovableStore]]
@@ -109,6 +110,7 @@ class FollowingStore:
         self._sessions: list[FollowingSession] = []
         self._calls: dict[MovableStore, int] = {}
         self._left: dict[MovableStore, asyncio.Event] = {}
+        self._outage = Outage()
         self._gate_watch = store.watch_gate(self._gate_changed)
 
     @property
@@ -202,6 +204,15 @@ class FollowingStore:
     # --- following
 
     async def _call(self, work: Callable[[MovableStore], Awaitable[T]]) -> T:
+        try:
+            result = await self._call_in_use(work)
+        except MetadataUnavailableError as error:
+            self._outage.failed(self.uri, error)
+            raise
+        self._outage.answered(self.uri)
+        return result
+
+    async def _call_in_use(self, work: Callable[[MovableStore], Awaitable[T]]) -> T:
         self._check_open()
         while True:
             store = self._store

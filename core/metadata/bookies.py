@@ -221,8 +221,8 @@ class BookieDirectory:
             value = await certain.look(self._store, path)
             if value is not None:
                 found = registrations.decode(bookie, value.data)
-                if generation == self._generation:
-                    self._registrations[bookie] = found
+                known = self._registrations if generation == self._generation else self._earlier
+                known[bookie] = found
                 return found
         self._earlier.pop(bookie, None)
         raise BookieUnavailableError(f"bookie {bookie} is not registered")

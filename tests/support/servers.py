@@ -171,14 +171,23 @@ class ZooKeeper(Server):
 
     def mode(self) -> str | None:
         """standalone, leader or follower; None while it does not serve."""
+        return self._said("Mode: ")
+
+    def version(self) -> str:
+        """What it says that it is."""
+        said = self._said("Zookeeper version: ") or "unknown"
+        return said.split("-")[0]
+
+    def _said(self, field: str) -> str | None:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
                 answer = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
             return None
-        modes = [line[6:] for line in answer.decode().splitlines() if line.startswith("Mode: ")]
-        return modes[0] if modes else None
+        lines = answer.decode().splitlines()
+        found = [line[len(field) :] for line in lines if line.startswith(field)]
+        return found[0] if found else None
 
     def erase(self) -> None:
         """Removes its data, as a new disk would."""
@@ -220,6 +229,11 @@ class Etcd(Server):
                 return bool(json.load(answer)["health"] == "true")
         except (OSError, ValueError):
             return False
+
+    def version(self) -> str:
+        """What it says that it is."""
+        with urllib.request.urlopen(f"http://{self.address}/version", timeout=2) as answer:
+            return str(json.load(answer)["etcdserver"])
 
     def is_leader(self) -> bool:
         """Whether it leads its cluster now."""

@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
 
 from rhumbline.cli.local_cluster import LocalCluster
 from rhumbline.client.connect import Client
+from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.positioning import EARLIEST
@@ -19,12 +22,38 @@ PRODUCER = b"p" * 16
 LIMIT_S = 30
 
 
-def client_in(cluster: LocalCluster, region: str, metadata_timeout_ms: int = 10_000) -> Client:
+class StoryCluster(LocalCluster):
+    """Three regions of bookies in this process, with their metadata wherever it is wanted."""
+
+    def cut_one(self, viewer: str, region: str) -> None:
+        """Nothing passes between clients in ``viewer`` and the bookies of ``region`` any more."""
+        for item in self.bookies:
+            if item.region == region:
+                item.relays[viewer].cut()
+
+
+def cluster_at(uri: str, root: Path, *, bookies_per_region: int = 1) -> StoryCluster:
+    """The cluster of a story, with short ways between its regions."""
+    ways = dict.fromkeys(combinations(REGIONS, 2), 4)
+    cluster = StoryCluster(
+        root, REGIONS, bookies_per_region=bookies_per_region, round_trips_ms=ways
+    )
+    cluster.metadata_uri = uri
+    return cluster
+
+
+def client_in(
+    cluster: LocalCluster,
+    region: str,
+    metadata_timeout_ms: int = 10_000,
+    ledger: LedgerConfig | None = None,
+) -> Client:
     """A client that stands in a region."""
     return Client(
         cluster.metadata_uri,
         namespace=NAMESPACE,
         region=region,
+        ledger=ledger,
         metadata_timeout_ms=metadata_timeout_ms,
     )
 

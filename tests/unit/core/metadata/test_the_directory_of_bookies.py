@@ -88,6 +88,24 @@ def test_a_registration_lives_with_its_session() -> None:
     run(work)
 
 
+def test_an_address_is_known_also_if_the_directory_changed_while_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FRESH_WAIT_MS", 10)
+
+    async def work(world: World) -> None:
+        session = await world.other.session(10_000)
+        await world.observer.register(session, registration())
+        world.store.delay_s = lambda: 0.01  # the new watch fires meanwhile
+        asyncio.get_running_loop().call_later(0.005, world.mine._on_change)
+        await world.mine.registration(ONE)
+        world.store.delay_s = lambda: 60.0
+        assert await world.mine.registration(ONE) == registration()
+        await session.close()
+
+    run(work)
+
+
 @pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "silent"])
 def test_an_address_that_was_known_serves_while_the_store_is_away(
     is_silent: bool, monkeypatch: pytest.MonkeyPatch
