@@ -202,6 +202,33 @@ def proxy(
 Named = TypeVar("Named", Workload, ProxyWork)
 
 
+@bench.command()
+@click.option(
+    "--records", type=click.IntRange(1000, 1_000_000_000), default=10_000_000, show_default=True
+)
+@click.option(
+    "--size",
+    type=click.IntRange(16, 65536),
+    default=128,
+    show_default=True,
+    help="Bytes of each record.",
+)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where the archive goes (default: the temporary directory).",
+)
+def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
+    """Spark over an archive: our data source and Spark's own Parquet reader in turn.
+
+    Sum of payload lengths, largest txid, count; then what filters read. Needs no cluster.
+    """
+    from .bench_scan import run_scan  # PySpark is needed by this alone
+
+    run_scan(records, size, rounds, directory)
+
+
 def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
     if only is None:
         return workloads

@@ -1,12 +1,13 @@
 """Part files read in ranges: only the footer, and then the columns of the row groups that are asked
 for. Needs only pyarrow.
 
-What is fetched is laid into an anonymous mapping as large as the file, whose other pages are never
-touched: so the Parquet reader finds every byte at its place, and no byte is read that is not used.
+What is fetched is shown to the Parquet reader as a file whose other bytes are not there: nothing is
+copied, and nothing can be read that was not fetched.
 """
 
 import asyncio
-import mmap
+import os
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -73,29 +74,23 @@ class PartFile:
         """These columns of a row group. Raises NoSuchObjectError, CorruptionError."""
         ranges = self._ranges(group, columns)
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
-        fetched = await asyncio.gather(*gets)
-        with mmap.mmap(-1, self._size_bytes) as space:
-            for (begin, end), data in zip(ranges, fetched, strict=True):
-                if len(data) != end - begin:
-                    raise CorruptionError(f"{self._key}: shorter than its manifest says")
-                space[begin:end] = data
-                self.bytes_read += len(data)
-            return self._decode(space, group, columns)
+        pieces: dict[int, bytes] = {}
+        for (begin, end), data in zip(ranges, await asyncio.gather(*gets), strict=True):
+            if len(data) != end - begin:
+                raise CorruptionError(f"{self._key}: shorter than its manifest says")
+            pieces[begin] = data
+            self.bytes_read += len(data)
+        return self._decode(pieces, group, columns)
 
-    def _decode(self, space: mmap.mmap, group: int, columns: Sequence[str]) -> "pa.Table":
-        with memoryview(space) as view:
-            source = pa.BufferReader(pa.py_buffer(view))
+    def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
+        source = pa.PythonFile(_Fetched(self._key, self._size_bytes, pieces), mode="r")
+        try:
             file: Any = pq.ParquetFile(
                 source, metadata=self._footer, page_checksum_verification=True, pre_buffer=False
             )
-            try:
-                table = file.read_row_group(group, columns=list(columns), use_threads=False)
-            except (pa.ArrowException, OSError) as error:
-                raise CorruptionError(f"{self._key}: {error}") from error
-            finally:
-                file.close(force=True)
-                del file, source
-        return table
+            return file.read_row_group(group, columns=list(columns), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(f"{self._key}: {error}") from error
 
     def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
         found = self._footer.row_group(group)
@@ -110,6 +105,54 @@ class PartFile:
             else:
                 ranges.append((begin, end))
         return ranges
+
+
+class _Fetched:
+    """Some ranges of a file, as the file that the Parquet reader expects."""
+
+    closed = False
+
+    def __init__(self, key: str, size_bytes: int, pieces: dict[int, bytes]) -> None:
+        self._key = key
+        self._size_bytes = size_bytes
+        self._pieces = pieces
+        self._begins = sorted(pieces)
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See io.RawIOBase."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """See io.RawIOBase."""
+        return self._at
+
+    def read(self, size: int) -> memoryview:
+        """See io.RawIOBase. Raises CorruptionError for what was not fetched."""
+        number = bisect_right(self._begins, self._at) - 1
+        begin = self._begins[number] if number >= 0 else self._size_bytes
+        found = memoryview(self._pieces.get(begin, b""))[self._at - begin :][:size]
+        if len(found) != size:
+            raise CorruptionError(f"{self._key}: its columns are not where its footer says")
+        self._at += size
+        return found
+
+    def readable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def seekable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def writable(self) -> bool:
+        """See io.RawIOBase."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def _span(chunk: Any) -> tuple[int, int]:  # noqa: ANN401 - pyarrow has no types

@@ -41,11 +41,11 @@ def spark_schema(columns: Sequence[str]) -> str:
 
 
 def stored_columns(columns: Sequence[str]) -> list[str]:
-    """The columns of the archive that these are made of, with ``entry_id`` in any case."""
-    needed = {"entry_id"}
+    """The columns of the archive that these are made of; one at least, to count rows."""
+    needed: set[str] = set()
     for name in columns:
         needed.update(_MADE_OF.get(name, (name,)))
-    return sorted(needed)
+    return sorted(needed) or ["entry_id"]
 
 
 def arrow_batches(

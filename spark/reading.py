@@ -1,7 +1,7 @@
 """The executors' part of a query: the rows of a split, as Arrow batches."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ from ..coldstore.open import open_cold_store
 from ..coldstore.part_file import PartFile, RowGroup
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import NoSuchObjectError, TruncatedError
+from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.tasks import settled
 from .columns import BATCH_ROWS_MAX, arrow_batches, stored_columns
 from .hot_view import new_client
 from .loss import lost
@@ -41,21 +43,64 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     assert options.archive is not None
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
+        tables = archived_tables(cold, split, stored_columns(options.columns))
         try:
-            part = runner.run(PartFile.open(cold, split.key, split.size_bytes))
-            names = stored_columns(options.columns)
-            if split.first_slot:
-                names = sorted({*names, "slot"})
-            for number, group in enumerate(part.row_groups):
-                if _may_hold(split, group):
-                    table = _cut(runner.run(part.read(number, names)), split, group)
-                    yield from arrow_batches(table, split.stream, options.columns)
+            while (table := runner.run(_next_of(tables))) is not None:
+                yield from arrow_batches(table, split.stream, options.columns)
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
                 start = Dlsn(split.lssn, split.first_entry_id, split.first_slot)
                 raise lost(split.stream, start, Dlsn(split.lssn, split.end_entry_id, 0)) from error
         finally:
+            runner.run(tables.aclose())
             runner.run(cold.close())
+
+
+async def archived_tables(
+    cold: ColdStore, split: ArchiveSplit, names: Sequence[str]
+) -> AsyncGenerator["pa.Table", None]:
+    """The rows of a split with these columns of the archive, by row groups.
+
+    The next is fetched while the caller has the last. Raises NoSuchObjectError, CorruptionError.
+    """
+    part = await PartFile.open(cold, split.key, split.size_bytes)
+    groups = [n for n, group in enumerate(part.row_groups) if _may_hold(split, group)]
+    ahead: asyncio.Task[pa.Table] | None = None
+    try:
+        for at, number in enumerate(groups):
+            task = ahead or _reading(part, split, number, names)
+            ahead = None
+            table = _cut(await task, split, part.row_groups[number])
+            if at + 1 < len(groups):
+                ahead = _reading(part, split, groups[at + 1], names)
+                await asyncio.sleep(0)  # now its reads are under way, in threads
+            yield table
+    finally:
+        if ahead is not None:
+            ahead.cancel()
+            await settled(ahead)
+
+
+def _reading(
+    part: PartFile, split: ArchiveSplit, number: int, names: Sequence[str]
+) -> "asyncio.Task[pa.Table]":
+    """The row group is being read, with what it takes to cut it."""
+    needed = set(names)
+    if not _is_inside(split, part.row_groups[number]):
+        needed |= {"entry_id", "slot"}
+    return asyncio.ensure_future(part.read(number, sorted(needed)))
+
+
+def _is_inside(split: ArchiveSplit, group: RowGroup) -> bool:
+    """Whether all rows of the row group are in the split."""
+    after_start = split.first_entry_id < group.first_entry_id or (
+        split.first_entry_id == group.first_entry_id and not split.first_slot
+    )
+    return after_start and group.last_entry_id < split.end_entry_id
+
+
+async def _next_of(tables: AsyncGenerator["pa.Table", None]) -> "pa.Table | None":
+    return await anext(tables, None)
 
 
 def _may_hold(split: ArchiveSplit, group: RowGroup) -> bool:
@@ -72,19 +117,15 @@ def _may_hold(split: ArchiveSplit, group: RowGroup) -> bool:
 
 def _cut(table: "pa.Table", split: ArchiveSplit, group: RowGroup) -> "pa.Table":
     """Without the rows outside of the split."""
-    if group.last_entry_id >= split.end_entry_id or group.first_entry_id < split.first_entry_id:
-        column = table.column("entry_id")
-        inside = pc.and_(
-            pc.greater_equal(column, split.first_entry_id), pc.less(column, split.end_entry_id)
-        )
-        table = table.filter(inside)
-    if split.first_slot and table.num_rows:
-        early = pc.and_(
-            pc.equal(table.column("entry_id"), split.first_entry_id),
-            pc.less(table.column("slot"), split.first_slot),
-        )
-        table = table.filter(pc.invert(early))
-    return table
+    if _is_inside(split, group):
+        return table
+    entry_id = table.column("entry_id")
+    later = pc.and_(
+        pc.equal(entry_id, split.first_entry_id),
+        pc.greater_equal(table.column("slot"), split.first_slot),
+    )
+    after_start = pc.or_(pc.greater(entry_id, split.first_entry_id), later)
+    return table.filter(pc.and_(after_start, pc.less(entry_id, split.end_entry_id)))
 
 
 # --- ledgers ------------------------------------------------------------------------------------
@@ -93,12 +134,8 @@ def _cut(table: "pa.Table", split: ArchiveSplit, group: RowGroup) -> "pa.Table":
 def _hot(options: Options, split: HotSplit) -> Iterator["pa.RecordBatch"]:
     with asyncio.Runner() as runner:
         tables = _hot_tables(options, split)
-
-        async def following() -> "pa.Table | None":
-            return await anext(tables, None)
-
         try:
-            while (table := runner.run(following())) is not None:
+            while (table := runner.run(_next_of(tables))) is not None:
                 yield from arrow_batches(table, split.stream, options.columns)
         finally:
             runner.run(tables.aclose())

@@ -1,0 +1,186 @@
+"""Scans of an archive by Spark: our data source beside Spark's own Parquet reader, in one run.
+
+Both get the same columns of the same files in the same session. CPU seconds are those of the
+driver, its JVM and its Python workers together; where others use the machine, they say more than
+the time does.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
+
+from ..coldstore.local import LocalColdStore
+from ..coldstore.manifest import Manifest
+from ..spark.batch import BatchReader
+from ..spark.columns import stored_columns
+from ..spark.options import parse_options
+from ..spark.reading import archived_tables
+from ..spark.splits import ArchiveSplit
+from .scan_archive import NAMESPACE, STREAM
+
+COLUMNS = "txid,payload"
+_WARM_ROUNDS = 2
+_FEW_RECORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One whole scan."""
+
+    round: int
+    reader: str
+    rows_per_s: float
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a query reads of the archive."""
+
+    query: str
+    rows: int
+    files: int
+    row_groups: int
+    bytes_read: int
+    seconds: float
+
+
+def measure_scans(
+    spark: SparkSession, root: Path, manifests: list[Manifest], rounds: int
+) -> Iterator[Scan]:
+    """Sum of payload lengths, largest txid and count, by both readers in turn.
+
+    Two rounds before the counted ones are thrown away. Raises AssertionError when a result is
+    wrong.
+    """
+    expected = (
+        sum(one.payload_bytes for one in manifests),
+        manifests[-1].last_txid,
+        sum(one.record_count for one in manifests),
+    )
+    readers: dict[str, Callable[[], DataFrame]] = {
+        "native Parquet": lambda: spark.read.parquet(
+            str(root / NAMESPACE / STREAM / "*/*.parquet")
+        ),
+        "rhumbline": lambda: _frame(spark, root),
+    }
+    for number in range(-_WARM_ROUNDS, rounds):
+        for name, frame in readers.items():
+            cpu_s, start_s = _tree_cpu_s(), time.monotonic()
+            sums = f.sum(f.length("payload")), f.max("txid"), f.count("*")
+            found = frame().agg(*sums).first()
+            spent_s = time.monotonic() - start_s
+            assert found is not None
+            assert tuple(found) == expected, f"{name}: {found} instead of {expected}"
+            if number >= 0:
+                cpu_s = _tree_cpu_s() - cpu_s
+                yield Scan(number + 1, name, expected[2] / spent_s, spent_s, cpu_s)
+
+
+def measure_filters(
+    spark: SparkSession, root: Path, manifests: list[Manifest]
+) -> Iterator[Touched]:
+    """What a range of txids, and a range of positions, read; the whole scan for comparison.
+
+    The bytes are counted at the cold store, where the plan and the reading of the query are
+    repeated in this process. Raises AssertionError when Spark and this process differ.
+    """
+    middle = manifests[len(manifests) // 2]
+    first_txid = middle.first_txid + middle.record_count // 2
+    end_txid = first_txid + _FEW_RECORDS
+    few_entries: list[Filter] = [EqualTo(("lssn",), middle.lssn), LessThan(("entry_id",), 4)]
+    few_txids: list[Filter] = [
+        GreaterThanOrEqual(("txid",), first_txid),
+        LessThan(("txid",), end_txid),
+    ]
+    queries: list[tuple[str, list[Filter]]] = [
+        ("true", []),
+        (f"txid >= {first_txid} and txid < {end_txid}", few_txids),
+        (f"lssn = {middle.lssn} and entry_id < 4", few_entries),
+    ]
+    for text, filters in queries:
+        columns = "lssn,entry_id,txid,payload"
+        start_s = time.monotonic()
+        found = _frame(spark, root, columns).where(text).agg(f.count("payload")).first()
+        spent_s = time.monotonic() - start_s
+        assert found is not None
+        files, row_groups, rows, size = asyncio.run(_touched(root, columns, filters))
+        assert found[0] <= rows
+        yield Touched(text, found[0], files, row_groups, size, spent_s)
+
+
+def _frame(spark: SparkSession, root: Path, columns: str = COLUMNS) -> DataFrame:
+    return spark.read.format("rhumbline").options(**_options(root, columns)).load()
+
+
+def _options(root: Path, columns: str) -> dict[str, str]:
+    return {
+        "archive": root.as_uri(),
+        "namespace": NAMESPACE,
+        "subscribe": STREAM,
+        "columns": columns,
+    }
+
+
+# --- bytes read ---------------------------------------------------------------------------------
+
+
+class _CountedColdStore(LocalColdStore):
+    bytes_read = 0
+
+    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(key, offset, length)
+        self.bytes_read += len(data)
+        return data
+
+
+async def _touched(root: Path, columns: str, filters: list[Filter]) -> tuple[int, int, int, int]:
+    """Files, row groups, rows and bytes that a query reads."""
+    options = parse_options(_options(root, columns), is_streaming=False)
+    reader = BatchReader(options)
+    list(reader.pushFilters(filters))
+    splits: list[Any] = await asyncio.to_thread(reader.partitions)
+    cold = _CountedColdStore(root)
+    row_groups = rows = 0
+    try:
+        for split in splits:
+            assert isinstance(split, ArchiveSplit)
+            async for table in archived_tables(cold, split, stored_columns(options.columns)):
+                row_groups, rows = row_groups + 1, rows + table.num_rows
+    finally:
+        await cold.close()
+    return len(splits), row_groups, rows, cold.bytes_read
+
+
+# --- CPU ----------------------------------------------------------------------------------------
+
+
+def _tree_cpu_s() -> float:
+    """CPU seconds of this process and all below it, of which none may have ended meanwhile."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # ended while we looked
+        number = int(path.parent.name)
+        parents[number], ticks[number] = int(fields[1]), int(fields[11]) + int(fields[12])
+    return sum(
+        spent for number, spent in ticks.items() if _is_below(number, os.getpid(), parents)
+    ) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_below(number: int, top: int, parents: dict[int, int]) -> bool:
+    while number not in (0, top):
+        number = parents.get(number, 0)
+    return number == top
