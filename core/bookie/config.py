@@ -89,6 +89,10 @@ class BookieConfig:
     sealed_logs_kept: int = 4
     """Sealed logs that are not sorted yet: what is deleted soon is never copied."""
 
+    sort_backlog_logs: int = 16
+    """With so many logs waiting to be sorted, sorting takes all the time that it needs; with
+    fewer, and while clients add, a part of it in proportion."""
+
     compact_below_percent: int = 50
     """A sorted file is rewritten when less than this share of it is live."""
 

@@ -11,8 +11,12 @@ from ..protocol.errors import MetadataError, RhumblineError
 from .config import BookieConfig
 from .garbage import GarbageCollector
 from .limbo_keeper import LimboKeeper
+from .pacing import Pace
 from .sorter import Sorter
 from .storage import Storage
+
+_QUIET_S = 0.1
+_SHARE_WHEN_QUIET = 0.5
 
 
 class Maintenance:
@@ -36,7 +40,9 @@ class Maintenance:
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
         self._worn: dict[int, None] = {}
-        self.sorter = Sorter(storage)
+        self.sorter = Sorter(storage, Pace(self._share, self._checkpoint))
+        self._seen_bytes = 0
+        self._busy_until_s = 0.0
         self.failed_count = 0
         self.last_failure: RhumblineError | None = None
         self.may_delete_many = False
@@ -85,10 +91,35 @@ class Maintenance:
             await self._ask_instance(), self._expected_instance, is_unlimited=is_unlimited
         )
 
+    @property
+    def _backlog(self) -> int:
+        """Sealed logs beyond those that are kept as they are."""
+        return len(self._storage.sealed_logs) - self._config.sealed_logs_kept
+
+    def _share(self) -> float:
+        """How much of the time rewriting may take.
+
+        Half while nobody adds. Otherwise a part that grows with the backlog: in the long run as
+        much is sorted as is added, and after a burst clients come first.
+        """
+        now_s = asyncio.get_running_loop().time()
+        written = self._storage.log.written_bytes
+        if written != self._seen_bytes:
+            self._seen_bytes = written
+            self._busy_until_s = now_s + _QUIET_S
+        if now_s >= self._busy_until_s:
+            return _SHARE_WHEN_QUIET
+        return min(1.0, max(1, self._backlog) / max(1, self._config.sort_backlog_logs))
+
     async def _sort(self) -> None:
-        """Sealed logs beyond those that are kept as they are, oldest first."""
+        """Oldest log first; what else is due has its turn when a turn's time is over."""
         storage = self._storage
-        while len(storage.sealed_logs) > self._config.sealed_logs_kept:
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._config.maintenance_ms / 1000
+        while self._backlog > 0:
+            if loop.time() > end_s:
+                self._wake.set()
+                return
             number = storage.sealed_logs[0]
             if number in self._damaged or number >= storage.index.store.covered_log:
                 return

@@ -29,7 +29,7 @@ from .groups import (
 from .ledger_entries import LedgerEntries
 from .ledger_state import sorted_ledgers_record
 
-GROUP_BYTES = 1 << 20
+GROUP_BYTES = 512 << 10
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class SortedFileWriter:
         self._offset = 0
         self._group_number = 0
         self._previous = (0, 0)
-        self._buffers: list[bytes] = []
+        self._buffers: list[bytes | memoryview] = []
         self._body_bytes = 0
         self._count = 0
         self.number = number
@@ -77,7 +77,7 @@ class SortedFileWriter:
         await self.flush()
 
     def add(
-        self, source: bytes, base: int, rows: LedgerEntries, *, is_in_order: bool
+        self, source: memoryview, base: int, rows: LedgerEntries, *, is_in_order: bool
     ) -> "array[int]":
         """Appends records as they stand in ``source``, whose first byte has position ``base``.
 

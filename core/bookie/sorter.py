@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 16 << 20
 _CHECKED_AT_ONCE = 1 << 20
+_LEDGER_COST = 2  # in rows
+_RUN_COST = 20
 
 
 class Sorter:
@@ -51,6 +53,7 @@ class Sorter:
         self._storage = storage
         self._pace = Pace() if pace is None else pace
         self._slice_bytes = slice_bytes
+        self._cost = 0
         self.written_bytes = 0
         self.removed_count = 0
 
@@ -100,15 +103,15 @@ class Sorter:
     async def _write_sorted(self, kind: int, number: int, live: LiveRows) -> None:
         """Steps 1 and 2; the rows of ``live`` say the new places afterwards."""
         storage = self._storage
-        sizes = {ledger_id: sum(rows.lengths) for ledger_id, rows in live.ledgers.items()}
         writer = storage.new_sorted_file()
         try:
-            await writer.begin(sizes, live.slices[-1][1])
+            await writer.begin(live.ledger_bytes, live.slices[-1][1])
             done = dict.fromkeys(sorted(live.ledgers), 0)
             for start, end in live.slices:
-                source = await self._read(kind, number, start, end)
+                source = memoryview(await self._read(kind, number, start, end))
                 base = number << OFFSET_BITS | start
                 for ledger_id, at in done.items():
+                    await self._spent(_LEDGER_COST)
                     rows = live.ledgers[ledger_id]
                     stop = bisect_left(rows.positions, base + end - start, at)
                     if stop > at:
@@ -124,7 +127,7 @@ class Sorter:
             await storage.files.remove(SORTED_KIND, [writer.number])
             raise
         self.written_bytes += written
-        storage.sorted[writer.number] = SortedFile(writer.number, written, sizes)
+        storage.sorted[writer.number] = SortedFile(writer.number, written, live.ledger_bytes)
         storage.states.manifest.sorted_files[writer.number] = written
         await storage.write_manifest()
 
@@ -147,7 +150,7 @@ class Sorter:
 
     async def _copy(
         self,
-        source: bytes,
+        source: memoryview,
         base: int,
         rows: LedgerEntries,
         places: range,
@@ -166,6 +169,14 @@ class Sorter:
             if writer.is_full:
                 await writer.flush()
                 await self._pace.pause()
+            await self._spent(len(part) + _RUN_COST)
+
+    async def _spent(self, cost: int) -> None:
+        """Pauses when the costs since the last pause, in rows, come to what a slice may cost."""
+        self._cost += cost
+        if self._cost >= ROWS_AT_ONCE:
+            self._cost = 0
+            await self._pace.pause()
 
     async def _move(self, old_number: int, ledgers: dict[int, LedgerEntries]) -> None:
         """Has the index point to the new places, where it still points to the old file."""
