@@ -84,11 +84,11 @@ async def _read_records(client: Client, name: str, count: int) -> int:
 
 
 async def _read_arrow(client: Client, name: str, count: int) -> int:
-    """Makes an Arrow record batch of each entry: checksums checked, all columns decoded."""
+    """Makes an Arrow record batch of each entry: checksums checked, txids and payloads."""
     read = 0
     async with client.reader(name) as reader:
         async for batch in reader.batches():
-            columns = batch.to_arrow(with_positions=True)
+            columns = batch.to_arrow()
             read += columns.num_rows
             if read >= count:
                 break

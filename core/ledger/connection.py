@@ -135,7 +135,7 @@ class BookieConnection(asyncio.Protocol):
         ledger_id: int,
         entry_id: int,
         limits: tuple[int, int],
-        on_answer: Callable[[RhumblineError | None, list[bytes]], None],
+        on_answer: Callable[[RhumblineError | None, list[bytes | memoryview]], None],
     ) -> bool:
         """Asks for consecutive entries from ``entry_id`` on; ``limits``: (entries, bytes)."""
         number = self._next_number()

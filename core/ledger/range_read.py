@@ -105,7 +105,7 @@ class RangeReader:
     def _send_batch(
         self, choice: ReplicaChoice, first: int, last: int, on_reply: OnReply[list[Entry]]
     ) -> bool:
-        def on_answer(error: RhumblineError | None, found: list[bytes]) -> None:
+        def on_answer(error: RhumblineError | None, found: list[bytes | memoryview]) -> None:
             entries: list[Entry] = []
             if error is None:
                 try:

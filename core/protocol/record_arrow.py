@@ -3,6 +3,7 @@
 pyarrow is optional and imported only when a view is asked for.
 """
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .errors import CorruptionError
@@ -62,8 +63,21 @@ def arrow_batch(
             ("created_ms", record_set.created_ms),
         ):
             columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
-        columns["slot"] = pa.array(range(slot, slot + count), pa.int32())
+        columns["slot"] = _slots(slot, count)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _slots(first: int, count: int) -> "pa.Array":
+    """``count`` numbers from ``first`` on: a slice of ones that were made before."""
+    return _numbers(1 << (first + count).bit_length()).slice(first, count)
+
+
+@cache
+def _numbers(count: int) -> "pa.Array":
+    """0, 1, 2, ...; asked for in powers of two."""
+    import pyarrow as pa
+
+    return pa.array(range(count), pa.int32())
 
 
 def _aligned(view: memoryview) -> "pa.Buffer":

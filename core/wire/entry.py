@@ -121,7 +121,9 @@ def decode_header(entry: bytes) -> EntryHeader:
     return header
 
 
-def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: bytes) -> Entry:
+def decode_entry(
+    digest: EntryDigest, ledger_id: int, entry_id: int, entry: bytes | memoryview
+) -> Entry:
     """Checks an entry that was read. Raises CorruptionError: wrong ids, digest or size.
 
     ``entry_id`` -1 takes whatever entry the bookie has as its last (a LAC read).
@@ -134,8 +136,9 @@ def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: byte
         raise CorruptionError(
             f"ledger {ledger_id} entry {entry_id}: got ledger {found_ledger} entry {found}"
         )
-    payload = entry[offset:]
-    if digest.of(entry[:ENTRY_HEADER_BYTES], payload) != entry[ENTRY_HEADER_BYTES:offset]:
+    payload = bytes(entry[offset:])
+    header = bytes(entry[:ENTRY_HEADER_BYTES])
+    if digest.of(header, payload) != entry[ENTRY_HEADER_BYTES:offset]:
         raise CorruptionError(f"ledger {ledger_id} entry {found}: {digest.type.name} is wrong")
     if not NO_ENTRY <= lac < found or length < len(payload):
         raise CorruptionError(

@@ -162,7 +162,8 @@ class BatchReadResponse(NamedTuple):
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: list[bytes]
+    entries: list[bytes | memoryview]
+    """Views of the answer where it was decoded: each is copied once, by who checks it."""
 
 
 class AuthResponse(NamedTuple):
@@ -393,7 +394,8 @@ def _decode_batch_response(
     if end < BATCH_RESPONSE_BYTES - 4:
         raise ProtocolError(f"a batch answer of {end} bytes")
     (request_id,) = _I64.unpack_from(frame, _RESPONSE_PACKET_BYTES)
-    entries: list[bytes] = []
+    entries: list[bytes | memoryview] = []
+    view = memoryview(frame)
     position = _RESPONSE_PACKET_BYTES + _I64.size
     while position < end:
         if position + _SIZE.size > end:
@@ -402,6 +404,6 @@ def _decode_batch_response(
         position += _SIZE.size
         if not ENTRY_HEADER_BYTES <= size <= end - position:
             raise ProtocolError(f"a batch answer with an entry of {size} bytes")
-        entries.append(frame[position : position + size])
+        entries.append(view[position : position + size])
         position += size
     return BatchReadResponse(code, ledger_id, first_entry_id, request_id, entries)

@@ -152,7 +152,7 @@ def test_batch_read_stops_at_count_size_and_the_first_hole() -> None:
                 answer = await wire.ask(frame)
                 assert isinstance(answer, v2.BatchReadResponse)
                 assert answer.request_id == 77
-                return answer.code, answer.entries
+                return answer.code, [bytes(entry) for entry in answer.entries]
 
             assert await batch(0, 2, 0) == (Code.OK, [entry(1, 0), entry(1, 1)])
             assert await batch(0, 0, 0) == (Code.OK, [entry(1, n) for n in range(3)])
