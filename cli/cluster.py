@@ -33,7 +33,7 @@ async def init(session: Session) -> None:
 @runs
 async def describe(session: Session) -> None:
     """Shows the cluster's identity and its regions."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         bookies = await client.directory.snapshot()
         regions = sorted({info.region or "unknown" for info in bookies})
         record = {

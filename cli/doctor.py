@@ -11,7 +11,7 @@ from ..client.connect import Client
 from ..core.ledger.link import address_for
 from ..core.log.namespace import list_namespaces
 from ..core.protocol.bookie_id import BookieId
-from ..core.protocol.errors import RhumblineError
+from ..core.protocol.errors import ConfigurationError, RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..placement.region_aware import RegionAwarePlacement
 from .options import Session, runs, session_options
@@ -39,9 +39,10 @@ async def doctor(session: Session) -> None:
     """
     findings = [Finding("settings", "ok", str(session.loaded.file or "no file"))]
     try:
-        async with session.client() as client:
+        async with session.client(moves_data=False) as client:
             store = f"{client.store.uri}, instance {client.instance_id}"
             findings.append(Finding("metadata store", "ok", store))
+            findings.append(await _region(client))
             findings += [finding async for finding in _bookies(client)]
             findings += [finding async for finding in _namespaces(client)]
     except RhumblineError as error:
@@ -53,6 +54,14 @@ async def doctor(session: Session) -> None:
     print_rows(rows, session.output, empty="nothing was checked")
     if any(finding.verdict == "fault" for finding in findings):
         sys.exit(1)
+
+
+async def _region(client: Client) -> Finding:
+    try:
+        await client.check_region()
+    except ConfigurationError as error:
+        return Finding("region", "fault", str(error))
+    return Finding("region", "ok", client.region or "none, and none is needed")
 
 
 async def _bookies(client: Client) -> AsyncIterator[Finding]:

@@ -21,7 +21,7 @@ def namespace() -> None:
 @runs
 async def create(session: Session, name: str, policy: PolicyOptions) -> None:
     """Makes a namespace. Without --quorum it fits the cluster: copies in most regions."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         quorum = default_quorum(await client.directory.snapshot())
         chosen = policy.apply_to(StreamPolicy(quorum=quorum))
         await create_namespace(client.store, client.runtime, name, chosen)
@@ -33,7 +33,7 @@ async def create(session: Session, name: str, policy: PolicyOptions) -> None:
 @runs
 async def ls(session: Session) -> None:
     """Lists the namespaces."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         rows = []
         after = None
         while page := await list_namespaces(client.store, after=after):
@@ -50,7 +50,7 @@ async def ls(session: Session) -> None:
 @runs
 async def describe(session: Session, name: str) -> None:
     """Shows the policy of a namespace."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         known = await client.namespace(name).policy()
         print_record({"namespace": name, **describe_policy(known)}, session.output)
 
@@ -62,7 +62,7 @@ async def describe(session: Session, name: str) -> None:
 @runs
 async def set_policy(session: Session, name: str, policy: PolicyOptions) -> None:
     """Changes the policy; streams that follow it take it up with their next segment."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         opened = client.namespace(name)
         chosen = policy.apply_to(await opened.policy())
         await opened.set_policy(chosen)
@@ -75,6 +75,6 @@ async def set_policy(session: Session, name: str, policy: PolicyOptions) -> None
 @runs
 async def delete(session: Session, name: str) -> None:
     """Deletes an empty namespace."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         await delete_namespace(client.store, name)
         say(f"namespace {name} was deleted")

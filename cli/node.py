@@ -31,7 +31,7 @@ for _command in (drain, undrain, decommission):
 @runs
 async def ls(session: Session) -> None:
     """Lists all bookies that the cluster knows, also those that are down."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         rows = [await _row(client, bookie) for bookie in await client.directory.all_known()]
         print_rows(rows, session.output, empty="no bookie was ever formatted for this cluster")
 
@@ -42,7 +42,7 @@ async def ls(session: Session) -> None:
 @runs
 async def stat(session: Session, bookie: str | None) -> None:
     """Shows the counters of a bookie (its id or its name), or of each that answers."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         known = await client.directory.all_known()
         wanted = [one for one in known if bookie in (None, one, bookie_name(one))]
         if bookie is not None and not wanted:

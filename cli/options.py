@@ -42,8 +42,8 @@ class Session:
         return uri
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
-        """A client of the cluster."""
+    async def client(self, *, moves_data: bool = True) -> AsyncIterator[Client]:
+        """A client of the cluster. One that moves no data needs no region."""
         settings = self.settings
         client = Client(
             self.metadata_uri(),
@@ -52,6 +52,8 @@ class Session:
             ledger=settings.ledger,
             writer=settings.writer,
             reader=settings.reader,
+            reads=settings.reads,
+            moves_data=moves_data,
             cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
         )
@@ -59,9 +61,9 @@ class Session:
             yield client
 
     @asynccontextmanager
-    async def namespace(self) -> AsyncIterator[Namespace]:
+    async def namespace(self, *, moves_data: bool = True) -> AsyncIterator[Namespace]:
         """The namespace that the command works on."""
-        async with self.client() as client:
+        async with self.client(moves_data=moves_data) as client:
             yield client.namespace()
 
 

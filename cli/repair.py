@@ -2,11 +2,11 @@
 
 import asyncio
 import signal
+from dataclasses import replace
 
 import click
 
 from ..placement.region_aware import RegionAwarePlacement
-from ..regions.repair.config import RepairConfig
 from ..regions.repair.service import RepairService
 from .draining import opened
 from .options import Session, runs, session_options
@@ -20,22 +20,31 @@ def repair() -> None:
 
 
 @repair.command()
-@click.option("--lost-after", default="5m", show_default=True, help="A silent bookie is lost.")
-@click.option("--audit-interval", default="1m", show_default=True, help="Between two looks.")
-@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True)
-@click.option("--bytes-per-second", default="50MiB", show_default=True, help="Copied at most.")
+@click.option("--lost-after", help="A bookie that is silent for so long is lost.")
+@click.option("--audit-interval", help="Between two looks.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Ledgers mended side by side.")
+@click.option("--bytes-per-second", help="Copied at most.")
 @session_options
 @runs
 async def run(
-    session: Session, lost_after: str, audit_interval: str, workers: int, bytes_per_second: str
+    session: Session,
+    lost_after: str | None,
+    audit_interval: str | None,
+    workers: int | None,
+    bytes_per_second: str | None,
 ) -> None:
-    """Audits (if no other process does) and mends, until it is stopped."""
-    config = RepairConfig(
-        lost_after_ms=parse_ms(lost_after),
-        audit_interval_ms=parse_ms(audit_interval),
-        worker_count=workers,
-        bytes_per_second=parse_bytes(bytes_per_second),
-    )
+    """Audits (if no other process does) and mends, until it is stopped.
+
+    What no option says is in section [repair] of the settings.
+    """
+    given: dict[str, int | None] = {
+        "lost_after_ms": parse_ms(lost_after) if lost_after else None,
+        "audit_interval_ms": parse_ms(audit_interval) if audit_interval else None,
+        "worker_count": workers,
+        "bytes_per_second": parse_bytes(bytes_per_second) if bytes_per_second else None,
+    }
+    said = {name: value for name, value in given.items() if value is not None}
+    config = replace(session.settings.repair, **said)
     async with session.client() as client:
         service = RepairService(
             client.runtime,

@@ -18,7 +18,7 @@ def segment() -> None:
 @runs
 async def ls(session: Session, stream: str) -> None:
     """Lists the segments of a stream, and which bookies hold each."""
-    async with session.client() as client:
+    async with session.client(moves_data=False) as client:
         known = await client.namespace().describe(stream)
         rows = []
         for item in known.segments:

@@ -29,7 +29,7 @@ def stream() -> None:
 @runs
 async def create(session: Session, name: str, policy: PolicyOptions) -> None:
     """Makes a stream; without policy options it follows its namespace."""
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         chosen = None
         if policy.is_any_given:
             chosen = policy.apply_to(await namespace.policy())
@@ -43,7 +43,7 @@ async def create(session: Session, name: str, policy: PolicyOptions) -> None:
 @runs
 async def ls(session: Session, prefix: str) -> None:
     """Lists the streams whose names begin with PREFIX."""
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         await namespace.policy()  # says so when the namespace is not there
         rows = []
         after = None
@@ -70,7 +70,7 @@ async def ls(session: Session, prefix: str) -> None:
 @runs
 async def describe(session: Session, name: str) -> None:
     """Shows policy, segments and sizes of a stream."""
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)
         done = [segment for segment in known.segments if segment.is_completed]
         size = sum(segment.length_bytes for segment in done)
@@ -173,7 +173,7 @@ async def tail(
 async def truncate(session: Session, name: str, dlsn: str) -> None:
     """Hides all records below DLSN from readers. It cannot be undone after the grace time."""
     position = Dlsn.parse(dlsn)
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         start = await namespace.truncate(name, position)
         say(f"stream {name} now starts at {start}")
 
@@ -188,7 +188,7 @@ async def set_policy(session: Session, name: str, inherit: bool, policy: PolicyO
     """Changes the policy, from the next segment on."""
     if inherit == policy.is_any_given:
         raise click.UsageError("give either --inherit or at least one policy option")
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)
         chosen = None if inherit else policy.apply_to(known.policy)
         await namespace.set_stream_policy(name, chosen)
@@ -203,7 +203,7 @@ async def set_policy(session: Session, name: str, inherit: bool, policy: PolicyO
 @runs
 async def delete(session: Session, name: str, yes: bool) -> None:
     """Deletes a stream and all of its records."""
-    async with session.namespace() as namespace:
+    async with session.namespace(moves_data=False) as namespace:
         await _confirm(namespace, name, yes)
         await namespace.delete_stream(name)
         say(f"stream {name} was deleted")

@@ -28,7 +28,7 @@ from ..placement.region_aware import RegionAwarePlacement
 from ..regions.directory import SteeredDirectory
 from ..regions.following import FollowedStates
 from ..regions.leaving import LeavingWriters
-from ..regions.reads import RegionReads
+from ..regions.reads import ReadSettings, RegionReads
 from ..regions.repair.hole_reports import HoleReports
 from ..regions.repair.tasks import TaskStore
 from .host import system_runtime
@@ -51,11 +51,15 @@ class Client:
         ledger: LedgerConfig | None = None,
         writer: WriterConfig | None = None,
         reader: ReaderConfig | None = None,
+        reads: ReadSettings | None = None,
         cold: str | None = None,
+        moves_data: bool = True,
         metadata_timeout_ms: int = METADATA_TIMEOUT_MS,
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
     ) -> None:
+        """``moves_data``: whether this client reads or writes entries, so that it must know where
+        it is; False suits commands that work on metadata."""
         self.uri = uri
         self.region: Region | None = check_region(region) if region else None
         self.instance_id = ""
@@ -65,6 +69,8 @@ class Client:
         self._ledger_config = ledger or LedgerConfig()
         self._writer_config = writer or WriterConfig()
         self._reader_config = reader or ReaderConfig()
+        self._read_settings = reads or ReadSettings()
+        self._moves_data = moves_data
         self._timeout_ms = metadata_timeout_ms
         self._cold_uri = cold
         self._cold: ColdStore | None = None
@@ -99,10 +105,12 @@ class Client:
             self.reads = RegionReads(
                 self.region,
                 self.runtime.random,
+                self._read_settings,
                 rack_of=self._directory.rack_of,
                 is_offline=followed.is_offline,
             )
-            await self._check_region(self._directory)
+            if self._moves_data:
+                await self.check_region()
             self._ledger_store = LedgerStore(store)
             holes = HoleReports(TaskStore(store), self._directory, self.runtime.clock)
             self._ledgers = LedgerClient(
@@ -202,10 +210,12 @@ class Client:
         finally:
             await reader.aclose()
 
-    async def _check_region(self, directory: SteeredDirectory) -> None:
+    async def check_region(self) -> None:
+        """Raises ConfigurationError without a region in a cluster that has several."""
+        assert self._directory is not None
         if self.region is not None:
             return
-        found = {info.region for info in await directory.everything() if info.region}
+        found = {info.region for info in await self._directory.everything() if info.region}
         if len(found) > 1:
             raise ConfigurationError(
                 f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "

@@ -8,6 +8,8 @@ from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..proxies.config import ProxyConfig
+from ..regions.reads import ReadSettings
+from ..regions.repair.config import RepairConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,5 @@ class Settings:
     writer: WriterConfig = field(default_factory=WriterConfig)
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     proxy: ProxyConfig = field(default_factory=ProxyConfig)
+    reads: ReadSettings = field(default_factory=ReadSettings)
+    repair: RepairConfig = field(default_factory=RepairConfig)

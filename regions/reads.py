@@ -35,25 +35,27 @@ _NOT_MEASURED_MS = 0.0  # a region that was never asked sorts as near: so it get
 class ReadSettings:
     """How reads speculate. Raises ConfigurationError naming every fault."""
 
-    floor_ms: float = 10.0
+    floor_ms: int = 10
     """No second request earlier than this."""
-    unmeasured_ms: float = 500.0
+    unmeasured_ms: int = 500
     """Silence that is waited for where too little was measured."""
-    local_ms_max: float = 100.0
+    local_ms_max: int = 100
     """No replica of our own region is waited for longer than this before another one is asked."""
-    poll_silence_ms: float = 1_000.0
+    poll_silence_ms: int = 1_000
     """A long poll that stays silent this long is also sent to another replica: silence is what
     polls are for, so no percentile says what is too much."""
     tries_max: int = 3
     """Requests for one question, failures not counted; 1: no speculation."""
-    extra_share: float = 0.1
-    """Extra requests as a share of questions; besides, ``extra_per_second``."""
-    extra_per_second: float = 1.0
-    extra_burst: float = 10.0
+    extra_percent: int = 10
+    """Extra requests in percent of questions; besides, ``extra_per_second``."""
+    extra_per_second: int = 1
+    """Extra requests that are allowed however few questions there are."""
+    extra_burst: int = 10
     """Extra requests that may be saved up."""
-    sink_ms_min: float = 1_000.0
-    """How long a slow or failed replica is asked after all others, the first time."""
-    sink_ms_max: float = 30_000.0
+    sink_ms_min: int = 1_000
+    """How long a slow or failed replica is asked after all others, the first time; doubles."""
+    sink_ms_max: int = 30_000
+    """As ``sink_ms_min``, the longest time."""
 
     def __post_init__(self) -> None:
         faults = [f"{f.name} is negative" for f in fields(self) if getattr(self, f.name) < 0]
@@ -107,7 +109,7 @@ class RegionReads:
         self._loop = asyncio.get_running_loop()
         self._latencies: dict[str | None, Quantiles] = {}
         self._troubles: dict[BookieId, _Trouble] = {}
-        self._budget = self._settings.extra_burst
+        self._budget = float(self._settings.extra_burst)
         self._budget_at = self._loop.time()
 
     # --- order ----------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ class RegionReads:
         if asked >= settings.tries_max:
             return 0.0
         if kind is ReadKind.POLL:
-            base = settings.poll_silence_ms
+            base: float = settings.poll_silence_ms
         else:
             base = max(settings.floor_ms, self._usual_ms(choice.region))
         return float(base * 2 ** max(0, asked - 1))
@@ -179,7 +181,7 @@ class RegionReads:
     def _usual_ms(self, region: str | None) -> float:
         """How long an answer from a region takes when nothing is wrong."""
         known = self._latencies.get(region)
-        usual_ms = self._settings.unmeasured_ms
+        usual_ms: float = self._settings.unmeasured_ms
         if known is not None and known.count >= _MEASURED_MIN:
             median, p99 = known.quantile(0.5), known.quantile(0.99)
             assert median is not None
@@ -209,7 +211,7 @@ class RegionReads:
     def on_answer(self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, asked: int) -> None:
         """See ReadPolicy."""
         self.counts.questions += 1
-        self._earn(self._settings.extra_share)
+        self._earn(self._settings.extra_percent / 100)
         region = choice.region or "unknown"
         self.counts.answers_by_region[region] = self.counts.answers_by_region.get(region, 0) + 1
         if self._troubles.pop(choice.bookie, None) is not None:

@@ -27,6 +27,7 @@ class RepairConfig:
     retry_ms_min: int = 1_000
     """Pause before a ledger that is stuck is tried again; doubles up to ``retry_ms_max``."""
     retry_ms_max: int = 60_000
+    """As ``retry_ms_min``, the longest pause."""
     session_ttl_ms: int = 10_000
     """How long locks and the auditor's office outlive silence."""
 

@@ -90,9 +90,14 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_region_is_needed_where_there_are_several(cluster: ProcessCluster) -> None:
-    code, line = refusal("stream", "ls", "-u", cluster.metadata)
+    code, line = refusal("stream", "read", "of-no-region", "-u", cluster.metadata)
     assert code == 2
     assert "bookies in 3 regions (a, b, c): say in which region" in line
+
+
+def test_commands_that_move_no_data_need_no_region(cluster: ProcessCluster) -> None:
+    for words in (("stream", "ls"), ("node", "ls"), ("region", "ls"), ("namespace", "ls")):
+        assert succeeded(*words, "-u", cluster.metadata)
 
 
 def test_a_metadata_file_that_is_none(tmp_path: Path) -> None:

@@ -29,6 +29,12 @@ def test_durations_and_sizes_are_read_with_units(tmp_path: Path) -> None:
         on_bookie_failure = "close"
         [bookie.advertised_addresses]
         eu = "10.0.0.1:3281"
+        [reads]
+        local_ms_max = "50ms"
+        extra_percent = 5
+        [repair]
+        lost_after_ms = "10m"
+        bytes_per_second = "100MiB"
         """,
     )
     settings = load_settings(file, environ={}).settings
@@ -37,6 +43,9 @@ def test_durations_and_sizes_are_read_with_units(tmp_path: Path) -> None:
     assert settings.ledger.connect_timeout_ms == 250
     assert settings.ledger.on_bookie_failure == "close"
     assert settings.bookie.advertised_addresses == (("eu", "10.0.0.1:3281"),)
+    assert (settings.reads.local_ms_max, settings.reads.extra_percent) == (50, 5)
+    assert settings.repair.lost_after_ms == 600_000
+    assert settings.repair.bytes_per_second == 100 * 2**20
 
 
 def test_option_beats_environment_beats_file(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ async def test_a_replica_that_turns_slow_does_not_hide_behind_its_own_percentile
 
 @in_time
 async def test_extra_requests_are_a_share_of_the_questions() -> None:
-    policy = reads(settings=ReadSettings(extra_share=0.05, extra_per_second=0))
+    policy = reads(settings=ReadSettings(extra_percent=5, extra_per_second=0))
     allowed = 0
     for _ in range(2000):
         policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 1.0, 1)
