@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ..core.log.namespace import LIST_LIMIT, Namespace
+from ..core.protocol.errors import InvalidArgumentError, NotOwnerError
 from . import rhumbline_pb2 as pb
 from .claims import Claims
 from .messages import decode_policy, encode_description, encode_policy
@@ -62,6 +63,43 @@ class Administration:
             request.stream, decode_position(request.position)
         )
         return pb.TruncateStreamResponse(start=encode_position(start))
+
+    async def end_stream(self, request: pb.EndStreamRequest) -> pb.EndStreamResponse:
+        """Raises NotOwnerError, NoSuchStreamError, and what appending raises."""
+        writes = self._writing()
+        await writes.end_stream(request.namespace, request.stream, tried=tuple(request.tried))
+        return pb.EndStreamResponse()
+
+    async def set_policy(self, request: pb.SetPolicyRequest) -> pb.SetPolicyResponse:
+        """Raises NoSuchStreamError, NoSuchNamespaceError, InvalidArgumentError."""
+        policy = decode_policy(request.policy) if request.HasField("policy") else None
+        namespace = self._namespaces(request.namespace)
+        if request.stream:
+            await namespace.set_stream_policy(request.stream, policy)
+        elif policy is None:
+            raise InvalidArgumentError("a namespace has a policy; it follows nobody's")
+        else:
+            await namespace.set_policy(policy)
+        return pb.SetPolicyResponse()
+
+    async def set_home_region(self, request: pb.SetHomeRegionRequest) -> pb.SetHomeRegionResponse:
+        """Raises NoSuchStreamError, InvalidArgumentError."""
+        await self._namespaces(request.namespace).describe(request.stream)
+        await self._claims.set_home(request.namespace, request.stream, request.region)
+        return pb.SetHomeRegionResponse()
+
+    async def set_accepting(self, request: pb.SetAcceptingRequest) -> pb.SetAcceptingResponse:
+        """Of this proxy. Raises MetadataError."""
+        await self._presence.set_accepting(request.is_accepting)
+        return pb.SetAcceptingResponse(
+            stream_count=self._writes.stream_count if self._writes is not None else 0
+        )
+
+    def _writing(self) -> WriteProxy:
+        if self._writes is None:
+            near = [one for one in self._presence.members(WRITE) if one.is_accepting]
+            raise NotOwnerError("this is no write proxy", near[0].address if near else "")
+        return self._writes
 
     async def get_owner(self, request: pb.GetOwnerRequest) -> pb.GetOwnerResponse:
         """Raises MetadataUnavailableError."""

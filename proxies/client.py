@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import grpc.aio
@@ -25,8 +26,10 @@ from ..core.protocol.errors import (
     ClosedError,
     ConfigurationError,
     DeadlineExceededError,
+    NotOwnerError,
     RhumblineError,
     UnavailableError,
+    UnknownOutcomeError,
 )
 from ..core.runtime.runtime import Runtime
 from . import methods
@@ -35,9 +38,12 @@ from .channels import Channels, error_of_call
 from .client_reader import ProxySource
 from .client_writer import TIMEOUT_MS, ProxyWriter
 from .messages import decode_description, decode_policy, encode_policy
-from .status import decode_position, encode_position
+from .status import decode_position, encode_position, is_worth_a_retry
 
 SCHEME = "grpc://"
+_TRY_SECONDS_MAX = 5.0
+"""Of one proxy: it may be stopped, and then the next one answers."""
+_PAUSE_SECONDS = 0.1
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
 
 Answer = TypeVar("Answer", bound=Message)
@@ -115,32 +121,59 @@ class ProxyClient:
             await reader.aclose()
 
     async def call(self, method: methods.Method, request: Message, answer: type[Answer]) -> Answer:
-        """A unary call to any proxy that answers.
+        """A unary call to any proxy that answers, or to the one that it names.
 
-        Raises what the proxy raised, UnavailableError or DeadlineExceededError.
+        Raises what the proxy raised, DeadlineExceededError, and UnknownOutcomeError when a call
+        that cannot be repeated got no answer.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_ms / 1000
         failure: RhumblineError = UnavailableError("no proxy is known")
-        while True:
-            for address in self.channels.addresses:
-                left_s = give_up_at - loop.time()
-                if left_s <= 0:
-                    raise DeadlineExceededError(f"{method.name}: no proxy answered: {failure}")
-                calling: Any = self.channels.channel(address).unary_unary(
-                    method.path,
-                    request_serializer=lambda message: message.SerializeToString(),
-                    response_deserializer=answer.FromString,
-                )
-                try:
-                    answered: Answer = await calling(request, timeout=left_s)
-                except grpc.aio.AioRpcError as error:
-                    failure = error_of_call(error)
-                    if type(failure) is not UnavailableError:
-                        raise failure from error
-                else:
-                    return answered
-            await asyncio.sleep(0.1)
+        is_uncertain = False
+        tries = 0
+        owner = ""
+        while (left_s := give_up_at - loop.time()) > 0:
+            address = owner or self.channels.addresses[tries % len(self.channels.addresses)]
+            tries, owner = tries + (not owner), ""
+            try:
+                return await self._try_call(method, request, answer, address, left_s)
+            except RhumblineError as error:
+                failure = error
+            if isinstance(failure, NotOwnerError):
+                owner = failure.owner
+                _note_tried(request, address)
+            elif not is_worth_a_retry(failure) and not isinstance(failure, DeadlineExceededError):
+                break
+            else:
+                is_uncertain = is_uncertain or not method.is_repeatable
+            if tries >= len(self.channels.addresses):
+                await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            failure = DeadlineExceededError(f"{method.name}: no proxy answered: {failure}")
+        if is_uncertain:
+            raise UnknownOutcomeError(f"{failure}; an earlier try may have done it") from failure
+        raise failure
+
+    async def _try_call(
+        self, method: methods.Method, request: Message, answer: type[Answer], address: str,
+        left_s: float,
+    ) -> Answer:  # fmt: skip
+        call: Any = self.channels.channel(address).unary_unary(
+            method.path,
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        try:
+            answered: Answer = await call(request, timeout=min(left_s, _TRY_SECONDS_MAX))
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(error) from error
+        return answered
+
+
+def _note_tried(request: Message, address: str) -> None:
+    """Tells the next proxy, if it is the kind of request that says so."""
+    if isinstance(request, pb.EndStreamRequest) and address not in request.tried:
+        request.tried.append(address)
 
 
 class ProxyNamespace:
@@ -185,6 +218,34 @@ class ProxyNamespace:
         )
         return decode_position(answer.start)
 
+    async def end_stream(self, name: str) -> None:
+        """Ends the stream for good, behind all that was acknowledged. A repeat is safe.
+
+        Raises NoSuchStreamError.
+        """
+        request = pb.EndStreamRequest(namespace=self.name, stream=name)
+        await self._client.call(methods.END_STREAM, request, pb.EndStreamResponse)
+
+    async def set_policy(self, policy: StreamPolicy) -> None:
+        """Changes the namespace's policy, for the next segment of each stream."""
+        request = pb.SetPolicyRequest(namespace=self.name, policy=encode_policy(policy))
+        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
+
+    async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
+        """Changes a stream's policy, for its next segment; None: it follows the namespace's.
+
+        Raises NoSuchStreamError.
+        """
+        request = pb.SetPolicyRequest(namespace=self.name, stream=name)
+        if policy is not None:
+            request.policy.CopyFrom(encode_policy(policy))
+        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
+
+    async def set_home_region(self, name: str, region: str) -> None:
+        """Says which region's write proxies should serve the stream. Raises NoSuchStreamError."""
+        request = pb.SetHomeRegionRequest(namespace=self.name, stream=name, region=region)
+        await self._client.call(methods.SET_HOME_REGION, request, pb.SetHomeRegionResponse)
+
     async def streams(
         self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
     ) -> list[str]:
@@ -213,6 +274,7 @@ class ProxyNamespace:
             stream=name,
             policy=known.policy,
             timeout_ms=self._client.timeout_ms,
+            end_stream=partial(self.end_stream, name),
         )
 
     async def open_reader(

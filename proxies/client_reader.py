@@ -15,6 +15,7 @@ from ..core.protocol.errors import (
     NotOwnerError,
     ProtocolError,
     RhumblineError,
+    UnavailableError,
 )
 from . import methods
 from . import rhumbline_pb2 as pb
@@ -23,6 +24,10 @@ from .messages import encode_start
 from .status import decode_position, is_worth_a_retry
 
 CREDIT_BYTES = 4 << 20
+HEARTBEAT_MS = 1_000
+_SILENCE_SECONDS_MAX = 3.5
+"""Of a proxy that was asked for a heartbeat."""
+_OPEN_SECONDS_MAX = 10
 _PAUSE_MS_MIN = 10
 _PAUSE_MS_MAX = 500
 
@@ -64,6 +69,7 @@ class ProxySource:
             namespace=self._namespace,
             stream=self._stream,
             credit_bytes=CREDIT_BYTES,
+            heartbeat_ms=HEARTBEAT_MS,
             advances_if_truncated=advances_if_truncated,
         )
         encode_start(request, start)
@@ -109,13 +115,21 @@ class ProxySource:
         while True:
             if self._call is None:
                 request = pb.ReadRequest(
-                    namespace=self._namespace, stream=self._stream, credit_bytes=CREDIT_BYTES
+                    namespace=self._namespace,
+                    stream=self._stream,
+                    credit_bytes=CREDIT_BYTES,
+                    heartbeat_ms=HEARTBEAT_MS,
                 )
                 encode_start(request, Dlsn(self.lssn, self.entry_id, 0))
                 await self._begin(request)
             try:
-                await self._grant()
-                response = await self._call.read()
+                async with asyncio.timeout(_SILENCE_SECONDS_MAX):
+                    await self._grant()
+                    response = await self._call.read()
+            except TimeoutError:
+                self._call.cancel()
+                self._broke(UnavailableError(f"{self._address} is silent"))
+                continue
             except grpc.aio.AioRpcError as failure:
                 self._broke(error_of_call(failure))
                 continue
@@ -170,8 +184,12 @@ class ProxySource:
         )()
         self._call = call
         try:
-            await call.write(request)
-            response = await call.read()
+            async with asyncio.timeout(_OPEN_SECONDS_MAX):
+                await call.write(request)
+                response = await call.read()
+        except TimeoutError as failure:
+            call.cancel()
+            raise UnavailableError(f"{self._address} is silent") from failure
         except grpc.aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
         except asyncio.InvalidStateError:

@@ -5,7 +5,7 @@ write one stream through its proxy; the records of each keep their order.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 from ..core.log.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
@@ -44,6 +44,7 @@ class ProxyWriter:
         stream: str,
         policy: StreamPolicy,
         timeout_ms: int = TIMEOUT_MS,
+        end_stream: Callable[[], Awaitable[None]],
     ) -> None:
         self.stream = stream
         self.last_txid = 0
@@ -52,6 +53,7 @@ class ProxyWriter:
         self._clock = runtime.clock
         self._loop = asyncio.get_running_loop()
         self._policy = policy
+        self._end_stream = end_stream
         self._timeout_s = timeout_ms / 1000
         self._next_sequence = 0
         self._open: Batch | None = None
@@ -185,6 +187,15 @@ class ProxyWriter:
             await Append(last, 0)
         elif self.sender.failure is not None:
             raise self.sender.failure.with_traceback(None)
+
+    async def end_stream(self) -> None:
+        """Ends the stream for good, behind all records of this writer, and closes the writer.
+
+        Other producers' records that are acknowledged later than this call began may be before the
+        end or refused. Raises the failure of the first record that was not acknowledged.
+        """
+        await self.close()
+        await self._end_stream()
 
     async def close(self) -> None:
         """Waits until all records are acknowledged (or failed). Safe to repeat.

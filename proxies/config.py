@@ -15,6 +15,8 @@ class ProxyConfig:
     """How long a client's sets wait for a stream to be taken over before they are refused."""
     acquires_max: int = 16
     """Streams that are taken over at the same time; others wait, so that each is quick."""
+    balance_ms: int = 5_000
+    """How often streams are looked at that another proxy should serve; 0: they stay."""
     handover_ms_max: int = 10_000
     """At a graceful stop: how long closing all streams may take."""
     streams_max: int = 10_000
@@ -40,7 +42,7 @@ class ProxyConfig:
         faults = []
         for name in self.__slots__:
             value = getattr(self, name)
-            least = 0 if name.endswith("_per_s") else 1
+            least = 0 if name.endswith("_per_s") or name == "balance_ms" else 1
             if type(value) is not int or value < least:
                 faults.append(f"{name}={value!r}")
         if faults:

@@ -35,6 +35,7 @@ def encode_policy(policy: StreamPolicy) -> pb.Policy:
         roll_bytes=policy.roll_bytes,
         roll_ms=policy.roll_ms,
         retention_ms=policy.retention_ms,
+        hot_retention_ms=policy.hot_retention_ms,
         truncates_by_subscriptions=policy.truncates_by_subscriptions,
         purge_grace_ms=policy.purge_grace_ms,
     )
@@ -60,6 +61,9 @@ def decode_policy(message: pb.Policy) -> StreamPolicy:
         roll_bytes=message.roll_bytes,
         roll_ms=message.roll_ms,
         retention_ms=message.retention_ms if message.HasField("retention_ms") else None,
+        hot_retention_ms=(
+            message.hot_retention_ms if message.HasField("hot_retention_ms") else None
+        ),
         truncates_by_subscriptions=message.truncates_by_subscriptions,
         purge_grace_ms=message.purge_grace_ms,
     )

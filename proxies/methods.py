@@ -34,6 +34,8 @@ class Method(NamedTuple):
     response: type[Message]
     is_stream: bool = False
     """Bidirectional; the others have one request and one response."""
+    is_repeatable: bool = True
+    """Whether a repeat after an unknown outcome has the same result as the first call."""
 
     @property
     def path(self) -> str:
@@ -43,11 +45,19 @@ class Method(NamedTuple):
 
 APPEND = Method("Append", pb.AppendRequest, pb.AppendResponse, is_stream=True)
 READ = Method("Read", pb.ReadRequest, pb.ReadResponse, is_stream=True)
-CREATE_STREAM = Method("CreateStream", pb.CreateStreamRequest, pb.CreateStreamResponse)
-DELETE_STREAM = Method("DeleteStream", pb.DeleteStreamRequest, pb.DeleteStreamResponse)
+CREATE_STREAM = Method(
+    "CreateStream", pb.CreateStreamRequest, pb.CreateStreamResponse, is_repeatable=False
+)
+DELETE_STREAM = Method(
+    "DeleteStream", pb.DeleteStreamRequest, pb.DeleteStreamResponse, is_repeatable=False
+)
 LIST_STREAMS = Method("ListStreams", pb.ListStreamsRequest, pb.ListStreamsResponse)
 DESCRIBE_STREAM = Method("DescribeStream", pb.DescribeStreamRequest, pb.DescribeStreamResponse)
 TRUNCATE_STREAM = Method("TruncateStream", pb.TruncateStreamRequest, pb.TruncateStreamResponse)
+END_STREAM = Method("EndStream", pb.EndStreamRequest, pb.EndStreamResponse)
+SET_POLICY = Method("SetPolicy", pb.SetPolicyRequest, pb.SetPolicyResponse)
+SET_HOME_REGION = Method("SetHomeRegion", pb.SetHomeRegionRequest, pb.SetHomeRegionResponse)
+SET_ACCEPTING = Method("SetAccepting", pb.SetAcceptingRequest, pb.SetAcceptingResponse)
 GET_OWNER = Method("GetOwner", pb.GetOwnerRequest, pb.GetOwnerResponse)
 RELEASE_STREAM = Method("ReleaseStream", pb.ReleaseStreamRequest, pb.ReleaseStreamResponse)
 DESCRIBE_NAMESPACE = Method(
@@ -62,6 +72,10 @@ METHODS = (
     LIST_STREAMS,
     DESCRIBE_STREAM,
     TRUNCATE_STREAM,
+    END_STREAM,
+    SET_POLICY,
+    SET_HOME_REGION,
+    SET_ACCEPTING,
     GET_OWNER,
     RELEASE_STREAM,
     DESCRIBE_NAMESPACE,

@@ -101,7 +101,7 @@ class AppendAnswer(_message.Message):
     def __init__(self, id: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., record_count: _Optional[int] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried")
+    __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class ReadRequest(_message.Message):
     STOPS_AT_END_FIELD_NUMBER: _ClassVar[int]
     ADVANCES_IF_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     TRIED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     stream: str
     earliest: bool
@@ -124,7 +125,8 @@ class ReadRequest(_message.Message):
     stops_at_end: bool
     advances_if_truncated: bool
     tried: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ...) -> None: ...
+    heartbeat_ms: int
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., txid: _Optional[int] = ..., sequence_id: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., stops_at_end: _Optional[bool] = ..., advances_if_truncated: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
     __slots__ = ("start", "lssn", "start_sequence_id", "first_entry_id", "entries", "is_end")
@@ -153,7 +155,7 @@ class ReadStart(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., first_txid: _Optional[int] = ..., truncated: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms")
+    __slots__ = ("ensemble_size", "write_quorum", "ack_quorum", "min_regions", "flush_ms", "flush_bytes", "codec", "record_bytes_max", "roll_bytes", "roll_ms", "retention_ms", "visibility_ms", "truncates_by_subscriptions", "purge_grace_ms", "hot_retention_ms")
     ENSEMBLE_SIZE_FIELD_NUMBER: _ClassVar[int]
     WRITE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ACK_QUORUM_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +170,7 @@ class Policy(_message.Message):
     VISIBILITY_MS_FIELD_NUMBER: _ClassVar[int]
     TRUNCATES_BY_SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     PURGE_GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOT_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
@@ -182,7 +185,8 @@ class Policy(_message.Message):
     visibility_ms: int
     truncates_by_subscriptions: bool
     purge_grace_ms: int
-    def __init__(self, ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., min_regions: _Optional[int] = ..., flush_ms: _Optional[int] = ..., flush_bytes: _Optional[int] = ..., codec: _Optional[str] = ..., record_bytes_max: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., truncates_by_subscriptions: _Optional[bool] = ..., purge_grace_ms: _Optional[int] = ...) -> None: ...
+    hot_retention_ms: int
+    def __init__(self, ensemble_size: _Optional[int] = ..., write_quorum: _Optional[int] = ..., ack_quorum: _Optional[int] = ..., min_regions: _Optional[int] = ..., flush_ms: _Optional[int] = ..., flush_bytes: _Optional[int] = ..., codec: _Optional[str] = ..., record_bytes_max: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., visibility_ms: _Optional[int] = ..., truncates_by_subscriptions: _Optional[bool] = ..., purge_grace_ms: _Optional[int] = ..., hot_retention_ms: _Optional[int] = ...) -> None: ...
 
 class CreateStreamRequest(_message.Message):
     __slots__ = ("namespace", "stream", "policy", "home_region")
@@ -333,6 +337,60 @@ class ReleaseStreamResponse(_message.Message):
     WAS_OWNED_FIELD_NUMBER: _ClassVar[int]
     was_owned: bool
     def __init__(self, was_owned: _Optional[bool] = ...) -> None: ...
+
+class EndStreamRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "tried")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    TRIED_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    tried: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., tried: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EndStreamResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "policy")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    policy: Policy
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class SetPolicyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetHomeRegionRequest(_message.Message):
+    __slots__ = ("namespace", "stream", "region")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    stream: str
+    region: str
+    def __init__(self, namespace: _Optional[str] = ..., stream: _Optional[str] = ..., region: _Optional[str] = ...) -> None: ...
+
+class SetHomeRegionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetAcceptingRequest(_message.Message):
+    __slots__ = ("is_accepting",)
+    IS_ACCEPTING_FIELD_NUMBER: _ClassVar[int]
+    is_accepting: bool
+    def __init__(self, is_accepting: _Optional[bool] = ...) -> None: ...
+
+class SetAcceptingResponse(_message.Message):
+    __slots__ = ("stream_count",)
+    STREAM_COUNT_FIELD_NUMBER: _ClassVar[int]
+    stream_count: int
+    def __init__(self, stream_count: _Optional[int] = ...) -> None: ...
 
 class DescribeNamespaceRequest(_message.Message):
     __slots__ = ("namespace",)

@@ -69,6 +69,26 @@ class RhumblineStub:
                 request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamRequest.SerializeToString,
                 response_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamResponse.FromString,
                 _registered_method=True)
+        self.EndStream = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/EndStream',
+                request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamResponse.FromString,
+                _registered_method=True)
+        self.SetPolicy = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/SetPolicy',
+                request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyResponse.FromString,
+                _registered_method=True)
+        self.SetHomeRegion = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/SetHomeRegion',
+                request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionResponse.FromString,
+                _registered_method=True)
+        self.SetAccepting = channel.unary_unary(
+                '/rhumbline.v1.Rhumbline/SetAccepting',
+                request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingRequest.SerializeToString,
+                response_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingResponse.FromString,
+                _registered_method=True)
         self.GetOwner = channel.unary_unary(
                 '/rhumbline.v1.Rhumbline/GetOwner',
                 request_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.GetOwnerRequest.SerializeToString,
@@ -138,6 +158,37 @@ class RhumblineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndStream(self, request, context):
+        """Ends a stream for good, behind everything that was appended before: readers end there, and
+        nothing can be appended any more. Done by the owner. A repeat is safe.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPolicy(self, request, context):
+        """Changes the policy of a stream or of a namespace, from the next segment on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetHomeRegion(self, request, context):
+        """Says which region's write proxies should serve a stream. Whoever owns it keeps it until it is
+        released, stopped or lost.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetAccepting(self, request, context):
+        """Says whether the proxy that is asked takes streams that it does not own yet, for balance and
+        before maintenance. It forgets that when it is started again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetOwner(self, request, context):
         """Which write proxy owns a stream now, and which one would take it.
         """
@@ -196,6 +247,26 @@ def add_RhumblineServicer_to_server(servicer, server):
                     servicer.TruncateStream,
                     request_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamRequest.FromString,
                     response_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamResponse.SerializeToString,
+            ),
+            'EndStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndStream,
+                    request_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamResponse.SerializeToString,
+            ),
+            'SetPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPolicy,
+                    request_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyResponse.SerializeToString,
+            ),
+            'SetHomeRegion': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetHomeRegion,
+                    request_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionResponse.SerializeToString,
+            ),
+            'SetAccepting': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetAccepting,
+                    request_deserializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingRequest.FromString,
+                    response_serializer=rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingResponse.SerializeToString,
             ),
             'GetOwner': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOwner,
@@ -402,6 +473,114 @@ class Rhumbline:
             '/rhumbline.v1.Rhumbline/TruncateStream',
             rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamRequest.SerializeToString,
             rhumbline_dot_proxies_dot_rhumbline__pb2.TruncateStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/EndStream',
+            rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rhumbline__pb2.EndStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/SetPolicy',
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetHomeRegion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/SetHomeRegion',
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetHomeRegionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetAccepting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rhumbline.v1.Rhumbline/SetAccepting',
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingRequest.SerializeToString,
+            rhumbline_dot_proxies_dot_rhumbline__pb2.SetAcceptingResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -90,6 +90,17 @@ class ServedStream:
         finally:
             await self.abort()
 
+    async def end_stream(self) -> None:
+        """Ends the stream for good behind everything that was submitted, and answers that.
+
+        Raises what ``StreamWriter.end_stream`` does.
+        """
+        self._end()
+        try:
+            await self._writer.end_stream()
+        finally:
+            await self.abort()
+
     async def abort(self) -> None:
         """Stops at once: what is not acknowledged is answered with an unknown outcome."""
         self._end()

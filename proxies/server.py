@@ -163,6 +163,10 @@ class ProxyServer:
             methods.LIST_STREAMS: admin.list_streams,
             methods.DESCRIBE_STREAM: admin.describe_stream,
             methods.TRUNCATE_STREAM: admin.truncate_stream,
+            methods.END_STREAM: admin.end_stream,
+            methods.SET_POLICY: admin.set_policy,
+            methods.SET_HOME_REGION: admin.set_home_region,
+            methods.SET_ACCEPTING: admin.set_accepting,
             methods.GET_OWNER: admin.get_owner,
             methods.RELEASE_STREAM: admin.release_stream,
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
@@ -227,13 +231,18 @@ class ProxyServer:
             tried=tuple(first.tried),
         )
         credit = Credit(first.credit_bytes or _CREDIT_BYTES)
+        heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
         tasks = Tasks(on_failure=lambda _: credit.end())
         self._calls[credit.wake] = None
         try:
             tasks.spawn(_grant_all(requests, credit), "read call")
             yield _read_start(opened.position, first.txid, opened.truncated)
             while await credit.wait(self._stopping):
-                block = await opened.cursor.next()
+                try:
+                    block = await opened.cursor.next(heartbeat_s)
+                except TimeoutError:
+                    yield pb.ReadResponse()
+                    continue
                 if block is None:
                     yield pb.ReadResponse(is_end=not first.stops_at_end)
                     return

@@ -87,11 +87,12 @@ _CLASS_OF: dict[str, type[RhumblineError]] = {
     "ABORTED": UnavailableError,
     "OUT_OF_RANGE": RefusedError,
     "UNIMPLEMENTED": RefusedError,
-    "INTERNAL": RhumblineError,
+    "INTERNAL": UnavailableError,
     "UNAVAILABLE": UnavailableError,
     "DATA_LOSS": CorruptionError,
 }
-"""For a status without details: from the transport, or from a server that is not ours."""
+"""For a status without details: from the transport, or from a server that is not ours. A transport
+that breaks while a message is being written says INTERNAL."""
 
 _ERRORS = error_classes()
 _TYPE_URL = "type.googleapis.com/rhumbline.v1.Error"

@@ -129,15 +129,16 @@ class StreamTail:
             return None
         return self._first_index + before + (place >= self._blocks[before].end)
 
-    async def block(self, index: int) -> Block | None:
+    async def block(self, index: int, timeout_s: float | None = None) -> Block | None:
         """The block at ``index``, when it is there; None if it is not there any more.
 
-        Raises EndOfStreamError and what reading raises.
+        Raises EndOfStreamError and what reading raises, and TimeoutError.
         """
         while index == self._first_index + len(self._blocks):
             if self._fetching is None:
                 self._fetching = self._tasks.spawn(self._fetch(), "tail")
-            await asyncio.shield(self._fetching)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(self._fetching)
         if index < self._first_index:
             return None
         return self._blocks[index - self._first_index]
@@ -190,9 +191,14 @@ class Cursor:
         self._end = end
         self._index: int | None = None
         self._own: deque[Block] = deque()  # read for itself and not yet given
+        self._tasks = Tasks(on_failure=lambda _: None)  # awaited here
+        self._catching_up: asyncio.Task[None] | None = None
 
-    async def next(self) -> Block | None:
-        """The next block; None at the end of the stream, or at ``end``. Waits at the tail."""
+    async def next(self, timeout_s: float | None = None) -> Block | None:
+        """The next block; None at the end of the stream, or at ``end``. Waits at the tail.
+
+        Raises TimeoutError; nothing is lost then.
+        """
         while True:
             if self._own:
                 return self._given(self._own.popleft())
@@ -202,10 +208,13 @@ class Cursor:
                 self._index = self.tail.index_of(self.place)
             try:
                 if self._index is None:
-                    await self._catch_up()
+                    if self._catching_up is None:
+                        self._catching_up = self._tasks.spawn(self._catch_up(), "catch up")
+                    async with asyncio.timeout(timeout_s):
+                        await asyncio.shield(self._catching_up)
                     continue
                 await self._let_go()
-                block = await self.tail.block(self._index)
+                block = await self.tail.block(self._index, timeout_s)
             except EndOfStreamError:
                 return None
             if block is None:
@@ -223,9 +232,12 @@ class Cursor:
         return block
 
     async def _catch_up(self) -> None:
-        if self._source is None:
-            self._source = await self._reopen(self.place)
-        self._own.extend(blocks_of(await self._source.fetch()))
+        try:
+            if self._source is None:
+                self._source = await self._reopen(self.place)
+            self._own.extend(blocks_of(await self._source.fetch()))
+        finally:
+            self._catching_up = None
 
     async def _let_go(self) -> None:
         source, self._source = self._source, None
@@ -234,4 +246,5 @@ class Cursor:
 
     async def aclose(self) -> None:
         """Releases what it holds. Safe to repeat."""
+        await self._tasks.aclose()
         await self._let_go()

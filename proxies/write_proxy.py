@@ -11,12 +11,13 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum
 
 from ..core.log.namespace import Namespace
 from ..core.protocol.errors import (
+    EndOfStreamError,
     NotOwnerError,
     OverRateError,
     RhumblineError,
@@ -39,6 +40,8 @@ from .served_stream import ServedStream
 _LOOK_MS = 100
 """How often a claim that should go away is looked at, beside the watch on it."""
 _RETRY_MS = 20
+_HOMES_A_ROUND = 100
+_MOVES_A_ROUND = 16
 
 
 class _State(Enum):
@@ -50,13 +53,20 @@ class _State(Enum):
 class _Stream:
     """A stream at this proxy, and what waits while it is being taken."""
 
-    __slots__ = ("claim", "name", "namespace", "served", "state", "tried", "waiting",
-                 "waiting_bytes")  # fmt: skip
+    __slots__ = ("changed", "claim", "failure", "home", "is_astray", "name", "namespace", "served",
+                 "state", "tried", "waiting", "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
         self.name = name
         self.state = _State.TAKING
+        self.changed = asyncio.Event()
+        """Set when it is not being taken any more."""
+        self.failure: RhumblineError | None = None
+        """Why it was not taken."""
+        self.home = ""
+        self.is_astray = False
+        """Whether another proxy should serve it, when that was last looked at."""
         self.claim: Claim | None = None
         self.served: ServedStream | None = None
         self.waiting: list[tuple[Item, Done]] = []
@@ -85,9 +95,18 @@ class WriteProxy:
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
         self._routing = Routing(presence.members(WRITE))
-        self._counts = {"taken": 0, "lost": 0, "released": 0, "redirected": 0, "refused": 0}
+        self._counts = {
+            "taken": 0,
+            "lost": 0,
+            "released": 0,
+            "moved": 0,
+            "redirected": 0,
+            "refused": 0,
+        }
         presence.on_members.append(self._members_changed)
         presence.on_lost.append(self._session_lost)
+        if config.balance_ms:
+            self._tasks.spawn(self._balance(), "balance")
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -125,17 +144,28 @@ class WriteProxy:
             stream.tried.update(dict.fromkeys(item.tried))
 
     def _begin(self, item: Item, done: Done) -> _Stream | None:
-        if self.is_leaving:
-            done(self._elsewhere(_Stream(item.namespace, item.stream)))
-            return None
-        if len(self._streams) >= self._config.streams_max:
-            self._counts["refused"] += 1
-            done(TooManyRequestsError(f"this proxy has {len(self._streams)} streams, its limit"))
-            return None
         stream = _Stream(item.namespace, item.stream)
+        if self.is_leaving:
+            done(self._elsewhere(stream))
+            return None
+        try:
+            self._check_room()
+        except TooManyRequestsError as error:
+            done(error)
+            return None
         self._streams[stream_key(item.namespace, item.stream)] = stream
         self._tasks.spawn(self._take(stream), f"take {item.stream}")
         return stream
+
+    def _check_room(self) -> None:
+        if self.stream_count >= self._config.streams_max:
+            self._counts["refused"] += 1
+            raise TooManyRequestsError(f"this proxy has {self.stream_count} streams, its limit")
+
+    @property
+    def stream_count(self) -> int:
+        """Streams that it owns, takes or gives up now."""
+        return len(self._streams)
 
     # --- taking ---------------------------------------------------------------------------------
 
@@ -160,7 +190,10 @@ class WriteProxy:
         waiting, stream.waiting = stream.waiting, []
         stream.waiting_bytes = 0
         if failure is not None:
+            stream.failure = failure
+            stream.state = _State.LEAVING
             self._streams.pop(stream_key(stream.namespace, stream.name), None)
+        stream.changed.set()
         for item, done in waiting:
             if failure is not None:
                 done(failure)
@@ -175,8 +208,8 @@ class WriteProxy:
 
     async def _try_take(self, stream: _Stream) -> None:
         """Raises NotOwnerError when it is or should be somebody else's."""
-        home = await self.claims.home(stream.namespace, stream.name)
-        stream.claim = await self._claimed(stream, home)
+        stream.home = await self.claims.home(stream.namespace, stream.name)
+        stream.claim = await self._claimed(stream, stream.home)
         namespace = self._namespaces(stream.namespace)
         while True:
             try:
@@ -237,21 +270,50 @@ class WriteProxy:
         found = self._streams.get(stream_key(namespace, stream))
         if found is None or found.state is not _State.SERVED:
             return False
-        await self._leave(found)
+        assert found.served is not None
+        with suppress(RhumblineError):  # the next owner finds the end by recovery
+            await self._leave(found, found.served.close)
         return True
 
-    async def _leave(self, stream: _Stream) -> None:
+    async def end_stream(self, namespace: str, stream: str, *, tried: tuple[str, ...]) -> None:
+        """Ends a stream for good; takes it first, if it falls to this proxy. A repeat is safe.
+
+        Raises NotOwnerError, NoSuchStreamError, and what appending raises.
+        """
+        key = stream_key(namespace, stream)
+        found = self._streams.get(key)
+        try:
+            if found is None:
+                if self.is_leaving:
+                    raise self._elsewhere(_Stream(namespace, stream))
+                self._check_room()
+                found = self._streams[key] = _Stream(namespace, stream)
+                found.tried.update(dict.fromkeys(tried))
+                self._tasks.spawn(self._take(found), f"take {stream}")
+            while found.state is _State.TAKING:
+                await found.changed.wait()
+            if found.failure is not None:
+                raise found.failure
+            if found.state is not _State.SERVED:
+                raise self._elsewhere(found)
+            served = found.served
+            assert served is not None
+            await self._leave(found, served.end_stream)
+        except EndOfStreamError:
+            return
+
+    async def _leave(self, stream: _Stream, close: Callable[[], Awaitable[None]]) -> None:
+        """Raises what ``close`` raises; the stream is given up in any case."""
         served = stream.served
+        assert served is not None
         stream.state = _State.LEAVING
         self._counts["released"] += 1
         try:
-            if served is None:
-                return
             async with asyncio.timeout(self._config.handover_ms_max / 1000):
-                await served.close()
-        except (RhumblineError, TimeoutError):
-            assert served is not None
+                await close()
+        except TimeoutError as error:
             await served.abort()  # the next owner finds the end by recovery
+            raise UnavailableError(f"stream {stream.name} did not close in time") from error
         finally:
             self._streams.pop(stream_key(stream.namespace, stream.name), None)
             await self._release_claim(stream)
@@ -291,6 +353,33 @@ class WriteProxy:
             best.address if best is not None else "",
         )
 
+    # --- balance --------------------------------------------------------------------------------
+
+    async def _balance(self) -> None:
+        """Gives up, a few at a time, streams that another proxy has been the one for, twice in a
+        row: their home came back or changed, a proxy was added, this one takes no more streams."""
+        look_at = 0
+        while True:
+            await asyncio.sleep(self._config.balance_ms / 1000)
+            served = [one for one in self._streams.values() if one.state is _State.SERVED]
+            for stream in served[look_at : look_at + _HOMES_A_ROUND]:
+                with suppress(RhumblineError):  # it is looked at again
+                    stream.home = await self.claims.home(stream.namespace, stream.name)
+            look_at = look_at + _HOMES_A_ROUND if look_at + _HOMES_A_ROUND < len(served) else 0
+            moves = 0
+            for stream in served:
+                was_astray, stream.is_astray = stream.is_astray, self._is_astray(stream)
+                if was_astray and stream.is_astray and moves < _MOVES_A_ROUND:
+                    moves += 1
+                    self._counts["moved"] += await self.release(stream.namespace, stream.name)
+
+    def _is_astray(self, stream: _Stream) -> bool:
+        if self._presence.session is None:
+            return False  # what is known of others is old
+        key = stream_key(stream.namespace, stream.name)
+        best = self._routing.preferred(key, stream.home)
+        return best is not None and best.address != self._presence.me.address
+
     # --- coming and going -----------------------------------------------------------------------
 
     def _members_changed(self) -> None:
@@ -320,7 +409,14 @@ class WriteProxy:
             waiting, stream.waiting = stream.waiting, []
             for _, done in waiting:
                 done(self._elsewhere(stream))
-        await run_all([self._leave(one) for one in list(self._streams.values())], "hand over")
+            if stream.state is _State.TAKING:
+                stream.state, stream.failure = _State.LEAVING, self._elsewhere(stream)
+                stream.changed.set()
+        leaving = [one for one in self._streams.values() if one.state is _State.SERVED]
+        await run_all([self.release(one.namespace, one.name) for one in leaving], "hand over")
+        for stream in list(self._streams.values()):  # those that were being taken
+            self._streams.pop(stream_key(stream.namespace, stream.name), None)
+            await self._release_claim(stream)
 
     def statistics(self) -> dict[str, int]:
         """Counters and sizes."""

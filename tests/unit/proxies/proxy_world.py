@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
+    NotOwnerError,
     RhumblineError,
     UnavailableError,
 )
@@ -155,7 +157,9 @@ class ProxyWorld:
 
     async def stop(self) -> None:
         for proxy in self.proxies.values():
-            if not proxy.is_dead:
+            if proxy.is_dead:
+                await proxy.writes.aclose()  # only its tasks are left of it
+            else:
                 await proxy.stop()
 
     def transport(self, *addresses: str) -> DirectTransport:
@@ -173,7 +177,18 @@ class ProxyWorld:
             stream=stream,
             policy=StreamPolicy(),
             timeout_ms=timeout_ms,
+            end_stream=partial(self.end_stream, stream),
         )
+
+    async def end_stream(self, stream: str) -> None:
+        """At whichever proxy owns it."""
+        for proxy in self.proxies.values():
+            try:
+                await proxy.writes.end_stream("test", stream, tried=())
+            except NotOwnerError:
+                continue
+            return
+        raise AssertionError("nobody would end it")
 
     def connections_broke(self, address: str) -> None:
         for transport in self.transports:

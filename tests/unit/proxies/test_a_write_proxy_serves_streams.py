@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     CorruptionError,
+    EndOfStreamError,
     InvalidArgumentError,
     NoSuchStreamError,
     NotOwnerError,
@@ -19,7 +21,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import HEADER
 from rhumbline.proxies.append_session import ANSWERS_MAX, AppendSession
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.items import Item
+from rhumbline.proxies.items import Item, Placed
 from rhumbline.tests.support.log_world import LogWorld, in_world
 from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
 
@@ -226,4 +228,85 @@ async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
     assert not waiting.done()
     assert len(session.take_answers()) == ANSWERS_MAX + 1
     await asyncio.wait_for(waiting, 1)
+    await world.stop()
+
+
+@in_world
+async def test_streams_go_where_they_belong_when_proxies_come_and_go(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    config = ProxyConfig(balance_ms=1_000)
+    await world.start("one:1", config=config)
+    names = [f"s{n}" for n in range(40)]
+    for name in names:
+        await log.namespace.create_stream(name)
+        await world.placed("one:1", an_item(name, b"x"))
+    await world.start("two:1", config=config)
+    one, two = world.proxies["one:1"], world.proxies["two:1"]
+    await asyncio.sleep(1.5)
+    assert one.writes.stream_count == 40, "who has just come may go at once"
+    await asyncio.sleep(3)
+    assert 10 < one.writes.stream_count < 30, "its share was given up"
+
+    await one.presence.set_accepting(False)
+    await asyncio.sleep(5)
+    assert one.writes.stream_count == 0
+    transport = world.transport("one:1", "two:1")
+    for name in names:
+        writer = world.writer(name, transport)
+        await writer.append(b"y")
+        await writer.close()
+    assert (one.writes.stream_count, two.writes.stream_count) == (0, 40)
+    await world.stop()
+    assert [p for _, p in await world.contents("s3")] == [b"x", b"y"]
+
+
+@in_world
+async def test_a_stream_moves_when_its_home_changes(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    config = ProxyConfig(balance_ms=1_000)
+    await world.start("e:1", region="east", config=config)
+    await world.start("w:1", region="west", config=config)
+    await log.namespace.create_stream("s")
+    await world.proxies["e:1"].writes.claims.set_home("test", "s", "east")
+    await world.placed("e:1", an_item("s", b"x"))
+    await world.proxies["e:1"].writes.claims.set_home("test", "s", "west")
+    await asyncio.sleep(3.5)
+    refused = await world.append("e:1", an_item("s", b"y"))
+    assert isinstance(refused, NotOwnerError) and refused.owner == "w:1"
+    await world.placed("w:1", an_item("s", b"y"))
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"x", b"y"]
+
+
+@in_world
+async def test_an_ended_stream_takes_nothing_more_and_ending_it_again_is_safe(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    writer = world.writer("s")
+    late = world.writer("s")
+    ticket = writer.append(b"last")
+    await writer.end_stream()
+    assert (await ticket).dlsn == Dlsn(1, 1, 0)  # behind the snapshot of producers
+    with pytest.raises(EndOfStreamError):
+        await late.append(b"too late")
+    await world.end_stream("s")
+    await world.stop()
+    reader = await log.namespace.open_reader("s", EARLIEST)
+    assert [record.payload async for record in reader] == [b"last"]
+    await reader.aclose()
+
+
+@in_world
+async def test_many_streams_wait_for_their_turn_and_none_times_out(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await world.start("one:1", config=ProxyConfig(acquires_max=2, acquire_ms_max=1_000))
+    for n in range(30):
+        await log.namespace.create_stream(f"s{n}")
+    answers = await asyncio.gather(
+        *(world.append("one:1", an_item(f"s{n}", b"x")) for n in range(30))
+    )
+    assert all(isinstance(answer, Placed) for answer in answers), answers
     await world.stop()

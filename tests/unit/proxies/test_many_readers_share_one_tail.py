@@ -190,3 +190,22 @@ async def test_readers_are_bounded_and_sent_to_the_proxy_of_their_stream(log: Lo
     await right.close(await right.open("test", "s", LATEST))
     await one.aclose()
     await two.aclose()
+
+
+@in_world
+async def test_who_waits_hears_that_nothing_came_and_loses_nothing(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    writer = await log.writer("s")
+    await writer.append(b"0")
+    opened = await proxy.open("test", "s", LATEST)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await opened.cursor.next(1.0)
+    await writer.append(b"1")
+    block = await opened.cursor.next(1.0)
+    assert block is not None and len(block.entries) == 1
+    with pytest.raises(TimeoutError):
+        await opened.cursor.next(1.0)
+    await proxy.close(opened)
+    await proxy.aclose()
+    await writer.close()

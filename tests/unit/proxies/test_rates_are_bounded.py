@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rhumbline.proxies.limits import RateLimit
+from rhumbline.proxies.limits import RateLimit, RecordLimits
 
 
 def test_none_is_no_limit() -> None:
@@ -45,3 +45,12 @@ def test_waiting_as_told_is_enough(first: int, second: int, pause: float) -> Non
     limit.take(first, 0.0)
     wait = limit.wait_ms(second, pause)
     assert limit.wait_ms(second, pause + wait / 1000 + 0.001) == 0
+
+
+def test_records_and_bytes_are_bounded_together_and_a_refusal_costs_nothing() -> None:
+    limits = RecordLimits(100, 1_000)
+    assert limits.is_on
+    assert limits.wait_ms(10, 1_000, 0.0) == 0
+    assert [limits.wait_ms(10, 500, 0.0) for _ in range(3)] == [500] * 3
+    assert limits.wait_ms(10, 500, 0.5) == 0
+    assert not RecordLimits(0, 0).is_on
