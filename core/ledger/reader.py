@@ -5,11 +5,16 @@ last fragment and only moves forward; for a closed one it is the end in the meta
 """
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
+from ..protocol.bookie_id import BookieId
 from ..protocol.errors import (
     ClosedError,
     InvalidArgumentError,
+    MetadataUnavailableError,
+    NoSuchEntryError,
     NoSuchLedgerError,
     RhumblineError,
     UnavailableError,
@@ -136,6 +141,15 @@ class LedgerReader:
         regions = await self.context.regions_of(fragment.bookies)
         quorum = self.metadata.quorum_at(fragment.first_entry_id)
         self._views[fragment] = QuorumView(quorum, regions)
+        if not self.context.tasks.is_closed:
+            name = f"addresses of ledger {self.ledger_id}"
+            self.context.tasks.spawn(self._learn_addresses(fragment.bookies), name)
+
+    async def _learn_addresses(self, bookies: Sequence[BookieId]) -> None:
+        """Any replica may be needed while the metadata store is away: its address is known then."""
+        for bookie in bookies:
+            with suppress(RhumblineError):
+                await self.context.directory.registration(bookie)
 
     # --- entries --------------------------------------------------------------------------------
 
@@ -159,21 +173,30 @@ class LedgerReader:
             except RhumblineError as error:
                 # The replicas that we know may be the wrong ones (bug B24): look again, and try
                 # again only if that told anything new.
-                if self._version == version:
-                    await self._look_again()
-                if self._version == version:
-                    raise error
+                is_current = self._version == version and await self._look_again()
+                if self._version != version:
+                    continue
+                if isinstance(error, NoSuchEntryError) and not is_current:
+                    # It is confirmed, so others have it: perhaps the ensemble has changed.
+                    raise MetadataUnavailableError(
+                        f"ledger {self.ledger_id}: no answer who has entry {first}"
+                    ) from error
+                raise error
 
-    async def _look_again(self) -> None:
+    async def _look_again(self) -> bool:
         """Reads the metadata again; where the store is away, reads go on with what they know.
 
-        Raises NoSuchLedgerError and what else the store says for good.
+        Returns whether the store was asked and has answered since. Raises NoSuchLedgerError and what
+        else the store says for good.
         """
         self._check_open()
-        if self._look is None or self._look.is_over:
+        look = self._look
+        is_new = look is None or look.is_over
+        if look is None or is_new:
             name = f"look at ledger {self.ledger_id}"
-            self._look = Look(self.context.tasks, self.refresh, name)
-        await self._look.wait()
+            look = self._look = Look(self.context.tasks, self.refresh, name)
+        await look.wait()
+        return is_new and look.has_told
 
     async def _read_fragment(self, first: int, last: int) -> list[Entry]:
         fragments = self.metadata.fragments

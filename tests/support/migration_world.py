@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from rhumbline.backends.following import FollowingStore
 from rhumbline.backends.gate import GateState, MovableStore
@@ -26,28 +26,30 @@ class Killed(Exception):
     """The mover's process is gone. No handler of ours knows it."""
 
 
-class Mortal(MemoryStore):
-    """A mover's handle: each call has a moment before and one after its effect."""
+class Mortal:
+    """A mover's handle, as far as a mover uses one: each call has a moment before and one after
+    its effect."""
 
-    def __init__(self, tree: MemoryTree, uri: str, moment: Callable[[], None]) -> None:
-        super().__init__(tree, uri)
+    def __init__(self, inner: MovableStore, moment: Callable[[], None]) -> None:
+        self.uri = inner.uri
+        self._inner = inner
         self._moment = moment
 
     async def gate_state(self) -> GateState:
-        return await self._lived(super().gate_state)
+        return await self._lived(self._inner.gate_state)
 
     async def swap_gate(self, old: GateState, new: GateState) -> bool:
-        return await self._lived(partial(super().swap_gate, old, new))
+        return await self._lived(partial(self._inner.swap_gate, old, new))
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        async for page in super().scan():
+        async for page in self._inner.scan():
             await self._lived(partial(asyncio.sleep, 0))
             yield page
 
     async def load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
     ) -> None:
-        await self._lived(partial(super().load, operations, sequences, gate))
+        await self._lived(partial(self._inner.load, operations, sequences, gate))
 
     async def _lived(self, work: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.001)  # others run
@@ -55,6 +57,11 @@ class Mortal(MemoryStore):
         result = await work()
         self._moment()
         return result
+
+
+def mortal(inner: MovableStore, moment: Callable[[], None]) -> MovableStore:
+    """A handle whose calls may be the mover's last."""
+    return cast("MovableStore", Mortal(inner, moment))
 
 
 class World:
@@ -87,8 +94,8 @@ class World:
         longest_pause_ms: int = 10_000,
     ) -> Migration:
         return Migration(
-            End(Mortal(self.trees[source], source, moment), source),
-            End(Mortal(self.trees[target], target, moment), target),
+            End(mortal(MemoryStore(self.trees[source], source), moment), source),
+            End(mortal(MemoryStore(self.trees[target], target), moment), target),
             longest_pause_ms=longest_pause_ms,
             new_token=self.new_token,
         )

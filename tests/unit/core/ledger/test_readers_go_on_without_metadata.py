@@ -11,11 +11,12 @@ from rhumbline.core.ledger.look import LOOK_MS
 from rhumbline.core.ledger.reader import LedgerReader
 from rhumbline.core.ledger.writer import LedgerWriter
 from rhumbline.core.protocol.bookie_id import BookieId, Region
-from rhumbline.core.protocol.errors import ClosedError, UnavailableError
+from rhumbline.core.protocol.errors import ClosedError, NoSuchEntryError, UnavailableError
 from rhumbline.core.protocol.ledger_metadata import LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.metadata_store import Version
 from rhumbline.core.wire.entry import Entry
+from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.unit.core.ledger.world import (
     FakeDirectory,
     FakeLedgers,
@@ -40,7 +41,21 @@ class SlowLedgers(FakeLedgers):
 
 
 class SlowDirectory(FakeDirectory):
+    """It knows the addresses that it was asked for before."""
+
     delay_s = 0.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.known: dict[BookieId, Registration] = {}
+
+    async def registration(self, bookie: BookieId) -> Registration:
+        if bookie not in self.known:
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+                raise MetadataAwayError("the store is away")
+            self.known[bookie] = await super().registration(bookie)
+        return self.known[bookie]
 
     async def region_of(self, bookie: BookieId) -> Region | None:
         if self.delay_s:
@@ -86,11 +101,12 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
 
 async def insist(reader: LedgerReader, first: int, last: int) -> list[Entry]:
     """As who reads a stream does."""
-    while True:
-        try:
-            return await reader.read(first, last)
-        except UnavailableError:
-            await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await reader.read(first, last)
+            except (UnavailableError, NoSuchEntryError):
+                await asyncio.sleep(0.05)
 
 
 def test_a_failed_read_goes_on_with_the_replicas_that_it_knows() -> None:
@@ -156,6 +172,26 @@ def test_what_a_slow_store_says_later_still_counts() -> None:
             world.ledgers.set(closed.with_bookies_of(0, tuple(b.bookie for b in new)))
             world.slow_ledgers.delay_s = 2.0
             assert 2.0 < await timed(lambda: insist(reader, 0, 4)) < 3.0
+
+    world.run(main())
+
+
+def test_replicas_that_were_never_asked_can_be_reached() -> None:
+    """The nearest does not have an entry; the others' addresses were learnt while they could be."""
+    world = SlowWorld()
+
+    async def main() -> None:
+        async with world.client("a") as client, world.client("c") as other:
+            writer = await written(client, 5)
+            await writer.close()
+            world.slow_directory.known.clear()  # what the writer learnt: it is another process
+            reader = await other.open(writer.ledger_id)
+            assert len(await reader.read(0, 3)) == 4
+            await asyncio.sleep(0.1)
+            world.leave()
+            near = next(bookie for bookie in world.bookies if str(bookie.region) == "c")
+            del near.entries[writer.ledger_id, 4]
+            assert await timed(lambda: insist(reader, 4, 4)) < 0.1
 
     world.run(main())
 
