@@ -16,9 +16,11 @@ class Look:
     """A look that several share. Nobody waits for it beyond ``LOOK_MS`` after its beginning; it
     goes on by itself until the store answers or gives up."""
 
-    __slots__ = ("_error", "_task", "_until")
+    __slots__ = ("_error", "_task", "_until", "has_told")
 
     def __init__(self, tasks: Tasks, work: Callable[[], Awaitable[Any]], name: str) -> None:
+        self.has_told = False
+        """Whether the store has answered: what is known is what it says."""
         self._error: RhumblineError | None = None
         self._until = asyncio.get_running_loop().time() + LOOK_MS / 1000
         self._task = tasks.spawn(self._run(work), name)
@@ -26,6 +28,7 @@ class Look:
     async def _run(self, work: Callable[[], Awaitable[Any]]) -> None:
         try:
             await work()
+            self.has_told = True
         except UnavailableError:
             return  # nothing was learnt
         except RhumblineError as error:

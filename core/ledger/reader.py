@@ -186,8 +186,8 @@ class LedgerReader:
     async def _look_again(self) -> bool:
         """Reads the metadata again; where the store is away, reads go on with what they know.
 
-        Returns whether the store was asked and has answered since. Raises NoSuchLedgerError and what
-        else the store says for good.
+        Returns whether the store was asked and has answered since. Raises NoSuchLedgerError and
+        what else the store says for good.
         """
         self._check_open()
         look = self._look
