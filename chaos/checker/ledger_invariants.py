@@ -285,6 +285,13 @@ def recoveries_wait_for_nobody(record: Record) -> Iterator[str]:
             yield f"ledger {evidence.ledger_id}, {what} was decided before {evidence.answers[-1]}"
 
 
+@invariant("V9")
+def bookies_serve_again(record: Record) -> Iterator[str]:
+    """After the faults every bookie can be asked, unless a fault destroyed what it had."""
+    for bookie in sorted(record.unasked - record.lost):
+        yield f"{bookie} does not answer"
+
+
 @invariant("L17")
 def lengths_add_up(record: Record) -> Iterator[str]:
     """The length of a closed ledger is the sum of its entries' payloads."""
@@ -300,6 +307,13 @@ def lengths_add_up(record: Record) -> Iterator[str]:
                 yield f"ledger {ledger_id} has {total} bytes and says {metadata.length}"
 
 
+def _believed(record: Record, ledger_id: int, entry_id: int, by_ms: float) -> set[str]:
+    """Bookies with lying disks that had confirmed the entry: nobody could know better."""
+    said = record.testimony.stored
+    answers = {bookie: said.get((bookie, ledger_id, entry_id)) for bookie in record.liars}
+    return {bookie for bookie, when in answers.items() if when is not None and when[0] <= by_ms}
+
+
 @invariant("R1")
 def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
     """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
@@ -308,6 +322,7 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
     for append, ledger_id, entry_id in _acked_in(record):
         assert append.ended_ms is not None
         holders = set(append.holders)
+        holders |= _believed(record, ledger_id, entry_id, append.ended_ms)
         versions = record.ledgers.get(ledger_id, [])
         place = sum(1 for version in versions if version.at_ms <= append.ended_ms) - 1
         metadata = versions[place].metadata if place >= 0 else None

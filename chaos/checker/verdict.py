@@ -95,6 +95,8 @@ class Record:
     """Of every bookie id that was ever formatted, from the configuration of the run."""
     lost: frozenset[str] = frozenset()
     """Bookie ids whose data a fault destroyed or damaged."""
+    liars: frozenset[str] = frozenset()
+    """Bookie ids whose disk confirmed syncs that it did not do: of those, what they said counts."""
     copies: dict[int, dict[tuple[int, str], Copy]] = field(default_factory=dict)
     """By ledger: (entry id, bookie id) to the copy found after the run."""
     unasked: frozenset[str] = frozenset()

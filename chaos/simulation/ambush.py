@@ -17,7 +17,18 @@ from .metadata import Commit, ledger_id_of
 
 MOMENTS = ("created", "changed", "recovered", "closed")
 
-_BLOWS = ("reset", "isolate", "deafen", "mute", "pause", "lag-out", "lag-in", "kill", "power")
+_BLOWS = (
+    "reset",
+    "isolate",
+    "deafen",
+    "mute",
+    "pause",
+    "lag-out",
+    "lag-in",
+    "kill",
+    "power",
+    "read-error",
+)
 _CLIENT_BLOWS = ("pause", "isolate", "mute", "deafen")
 _HIT_SHARE = 0.7
 _CLIENT_SHARE = 0.15
@@ -93,6 +104,8 @@ class Ambushes:
             return None if self._cluster.lost else Fault(kind, victim, 0, lasts_ms)
         if kind == "reset":
             return Fault("reset", victim, 0, 0, 1.0)
+        if kind == "read-error":
+            return Fault(kind, victim, 0)
         if kind.startswith("lag"):
             way = f"{client}>{victim}" if kind == "lag-in" else f"{victim}>{client}"
             return Fault("lag", way, 0, lasts_ms, random.choice((10, 50, 300)))

@@ -109,6 +109,38 @@ def _pause(cluster: SimCluster, fault: Fault) -> Undo:
     return host.resume
 
 
+@_kind("crash-in-disk")
+def _crash_in_disk(cluster: SimCluster, fault: Fault) -> Undo:
+    """A machine loses power while its ``value``-th disk operation from now is under way; with a
+    negative value only its process dies."""
+    host = _host(cluster, fault)
+    image = host.image
+    left = abs(int(fault.value))
+
+    def crash() -> None:
+        if host.is_running:
+            cluster.world.trace.note("fault", f"{host.name} was in the middle of {where}")
+            host.power_off() if fault.value > 0 else host.kill()
+
+    where = "nothing"
+
+    def on_operation(kind: str, path: str) -> None:
+        nonlocal left, where
+        left -= 1
+        if left == 0:
+            image.on_operation = None
+            where = f"{kind} {path}"
+            cluster.world.later(0, crash)
+
+    image.on_operation = on_operation
+
+    def undo() -> None:
+        image.on_operation = None
+        host.start_again()
+
+    return undo
+
+
 @_kind("wipe")
 def _wipe(cluster: SimCluster, fault: Fault) -> Undo | None:
     """The disk is replaced by an empty one; the bookie comes back at the same address."""
@@ -319,10 +351,12 @@ def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
 
 @_kind("wipe-members")
 def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
-    """``value`` bookies of the newest ledger lose their disks at once, and come back empty."""
+    """``value`` running bookies of the newest ledger lose their disks at once, and come back
+    empty."""
     ledgers = cluster.ledgers_now()
     members = max(ledgers, key=lambda one: one.ledger_id).last_fragment.bookies if ledgers else ()
-    hosts = [host for host in cluster.bookie_hosts if cluster.ids.get(host.name) in members]
+    running = [host for host in cluster.bookie_hosts if host.is_running]
+    hosts = [host for host in running if cluster.ids.get(host.name) in members]
     hosts = cluster.world.random_of(f"members {fault}").sample(
         hosts, min(len(hosts), int(fault.value))
     )
@@ -342,6 +376,7 @@ def _lying_disk(cluster: SimCluster, fault: Fault) -> Undo:
     """Syncs return and nothing is durable."""
     host = _host(cluster, fault)
     cluster.damage(host)
+    cluster.liars[cluster.ids[host.name]] = None
     host.image.health.is_lying = True
 
     def undo() -> None:

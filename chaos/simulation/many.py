@@ -11,8 +11,9 @@ from itertools import count
 from typing import NamedTuple
 
 from ..checker.verdict import INVARIANTS
+from .liar import liar
 from .plans import first_light, steady
-from .races import changes, liar, races
+from .races import changes, races
 from .scenario import Plan, run_plan
 from .shrink import replay_command, shrink
 from .swarm import swarm

@@ -38,6 +38,16 @@ _SHAPES = (
     (Quorum(3, 3, 2, 1), (6, 0, 0)),
 )
 
+_TIGHT = (
+    (Quorum(3, 3, 3, 2), (3, 3, 3)),
+    (Quorum(3, 3, 3, 3), (3, 3, 3)),
+    (Quorum(4, 3, 3, 2), (3, 3, 3)),
+    (Quorum(4, 4, 2, 2), (4, 3, 0)),
+)
+"""All of a write set must answer, or both of two regions: what is not replaced stops a writer."""
+
+_TIGHT_SHARE = 0.4
+
 # kind: (how many at most, how long in ms)
 _ON_BOOKIES = {
     "isolate": (2, (50, 400, 2_000)),
@@ -63,11 +73,7 @@ def races(seed: int) -> Plan:
     """A run of its own kind."""
     random = Random(f"{seed} races")
     quorum, bookies_by_region = random.choice(_SHAPES)
-    bookies = [
-        f"bookie-{region}-{number}"
-        for region, count in zip(REGIONS, bookies_by_region, strict=True)
-        for number in range(count)
-    ]
+    bookies = _bookies(bookies_by_region)
     apps = [f"app-{region}" for region in REGIONS]
     every_ms = random.choice((400, 900, 2_000))
     writers = [(0, random.choice(apps))]
@@ -95,6 +101,14 @@ def races(seed: int) -> Plan:
     )
 
 
+def _bookies(by_region: tuple[int, ...]) -> list[str]:
+    return [
+        f"bookie-{region}-{number}"
+        for region, count in zip(REGIONS, by_region, strict=True)
+        for number in range(count)
+    ]
+
+
 def _faults(random: Random, bookies: list[str], apps: list[str]) -> list[Fault]:
     faults: list[Fault] = []
 
@@ -113,6 +127,9 @@ def _faults(random: Random, bookies: list[str], apps: list[str]) -> list[Fault]:
             add(kind, "metadata", random.randint(200, 2_000), random.choice(values))
     for _ in range(random.randint(0, 2)):
         add("pause", random.choice(apps), random.choice((200, 1_500)))
+    for _ in range(random.choice((0, 0, 1, 2))):
+        operations = random.choice((1, 3, 30)) * random.randint(1, 10)
+        add("crash-in-disk", random.choice(bookies), 2_000, random.choice((1, -1)) * operations)
     if random.random() < 0.4:
         add("cut-region", random.choice(REGIONS), random.choice((300, 2_000)))
     return faults
@@ -135,26 +152,12 @@ def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
     return []
 
 
-def liar(seed: int) -> Plan:
-    """A race in which one disk confirms syncs that it did not do, and its machine loses power."""
-    random = Random(f"{seed} liar")
-    plan = races(seed)
-    victim = random.choice(
-        [f.target for f in plan.faults if f.kind == "power"] or ["bookie-east-0"]
-    )
-    cuts = [Fault("power", victim, random.randint(200, LASTS_MS), 100) for _ in range(4)]
-    faults = [fault for fault in plan.faults if fault.kind not in DAMAGING]
-    faults += [Fault("lying-disk", victim, 0, LASTS_MS), *cuts]
-    faults.sort(key=lambda fault: fault.at_ms)
-    return replace(plan, seed=f"{seed} liar", faults=tuple(faults))
-
-
 def changes(seed: int) -> Plan:
     """Few writers and many entries under way, while bookies fail one after the other."""
     random = Random(f"{seed} changes")
     plan = races(seed)
     settings = plan.settings
-    bookies = sorted({f"bookie-{region}-{n}" for region in REGIONS for n in range(3)})
+    bookies = _bookies((3, 3, 3))
     faults = [fault for fault in plan.faults if fault.kind in ("lag", "metadata-slow", AMBUSH)]
     for _ in range(random.randint(3, 20)):
         kind = random.choice(("reset", "isolate", "mute", "deafen", "kill", "pause"))
@@ -173,29 +176,55 @@ def changes(seed: int) -> Plan:
         at_ms = random.randint(100, LASTS_MS)
         count = settings.policy.quorum.ack_quorum - 1
         faults.append(Fault("wipe-members", "newest", at_ms, 500, count))
+    is_eager = random.random() < 0.67
+    writers = plan.writers[:: random.choice((2, 4, 100))]
+    quorum, underreplicated_ms = settings.policy.quorum, settings.ledger.underreplicated_ms_max
+    pause_ms, failover_ms = 15, settings.writer.failover_ms_max
+    bookies_by_region = random.choice(((3, 3, 3), (1, 2, 3), (2, 3, 1)))
+    if random.random() < _TIGHT_SHARE:
+        pause_ms = 50  # appends go on to the end
+        underreplicated_ms, failover_ms = 600_000, 120_000
+        quorum, bookies_by_region = random.choice(_TIGHT)
+        faults = [fault for fault in faults if fault.kind not in DAMAGING]
+        faults += _losses_at_the_end(random, quorum)
+    there = _bookies(bookies_by_region)
+    faults = [f for f in faults if not f.target.startswith("bookie") or f.target in there]
     faults.sort(key=lambda fault: fault.at_ms)
     return replace(
         plan,
         seed=f"{seed} changes",
-        bookies_by_region=(3, 3, 3),
+        bookies_by_region=bookies_by_region,
         settings=replace(
             settings,
             ledger=replace(
                 settings.ledger,
-                change_mode=random.choice(("eager", "eager", "delayed")),
+                change_mode="eager" if is_eager else "delayed",
                 on_bookie_failure="replace",
                 failure_memory_ms=0,
+                underreplicated_ms_max=underreplicated_ms,
             ),
             policy=replace(
-                settings.policy, flush=FlushPolicy(period_ms=0, bytes_max=100), roll_bytes=512 << 20
+                settings.policy,
+                quorum=quorum,
+                flush=FlushPolicy(period_ms=0, bytes_max=100),
+                roll_bytes=512 << 20,
             ),
-            writer=replace(settings.writer, entries_in_flight_max=64),
+            writer=replace(settings.writer, entries_in_flight_max=64, failover_ms_max=failover_ms),
         ),
-        habits=replace(plan.habits, pause_ms=15, burst_max=4, is_patient=False),
-        writers=plan.writers[:: random.choice((2, 4, 100))],
+        habits=replace(plan.habits, pause_ms=pause_ms, burst_max=4, is_patient=False),
+        writers=writers,
         faults=tuple(faults),
         appends_max=1_000,
     )
+
+
+def _losses_at_the_end(random: Random, quorum: Quorum) -> list[Fault]:
+    """As much as P survives, for good, nearly at once; nothing else happens afterwards."""
+    if quorum.ack_quorum == quorum.min_regions:
+        return [Fault("wipe-region", random.choice(REGIONS[:2]), LASTS_MS, 1_500)]
+    first = Fault("wipe-members", "newest", LASTS_MS, 1_500, 1)
+    after_ms = random.choice((0, 1, 5, 30))
+    return [first, Fault("wipe-members", "newest again", LASTS_MS + after_ms, 1_500, 1)]
 
 
 def _ambushes(random: Random) -> list[Fault]:

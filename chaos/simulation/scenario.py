@@ -29,6 +29,7 @@ from .faults import schedule
 from .loop import SimulationFailedError
 from .metadata import Commit, ledger_id_of
 from .probe import probe
+from .repair import repair_host, run_repair
 from .wiretap import Wiretap
 from .witness import Witness
 from .workload import Applications, WriterHabits
@@ -42,6 +43,14 @@ RESUME_S_MAX = 60.0
 
 FINAL_APPENDS = 10
 TIME_LIMIT_S = 3600.0
+
+LIVENESS = {
+    "V3": "each append that waited when the faults ended has an outcome soon",
+    "V5": "a reader in each region reads everything soon after the faults",
+    "V7": "a new writer takes the stream over and appends soon after the faults",
+    "V9": "every bookie serves again soon after the faults",
+}
+"""What must happen after the faults, within ``RESUME_S_MAX``; the judge sees only what was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Plan:
     """Client hosts that tail the stream."""
     lasts_ms: int
     appends_max: int
+    repairs: tuple[str, ...] = ()
+    """Regions in which repair runs."""
 
     def without(self, fault: Fault) -> "Plan":
         """The same with one fault less."""
@@ -102,7 +113,7 @@ def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Res
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
             result.violations = judge(run.record())
         except _LivenessError as error:
-            result.violations = [Violation("LIVE", str(error)), *judge(run.record())]
+            result.violations = [Violation(error.id, str(error)), *judge(run.record())]
         except Exception as error:  # of production code in the run: that is what a run is for
             result.violations = [Violation("CRASH", _story_of(error))]
         run.account(result)
@@ -110,7 +121,11 @@ def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Res
 
 
 class _LivenessError(Exception):
-    """Something that had to happen after the faults did not."""
+    """Something that had to happen after the faults did not: the promise ``id`` is broken."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(words)
+        self.id = name
 
 
 class _Run:
@@ -121,6 +136,7 @@ class _Run:
         self.plan = plan
         self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
         self.witness = Witness(self.cluster)
+        self._menders = [world.host(repair_host(region), region) for region in plan.repairs]
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
         self.copies: dict[int, dict[tuple[int, str], Any]] = {}
@@ -134,6 +150,8 @@ class _Run:
         await self.cluster.found()
         for host in self.cluster.app_hosts:
             apps.start(host, reads=host.name in plan.readers)
+        for host in self._menders:
+            host.start(partial(run_repair, self.cluster))
         apps.wanted = plan.appends_max
         for at_ms, name in plan.writers:
             world.later(at_ms / 1000, partial(self._tell, name))
@@ -155,12 +173,12 @@ class _Run:
         await self._hear_of(apps.pending())
         apps.active = "nobody"  # who writes goes on until it finds out that it has lost
         heir = self.world.random.choice(self.cluster.app_hosts)
-        await self._finish(heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
+        await self._finish("V7", heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
         apps.wanted = 0
         end = self._end()
         for host in self.cluster.app_hosts:
-            await self._finish(host, "a reader of everything", apps.read_everything, end)
-        await self._finish(heir, "asking the bookies", self._ask_all, self._closed_ledgers())
+            await self._finish("V5", host, "a reader of everything", apps.read_everything, end)
+        await self._finish("V9", heir, "asking the bookies", self._ask_all, self._closed_ledgers())
 
     async def _hear_of(self, appends: list[Append]) -> None:
         """Each append that waited when the faults ended has an outcome soon (V3)."""
@@ -174,11 +192,11 @@ class _Run:
                 await until(lambda: not waiting())
         except TimeoutError as error:
             raise _LivenessError(
-                f"{waiting()[0]} waits for {RESUME_S_MAX:.0f} s after the faults"
+                "V3", f"{waiting()[0]} waits for {RESUME_S_MAX:.0f} s after the faults"
             ) from error
 
     async def _finish(
-        self, host: SimHost, what: str, work: Callable[..., Any], *args: object
+        self, name: str, host: SimHost, what: str, work: Callable[..., Any], *args: object
     ) -> None:
         """Runs ``work`` in the process on ``host``, to its end."""
         try:
@@ -186,7 +204,9 @@ class _Run:
                 await host.spawn(work(host, *args), what)
         except (TimeoutError, RhumblineError) as error:
             words = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise _LivenessError(f"{what} on {host.name} after the faults: {words}") from error
+            raise _LivenessError(
+                name, f"{what} on {host.name} after the faults: {words}"
+            ) from error
 
     def _segments(self) -> dict[int, Segment]:
         versions = self._segment_versions()
@@ -204,9 +224,15 @@ class _Run:
 
     async def _ask_all(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
         self.copies = {metadata.ledger_id: {} for metadata in ledgers}
+        give_up_at = self.world.loop.now + RESUME_S_MAX / 2
         for bookie_host in self.cluster.bookie_hosts:
-            bookie_id = self.cluster.ids[bookie_host.name]
-            found = await probe((bookie_host.name, PORT), bookie_id, ledgers)
+            name = bookie_host.name
+            while True:
+                found = await probe((name, PORT), self.cluster.ids[name], ledgers)
+                if found is not None or self.world.loop.now > give_up_at:
+                    break
+                await asyncio.sleep(1.0)  # it may be starting again
+            bookie_id = self.cluster.ids[name]
             if found is None:
                 self.unasked.add(bookie_id)
                 continue
@@ -243,6 +269,7 @@ class _Run:
             segments=self._segment_versions(),
             regions=dict(self.cluster.regions),
             lost=frozenset(self.cluster.lost),
+            liars=frozenset(self.cluster.liars),
             copies=self.copies,
             unasked=frozenset(self.unasked),
             evidence=self.cluster.evidence,

@@ -14,6 +14,7 @@ from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.quorum import Quorum
 from .cluster import ClusterSettings, Fault
+from .repair import repair_host
 from .scenario import Plan
 from .workload import WriterHabits
 from .world import Topology
@@ -46,6 +47,8 @@ class _Places:
             for number in range(count)
         ]
         self.apps = [f"app-{region}" for region in REGIONS]
+        self.repairs = random.choice(((), ("east",), ("east", "west")))
+        self.menders = [repair_host(region) for region in self.repairs]
         self.breakable = random.sample(self.bookies, quorum.ack_quorum - 1)
         if quorum.min_regions > quorum.ack_quorum - 1:
             self.breakable = self.breakable[: quorum.min_regions - 1]
@@ -56,7 +59,7 @@ class _Places:
 
     def host(self) -> str:
         """Any machine; a bookie more often."""
-        return self.random.choice(self.bookies + self.apps)
+        return self.random.choice(self.bookies + self.apps + self.menders)
 
     def region(self) -> str:
         """Any region."""
@@ -75,6 +78,10 @@ _RATES: dict[str, tuple[float, Make]] = {
     # kind: (how many a run when it is on, at most; what one is)
     "kill": (6, lambda p, r: (p.host(), r.randint(100, 5000), 0)),
     "power": (4, lambda p, r: (p.bookie(), r.randint(300, 6000), 0)),
+    "crash-in-disk": (
+        4,
+        lambda p, r: (p.bookie(), r.randint(500, 6000), r.choice((1, -1)) * r.randint(1, 300)),
+    ),
     "power-region": (1, lambda p, r: (p.region(), r.randint(500, 6000), 0)),
     "pause": (5, lambda p, r: (p.host(), r.choice((200, 1500, 4000, 9000)), 0)),
     "wipe": (1, lambda p, r: (r.choice(p.breakable), r.randint(200, 4000), 0)),
@@ -135,6 +142,7 @@ def swarm(seed: int) -> Plan:
         readers=tuple(app for app in places.apps if random.random() < 0.5),
         lasts_ms=LASTS_MS,
         appends_max=random.choice((300, 600)),
+        repairs=places.repairs,
     )
 
 
