@@ -49,3 +49,9 @@ async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[i
             if number.isdecimal():
                 found.append(int(number))
     return sorted(found)
+
+
+async def archived_streams(cold: ColdStore, namespace: str) -> list[str]:
+    """The streams of a namespace that have archived segments, by listing alone, in order."""
+    split = [key.split("/") for key in await cold.list(namespace)]
+    return sorted({parts[1] for parts in split if len(parts) == 4 and parts[3] == _MANIFEST})

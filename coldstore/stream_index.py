@@ -6,6 +6,10 @@ Manifests never change, so each is read once; what is new or gone is found by li
 """
 
 from bisect import bisect_left
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import NoSuchStreamError
@@ -73,6 +77,16 @@ class StreamIndex:
                 return min(end, max(lowest, Dlsn(lssn, entry_id, 0)))
         return end
 
+    async def first_at_time(self, lssn: int, ms: int) -> Dlsn | None:
+        """The first entry of a segment with a record made at ``ms`` or later; None if none is."""
+        manifest = self.manifests[lssn]
+        for part in manifest.parts:
+            async for table in self._tables(manifest, part, ["entry_id", "created_ms"]):
+                late = pc.index(pc.greater_equal(table.column("created_ms"), ms), True).as_py()
+                if late >= 0:
+                    return Dlsn(lssn, table.column("entry_id")[late].as_py(), 0)
+        return None
+
     async def _sequence_of(self, position: Dlsn) -> int:
         manifest = self.manifests.get(position.lssn)
         if manifest is None:
@@ -95,10 +109,15 @@ class StreamIndex:
         raise AssertionError("the row was counted by the manifest")
 
     async def _entry_ids(self, manifest: Manifest, part: Part) -> list[int]:
-        folder = segment_folder(self._namespace, self._stream, manifest.lssn)
-        file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
         found: list[int] = []
-        for group in range(len(file.row_groups)):
-            table = await file.read(group, ["entry_id"])
+        async for table in self._tables(manifest, part, ["entry_id"]):
             found.extend(table.column("entry_id").to_pylist())
         return found
+
+    async def _tables(
+        self, manifest: Manifest, part: Part, columns: list[str]
+    ) -> AsyncIterator["pa.Table"]:
+        folder = segment_folder(self._namespace, self._stream, manifest.lssn)
+        file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
+        for group in range(len(file.row_groups)):
+            yield await file.read(group, columns)

@@ -32,10 +32,10 @@ class BatchReader(DataSourceReader):
         planner = Planner(self._options)
         try:
             found: list[InputPartition] = []
-            for stream in self._options.subscribe:
+            for stream in planner.streams():
                 if self._ranges.wants(stream):
-                    start = planner.resolve(self._options.starting, stream)
-                    end = planner.resolve(self._options.ending, stream)
+                    start = planner.start(stream)
+                    end = planner.stop(stream)
                     found += planner.splits(stream, start, end, self._ranges)
         finally:
             planner.close()

@@ -14,11 +14,13 @@ from .options import Options
 
 if TYPE_CHECKING:
     from ..client.connect import Client
+    from ..proxies.client import ProxyClient
 
 T = TypeVar("T")
 
 _ATTEMPTS_MAX = 40
 _PAUSE_S = 0.25
+_PAGE = 1000
 
 
 class HotSegment(NamedTuple):
@@ -27,6 +29,7 @@ class HotSegment(NamedTuple):
     lssn: int
     entries: int | None
     record_count: int
+    completed_ms: int
 
 
 class HotStream(NamedTuple):
@@ -36,31 +39,35 @@ class HotStream(NamedTuple):
     segments: dict[int, HotSegment]
 
 
-def new_client(options: Options) -> "Client":
+def new_client(options: Options) -> "Client | ProxyClient":
     """A client for the cluster of the query. Raises ConfigurationError when parts are missing."""
-    from ..client.connect import Client
+    from ..client.connect import connect
 
     assert options.metadata is not None
-    return Client(
+    is_thin = options.metadata.startswith("grpc://")
+    return connect(
         options.metadata,
         namespace=options.namespace,
         region=options.region,
-        cold=options.archive,
+        cold=None if is_thin else options.archive,  # proxies have a cold store of their own
     )
 
 
 class HotView:
     """Looks at streams through an open client."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "Client | ProxyClient") -> None:
         self._client = client
 
     async def describe(self, stream: str) -> HotStream:
         """Start and segments. Raises NoSuchStreamError."""
-        found = await _patient(lambda: self._client.namespace().describe(stream))
+        found = await patient(lambda: self._client.namespace().describe(stream))
         segments = {
             one.lssn: HotSegment(
-                one.lssn, one.last_entry_id + 1 if one.is_completed else None, one.record_count
+                one.lssn,
+                one.last_entry_id + 1 if one.is_completed else None,
+                one.record_count,
+                one.completed_ms,
             )
             for one in found.segments
         }
@@ -74,7 +81,32 @@ class HotView:
             async with self._client.reader(stream, LATEST) as reader:
                 return reader.position
 
-        return await _patient(look)
+        return await patient(look)
+
+    async def streams(self) -> list[str]:
+        """All streams of the namespace."""
+        found: list[str] = []
+
+        async def page() -> list[str]:
+            after = found[-1] if found else None
+            return list(await self._client.namespace().streams(after=after, limit=_PAGE))
+
+        while names := await patient(page):
+            found += names
+        return found
+
+    async def first_at_time(self, stream: str, lssn: int, ms: int) -> Dlsn | None:
+        """The first entry of a segment with a record made at ``ms`` or later; None if none is."""
+
+        async def look() -> Dlsn | None:
+            async with self._client.reader(stream, Dlsn(lssn, 0, 0)) as reader:
+                until = min(await self.end(stream), Dlsn(lssn + 1, 0, 0))
+                while (batch := await reader.next_batch(until=until)) is not None:
+                    if batch.lssn == lssn and batch.record_set.created_ms >= ms:
+                        return batch.first_dlsn._replace(slot=0)
+            return None
+
+        return await patient(look)
 
     async def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         """As ``StreamIndex.border``."""
@@ -92,7 +124,7 @@ class HotView:
             lowest = Dlsn(start.lssn, start.entry_id + 1, 0)
             return min(end, max(lowest, Dlsn(found.lssn, found.entry_id, 0)))
 
-        return await _patient(look)
+        return await patient(look)
 
     async def _sequence_of(self, stream: str, start: Dlsn, end: Dlsn) -> int | None:
         """How many records are before the first one from ``start`` on; None if there is none."""
@@ -105,8 +137,8 @@ class HotView:
         return batch.start_sequence_id + batch.record_set.position + batch.first_index
 
 
-async def _patient(look: Callable[[], Awaitable[T]]) -> T:
-    """Repeats what may pass."""
+async def patient(look: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``look``, which is repeated for ten seconds while its errors may pass."""
     for _ in range(_ATTEMPTS_MAX):
         try:
             return await look()

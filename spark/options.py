@@ -1,7 +1,8 @@
 """The options of the data source, named as Kafka's where they mean the same."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..core.protocol.dlsn import Dlsn
@@ -11,8 +12,25 @@ from .columns import ALL_COLUMNS
 EARLIEST = "earliest"
 LATEST = "latest"
 
-Bound = str | dict[str, Dlsn]
-"""EARLIEST, LATEST, or a position for each stream."""
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that was made at this time or later; see ``Planner.resolve``."""
+
+    ms: int | Mapping[str, int]
+    """Since 1970; for all streams, or for each of them."""
+
+    def of(self, stream: str) -> int:
+        """The time for a stream. Raises InvalidArgumentError when none was given."""
+        if isinstance(self.ms, int):
+            return self.ms
+        if stream not in self.ms:
+            raise InvalidArgumentError(f"the timestamps say nothing of stream {stream}")
+        return self.ms[stream]
+
+
+Bound = str | dict[str, Dlsn] | AtTime
+"""EARLIEST, LATEST, a position for each stream, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +38,9 @@ class Options:
     """What a query asked for; travels to executors. Made by ``parse_options``."""
 
     subscribe: tuple[str, ...]
-    """Streams."""
+    """Streams; empty where a pattern says which."""
+    pattern: str | None
+    """Regular expression for whole names of streams; who matches is looked up again and again."""
     archive: str | None
     """URI of the cold store. Without it only what is in ledgers is read."""
     metadata: str | None
@@ -30,6 +50,8 @@ class Options:
     """Region of the executors; needed where the cluster has several."""
     starting: Bound
     ending: Bound
+    late_start_is_latest: bool
+    """When no record is as late as the starting time: begin at the end, instead of failing."""
     max_offsets: int | None
     """Most records of a micro-batch; a single entry may exceed it."""
     fails_on_data_loss: bool
@@ -48,33 +70,48 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
     def take(name: str, default: str | None = None) -> str | None:
         return left.pop(name.lower(), default)
 
-    def bound(name: str, default: str) -> Bound:
-        try:
-            return _bound(take(name, default) or default)
-        except ValueError as error:
-            faults.append(f"{name}: {error}")
-            return default
+    def bound(word: str, default: str) -> Bound:
+        """From startingOffsets, startingTimestamp or startingOffsetsByTimestamp (or ending...)."""
+        forms: dict[str, Callable[[str], Bound]] = {
+            f"{word}Offsets": _bound,
+            f"{word}Timestamp": lambda text: AtTime(_whole(json.loads(text))),
+            f"{word}OffsetsByTimestamp": lambda text: AtTime(_times(json.loads(text))),
+        }
+        values = {name: text for name in forms if (text := take(name)) is not None}
+        if len(values) > 1:
+            faults.append(f"{' and '.join(values)}: give one of them")
+        for name, text in values.items():
+            try:
+                return forms[name](text)
+            except ValueError as error:
+                faults.append(f"{name}: {error}")
+        return default
 
     streams = tuple(part.strip() for part in (take("subscribe") or "").split(",") if part.strip())
     archive, metadata = take("archive"), take("metadata")
     columns = tuple(c.strip() for c in (take("columns") or ",".join(ALL_COLUMNS)).split(","))
     limit = take("maxOffsetsPerTrigger")
     loss = (take("failOnDataLoss", "true") or "").lower()
-    starting = bound("startingOffsets", LATEST if is_streaming else EARLIEST)
-    ending = bound("endingOffsets", LATEST)
+    late = (take("startingOffsetsByTimestampStrategy", "error") or "").lower()
+    starting = bound("starting", LATEST if is_streaming else EARLIEST)
+    ending = bound("ending", LATEST)
     found = Options(
         subscribe=streams,
+        pattern=take("subscribePattern"),
         archive=archive,
         metadata=metadata,
         namespace=take("namespace") or "default",
         region=take("region"),
         starting=starting,
         ending=ending,
+        late_start_is_latest=late == "latest",
         max_offsets=int(limit) if limit is not None and limit.isdecimal() else None,
         fails_on_data_loss=loss != "false",
         columns=columns,
     )
     faults += _faults(found, limit=limit, loss=loss, is_streaming=is_streaming)
+    if late not in ("error", "latest"):
+        faults.append(f"startingOffsetsByTimestampStrategy: {late!r} is neither error nor latest")
     faults += [f"{name}: no such option" for name in sorted(left)]
     if faults:
         raise ConfigurationError("rhumbline data source: " + "; ".join(faults))
@@ -84,7 +121,11 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
 def _faults(found: Options, *, limit: str | None, loss: str, is_streaming: bool) -> list[str]:
     unknown = [name for name in found.columns if name not in ALL_COLUMNS]
     checks = [
-        (found.subscribe, "subscribe: name a stream, or several with commas"),
+        (
+            bool(found.subscribe) is not bool(found.pattern),
+            "subscribe: name a stream, or several with commas; or give subscribePattern",
+        ),
+        (_is_pattern(found.pattern), "subscribePattern: not a regular expression"),
         (found.archive or found.metadata, "archive or metadata: say where the records are"),
         (
             not unknown,
@@ -103,6 +144,26 @@ def _faults(found: Options, *, limit: str | None, loss: str, is_streaming: bool)
         (found.ending != EARLIEST, "endingOffsets: nothing is before the earliest"),
     ]
     return [text for is_well, text in checks if not is_well]
+
+
+def _is_pattern(text: str | None) -> bool:
+    try:
+        re.compile(text or "")
+    except re.error:
+        return False
+    return True
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r}: write milliseconds since 1970")
+    return value
+
+
+def _times(given: object) -> dict[str, int]:
+    if not isinstance(given, dict):
+        raise ValueError(f'{given!r}: write {{"stream": milliseconds}}')
+    return {str(stream): _whole(value) for stream, value in given.items()}
 
 
 def _bound(text: str) -> Bound:

@@ -6,21 +6,24 @@ from, nor whether that changes between two attempts at a micro-batch.
 """
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from ..coldstore.catalog import archived_streams
 from ..coldstore.manifest import Manifest, segment_folder
 from ..coldstore.open import open_cold_store
 from ..coldstore.stream_index import StreamIndex
 from ..core.protocol.dlsn import Dlsn
-from ..core.protocol.errors import CorruptionError, InvalidArgumentError
+from ..core.protocol.errors import CorruptionError, InvalidArgumentError, NoSuchStreamError
+from ..core.runtime.cold_store import ColdStore
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
 from .loss import lost
-from .options import EARLIEST, LATEST, Bound, Options
+from .options import EARLIEST, LATEST, AtTime, Options
 from .splits import ArchiveSplit, HotSplit
 
 T = TypeVar("T")
@@ -34,6 +37,7 @@ class Planner:
         self._runner = asyncio.Runner()
         self._closing = AsyncExitStack()
         self._is_open = False
+        self._store: ColdStore | None = None
         self._cold: dict[str, StreamIndex] = {}
         self._hot: HotView | None = None
 
@@ -43,6 +47,27 @@ class Planner:
             self._is_open = False
             self._runner.run(self._closing.aclose())
         self._runner.close()
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def streams(self) -> tuple[str, ...]:
+        """The streams of the query, as they are now. Raises NoSuchStreamError if none matches."""
+        return self._options.subscribe or self._run(self._matching())
+
+    async def _matching(self) -> tuple[str, ...]:
+        assert self._options.pattern is not None
+        pattern = re.compile(self._options.pattern)
+        if self._hot is not None:
+            known = await self._hot.streams()
+        else:
+            assert self._store is not None
+            known = await archived_streams(self._store, self._options.namespace)
+        found = tuple(name for name in sorted(known) if pattern.fullmatch(name))
+        if not found:
+            raise NoSuchStreamError(
+                f"no stream of namespace {self._options.namespace} matches {pattern.pattern!r}"
+            )
+        return found
 
     # --- positions ------------------------------------------------------------------------------
 
@@ -54,8 +79,28 @@ class Planner:
         """Behind everything that is visible now; an entry border."""
         return self._run(self._end(stream))
 
-    def resolve(self, bound: Bound, stream: str) -> Dlsn:
-        """The position that an option names. Raises InvalidArgumentError when it names none."""
+    def start(self, stream: str) -> Dlsn:
+        """Where the query begins. Raises InvalidArgumentError when its options name no place."""
+        bound = self._options.starting
+        if isinstance(bound, AtTime):
+            at = bound.of(stream)
+            found = self._run(self._at_time(stream, at))
+            if found is None and not self._options.late_start_is_latest:
+                raise InvalidArgumentError(
+                    f"stream {stream} has no record of {at} ms or later; option "
+                    "startingOffsetsByTimestampStrategy=latest begins at its end then"
+                )
+            return self.end(stream) if found is None else found
+        return self._resolve(bound, stream)
+
+    def stop(self, stream: str) -> Dlsn:
+        """Where a batch ends. Raises InvalidArgumentError when its options name no place."""
+        bound = self._options.ending
+        if isinstance(bound, AtTime):
+            return self._run(self._at_time(stream, bound.of(stream))) or self.end(stream)
+        return self._resolve(bound, stream)
+
+    def _resolve(self, bound: str | dict[str, Dlsn], stream: str) -> Dlsn:
         if bound == EARLIEST:
             return self.first(stream)
         if bound == LATEST:
@@ -82,7 +127,7 @@ class Planner:
     ) -> list[InputPartition]:
         manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
-        first = self._cold[stream].first() if hot is None else hot.start
+        first = self._index(stream).first() if hot is None else hot.start
         if start < first and start < end:
             if self._options.fails_on_data_loss:
                 raise lost(stream, start, min(first, end))
@@ -110,13 +155,13 @@ class Planner:
         if self._hot is not None:
             return (await self._hot.describe(stream)).start
         await self._manifests(stream)
-        return self._cold[stream].first()
+        return self._index(stream).first()
 
     async def _end(self, stream: str) -> Dlsn:
         if self._hot is not None:
             return await self._hot.end(stream)
         await self._manifests(stream)
-        return self._cold[stream].end()
+        return self._index(stream).end()
 
     async def _border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         if start >= end:
@@ -124,13 +169,45 @@ class Planner:
         if self._hot is not None:
             return await self._hot.border(stream, start, end, rows)
         await self._manifests(stream)
-        return await self._cold[stream].border(start, end, rows)
+        return await self._index(stream).border(start, end, rows)
+
+    async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
+        """The entry of the first record made at ``ms`` or later; None if there is none.
+
+        Segments that were completed earlier are not looked into.
+        """
+        manifests = await self._manifests(stream)
+        hot = None if self._hot is None else await self._hot.describe(stream)
+        first = await self._first(stream)
+        known = set(manifests) | set(hot.segments if hot is not None else ())
+        for lssn in sorted(number for number in known if number >= first.lssn):
+            if lssn in manifests:
+                if manifests[lssn].completed_ms < ms:
+                    continue
+                found = await self._index(stream).first_at_time(lssn, ms)
+            else:
+                assert hot is not None
+                segment = hot.segments[lssn]
+                if segment.entries is not None and segment.completed_ms < ms:
+                    continue
+                assert self._hot is not None
+                found = await self._hot.first_at_time(stream, lssn, ms)
+            if found is not None:
+                return max(found, first)
+        return None
 
     async def _manifests(self, stream: str) -> dict[int, Manifest]:
-        if stream not in self._cold:
+        if self._store is None:
             return {}
-        await self._cold[stream].refresh()
-        return self._cold[stream].manifests
+        index = self._index(stream)
+        await index.refresh()
+        return index.manifests
+
+    def _index(self, stream: str) -> StreamIndex:
+        assert self._store is not None
+        if stream not in self._cold:
+            self._cold[stream] = StreamIndex(self._store, self._options.namespace, stream)
+        return self._cold[stream]
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         async def opened() -> T:
@@ -144,14 +221,12 @@ class Planner:
         options = self._options
         async with AsyncExitStack() as opening:
             if options.archive is not None:
-                cold = open_cold_store(options.archive)
-                opening.push_async_callback(cold.close)
-                self._cold = {
-                    stream: StreamIndex(cold, options.namespace, stream)
-                    for stream in options.subscribe
-                }
+                self._store = open_cold_store(options.archive)
+                opening.push_async_callback(self._store.close)
             if options.metadata is not None:
-                client = await opening.enter_async_context(new_client(options))
+                client = new_client(options)
+                opening.push_async_callback(client.aclose)
+                await client.__aenter__()
                 self._hot = HotView(client)
             self._closing = opening.pop_all()
         self._is_open = True

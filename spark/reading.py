@@ -22,6 +22,7 @@ from .splits import ArchiveSplit, HotSplit
 
 if TYPE_CHECKING:
     from ..client.connect import Client
+    from ..proxies.client import ProxyClient
 
 _HOT_BYTES_MAX = 8 << 20
 """Rows from ledgers are gathered up to this size before they leave as a batch."""
@@ -157,7 +158,7 @@ async def _hot_tables(options: Options, split: HotSplit) -> AsyncGenerator["pa.T
 
 
 async def _hot_batches(
-    client: "Client", options: Options, split: HotSplit
+    client: "Client | ProxyClient", options: Options, split: HotSplit
 ) -> AsyncGenerator["pa.RecordBatch", None]:
     position = split.start
     while position < split.end:

@@ -1,16 +1,28 @@
 """The data source ``rhumbline`` itself: what Spark asks for by name."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from ..core.protocol.errors import ConfigurationError
 from .batch import BatchReader
 from .columns import spark_schema
 from .options import parse_options
+from .sink import BatchSink, StreamSink
 from .streaming import StreamReader
+from .write_options import WriteOptions, parse_write_options
 
 
 class RhumblineSource(DataSource):
-    """Streams as rows. The options are those of ``options.Options``."""
+    """Streams as rows, and rows as records.
+
+    The options are those of ``options.Options`` and ``write_options.WriteOptions``.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -33,3 +45,16 @@ class RhumblineSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query."""
         return StreamReader(parse_options(self.options, is_streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of a batch."""
+        return BatchSink(self._write_options(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Of a streaming query."""
+        return StreamSink(self._write_options(schema, overwrite))
+
+    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise ConfigurationError("rhumbline sink: a log is appended to; use mode append")
+        return parse_write_options(self.options, schema)

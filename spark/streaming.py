@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.dlsn import FIRST_DLSN, Dlsn
+from ..core.protocol.errors import NoSuchStreamError
 from .options import Options, parse_offsets, show_offsets
 from .planner import Planner
 from .reading import read_split
@@ -38,10 +39,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, str]:
         """Where a query begins that has no checkpoint."""
         return show_offsets(
-            {
-                stream: self._plan().resolve(self._options.starting, stream)
-                for stream in self._options.subscribe
-            }
+            {stream: self._plan().start(stream) for stream in self._plan().streams()}
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -69,36 +67,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, str]:
         """What is visible now, for the progress of the query."""
-        return show_offsets({s: self._plan().end(s) for s in self._options.subscribe})
+        return show_offsets({s: self._plan().end(s) for s in self._plan().streams()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that comes later is read by this run."""
-        self._target = {s: self._plan().end(s) for s in self._options.subscribe}
+        self._target = {s: self._plan().end(s) for s in self._plan().streams()}
 
     def _latest(self, stream: str) -> Dlsn:
         if self._target is not None:
-            return self._target[stream]
-        return self._plan().end(stream)
+            return self._target.get(stream, FIRST_DLSN)
+        try:
+            return self._plan().end(stream)
+        except NoSuchStreamError:
+            if self._options.fails_on_data_loss:
+                raise
+            return FIRST_DLSN  # it was deleted: nothing more comes of it
 
     def _from(self, start: dict[str, str]) -> dict[str, Dlsn]:
-        """Positions of all streams; one that was added to the query begins at its first."""
+        """Positions of all streams; one that was added to the query begins at its first.
+
+        With a pattern none is forgotten: one that is gone may come again.
+        """
         known = parse_offsets(start)
-        return {
-            stream: known[stream] if stream in known else self._plan().first(stream)
-            for stream in self._options.subscribe
-        }
+        streams = self._plan().streams() if self._target is None else tuple(self._target)
+        added = {s: self._plan().first(s) for s in streams if s not in known}
+        if self._options.pattern is not None:
+            return known | added
+        return {s: known[s] if s in known else added[s] for s in streams}
 
     # --- rows -----------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """The splits of [start, end)."""
-        begin, stop = self._from(start), parse_offsets(end)
+        begin, stop = parse_offsets(start), parse_offsets(end)
         return [
             split
-            for stream in self._options.subscribe
-            if stream in stop and begin[stream] < stop[stream]
-            for split in self._plan().splits(stream, begin[stream], stop[stream])
+            for stream in sorted(stop)
+            if self._is_subscribed(stream)
+            for split in self._splits(stream, begin.get(stream), stop[stream])
         ]
+
+    def _splits(self, stream: str, begin: Dlsn | None, stop: Dlsn) -> list[InputPartition]:
+        begin = begin or self._plan().first(stream)
+        return self._plan().splits(stream, begin, stop) if begin < stop else []
+
+    def _is_subscribed(self, stream: str) -> bool:
+        return not self._options.subscribe or stream in self._options.subscribe
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of one split."""
