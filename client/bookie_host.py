@@ -70,15 +70,17 @@ async def running_bookie(
     host: str,
     port: int,
     status_port: int | None = None,
+    open_disk: Callable[[Path], PosixDisk] = PosixDisk,
 ) -> AsyncIterator[Bookie]:
     """A bookie that serves until the block ends; then it stops in an orderly way.
 
-    ``status_port`` serves its figures beside it (0: a free port; None: not at all). Raises
+    ``status_port`` serves its figures beside it (0: a free port; None: not at all). ``open_disk``
+    gives the disk, for who wants to look at what is written. Raises
     ForeignDataError, CorruptionError, WrongClusterError, DiskFullError, DiskFailedError,
     MetadataError, and ConfigurationError when a port is in use.
     """
     async with AsyncExitStack() as closing:
-        disk = PosixDisk(directory)
+        disk = open_disk(directory)
         closing.callback(disk.close)
         bookies = BookieDirectory(store)
         closing.callback(bookies.close)
@@ -99,8 +101,12 @@ async def running_bookie(
         replicas = ReplicaReads(runtime, LedgerStore(store), bookies, bookie.region)
         closing.push_async_callback(replicas.aclose)
         bookie.scrubber.fetch = replicas.fetch
+
+        def statistics() -> dict[str, Any]:
+            return {**bookie.statistics(), "durable_writes": disk.syncs.summary()}
+
         if status_port is not None:
-            server = StatusServer(bookie.statistics, lambda: _not_ready(bookie))
+            server = StatusServer(statistics, lambda: _not_ready(bookie))
             closing.push_async_callback(server.aclose)
             try:
                 status_port = await server.start(host, status_port)

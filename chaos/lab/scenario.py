@@ -115,6 +115,14 @@ class FaultTable:
         value = f" {self.value:g}" if self.value else ""
         return f"{self.kind} {self.target}{value}"
 
+    def regions(self, region: str) -> tuple[str, ...]:
+        """The regions that it concerns, empty: all. ``region``: the target's, resolved."""
+        if ">" in self.target:
+            return tuple(self.target.split(">"))
+        if self.target.startswith(("bookie-", "app-")):
+            return (region_of(self.target),)
+        return () if self.target == EVERYWHERE else (region,)
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:

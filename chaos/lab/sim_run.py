@@ -186,7 +186,7 @@ class ScenarioRun(_Run):
         world.trace.note("fault", name)
         undo = sim_faults.begin(self, fault, region)
         now_ms = world.loop.now * 1000 - result.start_ms
-        result.bands.append(Band(now_ms, now_ms + fault.lasts_ms, name, _regions_of(fault, region)))
+        result.bands.append(Band(now_ms, now_ms + fault.lasts_ms, name, fault.regions(region)))
         if undo is not None:
 
             def end() -> None:
@@ -328,15 +328,6 @@ def play_in_sim(
         result = run.finish()
     result.real_s = time.monotonic() - began
     return result
-
-
-def _regions_of(fault: FaultTable, region: str) -> tuple[str, ...]:
-    """The regions that a fault concerns; empty: all."""
-    if ">" in fault.target:
-        return tuple(fault.target.split(">"))
-    if fault.target.startswith(("bookie-", "app-")):
-        return (region_of(fault.target),)
-    return () if fault.target == "*" else (region,)
 
 
 def _has(storage: object, ledger_id: int, entry_id: int) -> bool:

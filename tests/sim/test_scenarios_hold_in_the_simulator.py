@@ -1,5 +1,7 @@
 """Every scenario of the library that the simulator knows, played and judged."""
 
+from typing import ClassVar
+
 import pytest
 
 from rhumbline.chaos.lab import library
@@ -32,7 +34,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 class Looking(ScenarioRun):
     """Looks at the copies at the moment at which the lost region is back."""
 
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     async def _become_whole(self) -> None:
         Looking.seen = self._incomplete()

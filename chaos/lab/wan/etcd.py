@@ -1,0 +1,85 @@
+"""An etcd ensemble with a member in each region.
+
+A member advertises one address to all of its peers, a link of the viewer "*": the delay to it is
+the mean of its ways. Clients reach the member of their own region directly and the others by links
+of their own. A member whose region is cut off is stopped (SIGSTOP) as long: it hears and says
+nothing, and as a minority it could serve nobody in its region either.
+"""
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....core.protocol.errors import UnavailableError
+from .programs import READY_S_MAX, Program, found, free_port
+
+
+def etcd_binary(servers: Path) -> Path:
+    """The server's program. Raises ConfigurationError."""
+    hint = "install the distribution's etcd-server"
+    return found("etcd", servers / "etcd" / "usr" / "bin" / "etcd", hint=hint)
+
+
+class Member:
+    """One member."""
+
+    def __init__(self, region: str, binary: Path, folder: Path) -> None:
+        self.region = region
+        self.port, self.peer_port = free_port(), free_port()
+        self.peer_address = f"127.0.0.1:{self.peer_port}"
+        """What peers are told: set it before the command is made."""
+        self._binary = binary
+        self._folder = folder
+        self.program = Program(f"metadata-{region}", region, [], folder / f"etcd-{region}.log")
+
+    @property
+    def name(self) -> str:
+        """In the ensemble."""
+        return f"metadata-{self.region}"
+
+    def join(self, members: Sequence["Member"]) -> None:
+        """Says who belongs to the ensemble."""
+        everybody = ",".join(f"{one.name}=http://{one.peer_address}" for one in members)
+        self.program.command = [
+            str(self._binary),
+            f"--name={self.name}",
+            f"--data-dir={self._folder}/etcd-{self.region}",
+            f"--listen-client-urls=http://127.0.0.1:{self.port}",
+            f"--advertise-client-urls=http://127.0.0.1:{self.port}",
+            f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
+            f"--initial-advertise-peer-urls=http://{self.peer_address}",
+            f"--initial-cluster={everybody}",
+            "--heartbeat-interval=100",
+            "--election-timeout=1000",
+        ]
+
+    def is_ready(self) -> bool:
+        """Whether it serves."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/health", timeout=2
+            ) as answer:
+                return bool(json.load(answer)["health"] == "true")
+        except (OSError, ValueError):
+            return False
+
+    def is_leader(self) -> bool:
+        """Whether it leads now."""
+        url = f"http://127.0.0.1:{self.port}/v3/maintenance/status"
+        request = urllib.request.Request(url, data=b"{}", method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=2) as answer:
+                status = json.load(answer)
+        except (OSError, ValueError):
+            return False
+        return bool(status["header"]["member_id"] == status.get("leader"))
+
+    async def wait_ready(self) -> None:
+        """Raises UnavailableError with the end of its log."""
+        for _ in range(int(READY_S_MAX / 0.1)):
+            if await asyncio.to_thread(self.is_ready):
+                return
+            await asyncio.sleep(0.1)
+        raise UnavailableError(f"{self.name} is not up:\n{self.program.end_of_log()}")

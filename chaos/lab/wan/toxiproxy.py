@@ -1,0 +1,158 @@
+"""toxiproxy: one link by (region of who connects, server), with what makes it far and what ails it.
+
+A link has a listening port of its own; servers advertise it to that region. Distance is a latency
+toxic in each direction, half of the round trip. Faults are further toxics with names of their own.
+"""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....core.protocol.errors import UnavailableError
+from .programs import Program, found, free_port
+
+VERSION = "v2.12.0"
+UP, DOWN = "upstream", "downstream"
+BOTH = (UP, DOWN)
+"""From who connects to the server, and back."""
+
+
+def toxiproxy_binary(servers: Path) -> Path:
+    """The server's program. Raises ConfigurationError."""
+    hint = (
+        f"go install github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}, named toxiproxy-server"
+    )
+    return found("toxiproxy-server", servers / f"toxiproxy-{VERSION}" / "server", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way of one region to one server. ``viewer`` "*": of everybody."""
+
+    viewer: str
+    server: str
+    server_region: str
+    port: int
+    upstream_port: int
+
+    @property
+    def name(self) -> str:
+        """In toxiproxy."""
+        return f"{self.viewer}-to-{self.server}"
+
+    @property
+    def address(self) -> str:
+        """host:port for who connects."""
+        return f"127.0.0.1:{self.port}"
+
+
+class Toxiproxy:
+    """The server process and its links."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.port = free_port()
+        self.links: list[Link] = []
+        command = [str(binary), "-host", "127.0.0.1", "-port", str(self.port)]
+        self.program = Program("toxiproxy", "", command, folder / "toxiproxy.log")
+        self._toxics: dict[str, list[tuple[Link, str]]] = {}
+
+    async def start(self) -> None:
+        """Starts it and waits until it serves. Raises UnavailableError."""
+        self.program.launch({"LOG_LEVEL": "error"})
+        for _ in range(500):
+            if not self.program.is_running:
+                break
+            try:
+                await self._call("GET", "/version")
+                return
+            except UnavailableError:
+                await asyncio.sleep(0.02)
+        raise UnavailableError(f"toxiproxy is not up:\n{self.program.end_of_log()}")
+
+    async def link(self, viewer: str, server: str, server_region: str, upstream_port: int) -> Link:
+        """Makes a link without any toxic."""
+        link = Link(viewer, server, server_region, free_port(), upstream_port)
+        body = {
+            "name": link.name,
+            "listen": link.address,
+            "upstream": f"127.0.0.1:{upstream_port}",
+            "enabled": True,
+        }
+        await self._call("POST", "/proxies", body)
+        self.links.append(link)
+        return link
+
+    async def make_far(
+        self, link: Link, *, rtt_ms: float, jitter_ms: float, kib_per_s: int
+    ) -> None:
+        """Distance and bandwidth, for good."""
+        latency = {"latency": round(rtt_ms / 2), "jitter": round(jitter_ms / 2)}
+        for stream in BOTH:
+            await self._add(link, f"far-{stream}", "latency", stream, latency)
+            await self._add(link, f"wide-{stream}", "bandwidth", stream, {"rate": kib_per_s})
+
+    async def poison(
+        self,
+        fault: str,
+        links: Iterable[tuple[Link, tuple[str, ...]]],
+        kind: str,
+        attributes: dict[str, int],
+        *,
+        toxicity: float = 1.0,
+    ) -> None:
+        """Adds a toxic of a fault to links, each in some directions."""
+        for link, streams in links:
+            for stream in streams:
+                name = f"{fault}-{stream}"
+                await self._add(link, name, kind, stream, attributes, toxicity)
+                self._toxics.setdefault(fault, []).append((link, name))
+
+    async def cure(self, fault: str) -> None:
+        """Removes all toxics of a fault. Safe to repeat."""
+        for link, name in self._toxics.pop(fault, []):
+            await self._call("DELETE", f"/proxies/{link.name}/toxics/{name}")
+
+    async def enable(self, links: Iterable[Link], *, is_on: bool) -> None:
+        """Off: connections break, new ones are refused."""
+        for link in links:
+            await self._call("POST", f"/proxies/{link.name}", {"enabled": is_on})
+
+    async def _add(
+        self,
+        link: Link,
+        name: str,
+        kind: str,
+        stream: str,
+        attributes: dict[str, int],
+        toxicity: float = 1.0,
+    ) -> None:
+        body = {
+            "name": name,
+            "type": kind,
+            "stream": stream,
+            "toxicity": toxicity,
+            "attributes": attributes,
+        }
+        await self._call("POST", f"/proxies/{link.name}/toxics", body)
+
+    async def _call(self, method: str, path: str, body: Any = None) -> None:  # noqa: ANN401 - JSON
+        await asyncio.to_thread(self._request, method, path, body)
+
+    def _request(self, method: str, path: str, body: Any) -> None:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data=data, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                answer.read()
+        except urllib.error.HTTPError as error:
+            words = error.read().decode(errors="replace")
+            raise UnavailableError(f"toxiproxy: {method} {path}: {words}") from error
+        except OSError as error:
+            raise UnavailableError(f"toxiproxy does not answer: {error}") from error

@@ -1,0 +1,421 @@
+"""A scenario with real processes: bookies, applications, servers, toxiproxy between regions."""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+
+from ...coldstore.local import LocalColdStore
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import RhumblineError
+from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...regions.repair.spans import settled_spans
+from ..checker.verdict import Copy, Record
+from ..simulation.probe import probe
+from .cold import compare_archive
+from .kinds import LEADER, OWNER
+from .outcome import Band
+from .play import Play
+from .scenario import ETCD, WAN, FaultTable, Scenario
+from .wan import app
+from .wan.bookie import HOST
+from .wan.cluster import SERVERS, AppProgram, WanCluster
+from .wan.faults import Faults
+from .wan.histories import history_of
+from .wan.metadata_history import MetadataHistory
+
+_FINAL_APPENDS = 10
+_ERRAND_S_MAX = 60.0
+_LOOK_S = 0.1
+
+
+class NotAliveError(Exception):
+    """Something that had to happen after the faults did not."""
+
+
+class WanRun:
+    """One scenario in one cluster."""
+
+    def __init__(self, scenario: Scenario, seed: int, cluster: WanCluster, play: Play) -> None:
+        self.scenario = scenario
+        self.cluster = cluster
+        self.result = play
+        self.faults = Faults(cluster, seed, self._relaunch)
+        self.active = scenario.workload.writers[0].region
+        self.is_over = False
+        self._timed: list[asyncio.Task[None]] = []
+        self._caring: list[asyncio.Task[None]] = []
+        self._lines: list[tuple[float, str]] = []
+        self.metadata: MetadataHistory | None = None
+        self.copies: dict[int, dict[tuple[int, str], Copy]] = {}
+        self.unasked: set[str] = set()
+
+    # --- the course -----------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """From the first append to the last question; the cluster was started."""
+        scenario, result, cluster = self.scenario, self.result, self.cluster
+        store = await cluster.open_store()
+        self.metadata = seen = MetadataHistory(cluster, store)
+        looking = asyncio.create_task(seen.keep_looking())
+        try:
+            result.start_ms = app.now_ms()
+            result.load_ends_ms = float(scenario.ends_ms)
+            self._plan()
+            await self._until_ms(scenario.calm_ms)
+            await asyncio.gather(*self._timed_before(scenario.calm_ms))
+            becoming = asyncio.create_task(self._become_whole())
+            await self._until_ms(scenario.ends_ms)
+            await asyncio.gather(*self._timed)
+            await self._resume()
+            await becoming
+            result.load_ends_ms = self._now_ms()
+            await self._epilogue()
+        finally:
+            tasks = [looking, *self._timed, *self._caring]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await store.close()
+
+    def _plan(self) -> None:
+        """Everything that has its time becomes a task."""
+        work = self.scenario.workload
+        for turn in work.writers:
+            self._at(turn.at_ms, self._turn(turn.region))
+        for fault in self.scenario.schedule():
+            self._at(fault.at_ms, self._strike(fault))
+        if work.catch_up_every_ms:
+            for number in range(1, work.lasts_ms // work.catch_up_every_ms + 1):
+                self._at(number * work.catch_up_every_ms, self._catch_up(number))
+        if work.truncate_every_ms:
+            for number in range(1, work.lasts_ms // work.truncate_every_ms + 1):
+                self._at(number * work.truncate_every_ms, self._truncate())
+
+    def _at(self, at_ms: int, work: Awaitable[None]) -> None:
+        async def later() -> None:
+            await self._until_ms(at_ms)
+            await work
+
+        self._timed.append(asyncio.create_task(later(), name=str(at_ms)))
+
+    def _timed_before(self, at_ms: int) -> list[asyncio.Task[None]]:
+        return [task for task in self._timed if int(task.get_name()) < at_ms]
+
+    def _now_ms(self) -> float:
+        return app.now_ms() - self.result.start_ms
+
+    async def _until_ms(self, at_ms: float) -> None:
+        await asyncio.sleep(max(0.0, at_ms - self._now_ms()) / 1000)
+
+    def note(self, who: str, what: str) -> None:
+        """A line of the run."""
+        self._lines.append((app.now_ms(), f"{who:<14} {what}"))
+
+    # --- who writes, and what happens -----------------------------------------------------------
+
+    async def _turn(self, region: str) -> None:
+        self.note("lab", f"{region} is told to write")
+        self.active = region
+        for one in self.cluster.apps.values():
+            one.tell("write", is_on=one.region == region)
+
+    async def _strike(self, fault: FaultTable) -> None:
+        region = await self._region(fault.target)
+        name = str(fault).replace(fault.target, region) if fault.target[0] == "@" else str(fault)
+        self.note("fault", name)
+        begin_ms = self._now_ms()
+        end = await self.faults.begin(fault, region)
+        await self._until_ms(begin_ms + fault.lasts_ms)
+        if end is not None:
+            await end()
+            self.note("fault", f"{name} is over")
+        regions = fault.regions(region)
+        self.result.bands.append(Band(begin_ms, self._now_ms(), name, regions))
+
+    async def _region(self, target: str) -> str:
+        if target == OWNER:
+            return self.active
+        return await self.cluster.leader() if target == LEADER else target
+
+    async def _relaunch(self, name: str) -> None:
+        """Starts a program again, unless it runs, as its supervisor would."""
+        cluster = self.cluster
+        for bookie in cluster.bookies:
+            if bookie.name == name and not bookie.program.is_running:
+                bookie.launch()
+                await bookie.wait_ready()
+        for member in cluster.members:
+            if member.name == name and not member.program.is_running:
+                member.program.launch()
+        for program in cluster.others:
+            if program.name == name and not program.is_running:
+                program.launch()
+        for region, one in cluster.apps.items():
+            if one.name == name and not one.program.is_running:
+                cluster.launch_app(region)
+                if region == self.active and not self.is_over:
+                    one.tell("write", is_on=True)
+
+    # --- errands --------------------------------------------------------------------------------
+
+    def _acked(self) -> dict[Dlsn, float]:
+        """Every position that was acknowledged, and when."""
+        found = {}
+        for one in self.cluster.apps.values():
+            one.look()
+            for event in one.events:
+                if event[0] == "end" and event[4] == "ok":
+                    found[Dlsn.parse(event[5])] = float(event[1])
+        return found
+
+    async def _catch_up(self, number: int) -> None:
+        apps = [one for one in self.cluster.apps.values() if one.program.is_running]
+        wanted = self._acked()
+        if not apps or not wanted:
+            return
+        one, last = apps[number % len(apps)], max(wanted)
+        name = f"catch-up {number} {one.name}"
+        first = self.result.truncated_before
+        errand = one.tell(
+            "read", name=name, start=_text(first), until=f"{last.lssn}:{last.entry_id + 1}:0"
+        )
+        self._caring.append(asyncio.create_task(self._caught_up(one, errand, name, set(wanted))))
+
+    async def _caught_up(self, one: AppProgram, errand: int, name: str, wanted: set[Dlsn]) -> None:
+        deadline = time.monotonic() + _ERRAND_S_MAX
+        fault = one.answer(errand)
+        while fault is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+            fault = one.answer(errand)
+        if fault != "":
+            self.note(one.name, f"{name}: {fault or 'did not end'}")
+            return
+        reads = {event[2] for event in one.events if event[0] == "read" and event[3] == name}
+        found = {
+            Dlsn.parse(dlsn)
+            for event in one.events
+            if event[0] == "got" and event[2] in reads
+            for dlsn, _ in event[3]
+        }
+        first = self.result.truncated_before or Dlsn(0, 0, 0)
+        self.result.caught_up[name] = all(dlsn in found or dlsn < first for dlsn in wanted)
+
+    async def _truncate(self) -> None:
+        order = sorted(self._acked())
+        if len(order) <= 10:
+            return
+        position = order[len(order) // 2]
+        if self.result.truncated_before is None or position > self.result.truncated_before:
+            self.result.truncated_before = position
+        one = self.cluster.apps[self.active]
+        one.tell("truncate", position=str(position))
+
+    async def _finish(self, one: AppProgram, what: str, errand: str, **arguments: object) -> None:
+        """Has an application do an errand, to its end. Raises NotAliveError."""
+        number = one.tell(errand, **arguments)
+        deadline = time.monotonic() + _ERRAND_S_MAX
+        while (fault := one.answer(number)) is None:
+            if time.monotonic() > deadline or not one.program.is_running:
+                raise NotAliveError(f"{what} in {one.region} did not end")
+            await asyncio.sleep(_LOOK_S)
+        if fault:
+            raise NotAliveError(f"{what} in {one.region}: {fault}")
+
+    # --- after the faults -----------------------------------------------------------------------
+
+    async def _resume(self) -> None:
+        calm_ms = self.result.start_ms + self.scenario.calm_ms
+        deadline_ms = calm_ms + self.scenario.expect.resume_ms_max
+        while app.now_ms() < deadline_ms:
+            for one in self.cluster.apps.values():
+                one.look()
+                called = {
+                    (event[2], event[3])
+                    for event in one.events
+                    if event[0] == "call" and event[1] > calm_ms
+                }
+                for event in one.events:
+                    if event[0] == "end" and event[4] == "ok" and (event[2], event[3]) in called:
+                        return
+            await asyncio.sleep(_LOOK_S)
+        self.note("lab", "appends do not go on")
+
+    async def _become_whole(self) -> None:
+        expect, begin_ms = self.scenario.expect, self._now_ms()
+        if not expect.whole_ms_max:
+            return
+        faults = ["nobody looked"]
+        while self._now_ms() < begin_ms + expect.whole_ms_max:
+            faults = await self._incomplete(expect.whole_regions)
+            if not faults:
+                self.result.whole_ms = self._now_ms() - begin_ms
+                return
+            await asyncio.sleep(1.0)
+        for fault in faults[:5]:
+            self.note("lab", f"not whole: {fault}")
+
+    async def _incomplete(self, least: int) -> list[str]:
+        """Closed fragments that miss a copy, or lie in fewer regions than they should."""
+        regions = self._regions()
+        copies, _ = await self._ask_all()
+        faults = []
+        for metadata in self._closed():
+            for span in settled_spans(metadata):
+                where = f"ledger {metadata.ledger_id} from {span.first}"
+                found = {regions[bookie] for bookie in span.fragment.bookies}
+                if len(found) < least:
+                    faults.append(f"{where}: only in {sorted(found)}")
+                for entry_id in range(span.first, span.last + 1):
+                    for index in span.quorum.write_set(entry_id):
+                        bookie = span.fragment.bookies[index]
+                        if (entry_id, str(bookie)) not in copies.get(metadata.ledger_id, {}):
+                            faults.append(f"{where}: {bookie} misses {entry_id}")
+        return faults
+
+    def _regions(self) -> dict[str, str]:
+        return {
+            one.bookie_id: one.region
+            for bookie in self.cluster.bookies
+            for one in bookie.incarnations
+        }
+
+    def _closed(self) -> list[LedgerMetadata]:
+        return self.metadata.closed() if self.metadata is not None else []
+
+    async def _ask_all(self) -> tuple[dict[int, dict[tuple[int, str], Copy]], set[str]]:
+        ledgers = self._closed()
+        copies: dict[int, dict[tuple[int, str], Copy]] = {one.ledger_id: {} for one in ledgers}
+        unasked = set()
+        for bookie in self.cluster.bookies:
+            found = await probe((HOST, bookie.port), bookie.bookie_id, ledgers)
+            if found is None:
+                unasked.add(bookie.bookie_id)
+                continue
+            for (ledger_id, entry_id), copy in found.items():
+                copies[ledger_id][entry_id, bookie.bookie_id] = copy
+        return copies, unasked
+
+    async def _epilogue(self) -> None:
+        """A new writer, everything read in every region, every bookie asked."""
+        self.is_over = True
+        result, cluster = self.result, self.cluster
+        for program in cluster.programs():
+            if not program.is_running:
+                raise NotAliveError(f"{program.name} has ended:\n{program.end_of_log()}")
+        for one in cluster.apps.values():
+            one.tell("write", is_on=False)
+        regions = self.scenario.topology.regions
+        heir = cluster.apps[regions[(regions.index(self.active) + 1) % len(regions)]]
+        await self._finish(heir, "a new writer", "end", count=_FINAL_APPENDS)
+        last = max(self._acked())
+        until = f"{last.lssn}:{last.entry_id + 1}:0"
+        for one in cluster.apps.values():
+            await self._finish(
+                one,
+                "a reader of everything",
+                "read",
+                name=f"final {one.name}",
+                start=_text(result.truncated_before),
+                until=until,
+                is_complete=True,
+            )
+        assert self.metadata is not None
+        await self.metadata.look()
+        self.copies, self.unasked = await self._ask_all()
+        if self.scenario.workload.archives:
+            history = history_of(list(cluster.apps.values()), [])
+            read = next(one for one in history.reads if one.is_complete)
+            cold = LocalColdStore(cluster.cold)
+            try:
+                found = await compare_archive(cold, app.NAMESPACE, read)
+                result.archived, result.archive_faults = found
+            finally:
+                await cold.close()
+
+    def finish(self) -> None:
+        """Fills in what is handed over."""
+        result, apps = self.result, list(self.cluster.apps.values())
+        for one in apps:
+            one.look()
+            for event in one.events:
+                if event[0] == "note":
+                    self._lines.append((event[1], f"{event[2]:<14} {event[3]}"))
+                if event[0] == "call":
+                    result.regions[event[2]] = one.region
+        result.history = history_of(apps, self.cluster.bookies)
+        metadata = self.metadata
+        if metadata is not None:
+            result.record = Record(
+                result.history,
+                metadata.ledgers,
+                metadata.segments,
+                self._regions(),
+                lost=frozenset(one for bookie in self.cluster.bookies for one in bookie.lost),
+                copies=self.copies,
+                unasked=frozenset(self.unasked),
+            )
+        result.lines = [
+            f"{at_ms - result.start_ms:12.3f} {line}" for at_ms, line in sorted(self._lines)
+        ]
+
+
+async def play_in_wan(
+    scenario: Scenario, seed: int, *, servers: Path = SERVERS, keep: Path | None = None
+) -> Play:
+    """Plays a scenario with real processes, all of which are dead behind it.
+
+    ``servers``: where toxiproxy and etcd are looked for besides PATH. ``keep``: the folder that is
+    left behind with all logs; else a temporary one. Raises ConfigurationError when a server is not
+    on this machine. What breaks the run is in ``broke``.
+    """
+    began = time.monotonic()
+    folder = keep or Path(tempfile.mkdtemp(prefix="rhumbline-lab-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    play = Play(scenario, WAN, seed, history_of([], []))
+    cluster = WanCluster(scenario, folder, servers)
+    run = WanRun(scenario, seed, cluster, play)
+    try:
+        await cluster.start()
+        await run.play()
+    except NotAliveError as error:
+        play.broke = f"not alive after the faults: {error}"
+    except RhumblineError as error:
+        play.broke = f"{type(error).__name__}: {error}"
+    finally:
+        cluster.aclose()
+        run.finish()
+        play.wan = _words_of(cluster)
+        play.real_s = time.monotonic() - began
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return play
+
+
+def _words_of(cluster: WanCluster) -> str:
+    words = [
+        f"{len(cluster.toxiproxy.links)} toxiproxy links, one by (region, server); half of each "
+        "round trip in each direction"
+    ]
+    if cluster.scenario.topology.metadata == ETCD:
+        words.append(
+            "etcd with a member in each region, whose peers see one address: between members the "
+            "delay is by destination, and a member whose region is cut off is stopped"
+        )
+    else:
+        words.append("the metadata store is a file of this host, neither delayed nor cut")
+    full = [one for one in cluster.scenario.fault if one.kind == "full-disk"]
+    if full:
+        small = all(cluster.bookie(one.target).is_small for one in full)
+        words.append(
+            "the full disk is a small tmpfs that is filled"
+            if small
+            else "the disk only counts as full, by a setting: no file system could be mounted"
+        )
+    return "; ".join(words)
+
+
+def _text(position: Dlsn | None) -> str | None:
+    return None if position is None else str(position)
