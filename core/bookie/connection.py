@@ -12,7 +12,6 @@ file, parked polls. Above the first three its socket is not read; above the last
 import asyncio
 import struct
 from collections import Counter, deque
-from collections.abc import Sequence
 from typing import cast
 
 from crc32c import crc32c
@@ -32,7 +31,9 @@ READERS_MAX = 16
 """File reads of one connection that run side by side."""
 
 _PLAIN_ADD = b"\x02\x01\x00\x00"
-_ADD_IDS = struct.Struct(">qqqq")
+_ADD_HEAD = struct.Struct(">4s20sqqq8x")
+_ADD_HEAD_BYTES = _ADD_HEAD.size
+_ENTRY_AT = 24
 _ADD_OK = RESPONSE.pack(ADD_RESPONSE_WORD, 0, 0, 0)[:12]
 _V2_BYTE = 0x02
 _V3_BYTE = 0x0A
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_serving = True
         try:
-            self._serve(self._splitter.feed(data))
+            self._serve(*self._splitter.cut(data))
         except ProtocolError as error:
             self.hang_up("malformed", error)
         finally:
@@ -110,25 +111,26 @@ class Connection(asyncio.Protocol):
 
     # --- serving --------------------------------------------------------------------------------
 
-    def _serve(self, frames: Sequence[bytes]) -> None:
+    def _serve(self, data: bytes, starts: list[int], stops: list[int]) -> None:
         service = self.service
         ledgers = service.ledgers
         log = service.storage.log
         config = service.config
         bytes_max, count_max = config.group_bytes_max, config.group_count_max
         takes_adds = service.takes_adds
-        unpack, pack_record = _ADD_IDS.unpack_from, RECORD_HEADER.pack
+        unpack, pack_record = _ADD_HEAD.unpack_from, RECORD_HEADER.pack
         group = log.group
         outbox = group.outboxes.get(self)
         request_bytes = 0
-        for frame in frames:
-            if frame[:4] == _PLAIN_ADD and takes_adds and len(frame) >= 56:
-                ledger_id, entry_id, lac, _ = unpack(frame, 24)
+        for start, stop in zip(starts, stops, strict=True):
+            if stop - start >= _ADD_HEAD_BYTES and takes_adds:
+                kind, key, ledger_id, entry_id, lac = unpack(data, start)
                 ledger = ledgers.get(ledger_id)
                 if (
-                    ledger is not None
+                    kind == _PLAIN_ADD
+                    and ledger is not None
                     and ledger.takes_adds
-                    and ledger.master_key == frame[4:24]
+                    and ledger.master_key == key
                     and -1 <= lac < entry_id
                 ):
                     if group.body_bytes >= bytes_max or group.count >= count_max:
@@ -136,20 +138,21 @@ class Connection(asyncio.Protocol):
                         outbox = None
                     if outbox is None:
                         outbox = group.outbox_of(self)
-                    entry = frame[24:]
-                    size = len(entry)
+                    start += _ENTRY_AT
+                    entry = data[start:stop]
+                    size = stop - start
                     offset = group.body_bytes + RECORD_HEADER_BYTES
                     group.buffers += (pack_record(size, crc32c(entry)), entry)
                     group.adds.append((ledger, entry_id, lac, offset, size))
                     group.body_bytes = offset + size
                     group.count += 1
-                    outbox.answers.append(_ADD_OK + frame[24:40])
-                    outbox.request_bytes += size
+                    outbox.answers.append(_ADD_OK + entry[:16])
                     request_bytes += size
                     if ledger.polls:
                         service.storage.hear(ledger, lac)
+                    outbox.request_bytes += size
                     continue
-            self._dispatch(frame)
+            self._dispatch(data[start:stop])
             group = log.group
             outbox = group.outboxes.get(self)
         if request_bytes:

@@ -400,13 +400,19 @@ class Storage:
         now_ms = self._runtime.clock.wall_ms()
         entries_of = self.index.recent.entries_of
         previous: LedgerState | None = None
+        rows: LedgerEntries | None = None
         advanced: dict[int, LedgerState] = {}
-        put: Callable[[int, int, int], None] | None = None
         for ledger, entry_id, lac, offset, size in adds:
-            if ledger is not previous or put is None:
+            if ledger is not previous or rows is None:
                 previous = ledger
-                put = entries_of(ledger.ledger_id).put
-            put(entry_id, position + offset, size)
+                rows = entries_of(ledger.ledger_id)
+            if entry_id > rows.last:
+                rows.last = entry_id
+                rows.ids.append(entry_id)
+                rows.positions.append(position + offset)
+                rows.lengths.append(size)
+            else:
+                rows.put(entry_id, position + offset, size)
             if lac > ledger.lac:
                 ledger.lac = lac
                 ledger.lac_changed_ms = now_ms

@@ -38,21 +38,26 @@ class FrameSplitter:
         return self._held_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """All frames that ``data`` completes, without their lengths, in order.
+        """All frames that ``data`` completes, without their lengths. Raises as ``cut``."""
+        data, starts, stops = self.cut(data)
+        return [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
+
+    def cut(self, data: bytes) -> tuple[bytes, list[int], list[int]]:
+        """Where in the bytes that it returns the frames that ``data`` completes begin and end.
 
         Raises ProtocolError for a frame that is empty or above the limit, as soon as its length is
         seen. The frames before it in ``data`` are lost then: the connection has to be closed.
         """
+        starts: list[int] = []
+        stops: list[int] = []
         if self._held:
             self._held.append(data)
             self._held_bytes += len(data)
             if self._held_bytes < self._needed_bytes:
-                return []
+                return b"", starts, stops
             data = b"".join(self._held)
             self._held.clear()
             self._held_bytes = 0
-        frames: list[bytes] = []
-        append = frames.append
         largest = self._frame_bytes_max - _LENGTH_BYTES
         needed = _LENGTH_BYTES
         start = _LENGTH_BYTES  # of the frame whose length comes before it
@@ -65,7 +70,8 @@ class FrameSplitter:
             if stop > end:
                 needed = _LENGTH_BYTES + size
                 break
-            append(data[start:stop])
+            starts.append(start)
+            stops.append(stop)
             start = stop + _LENGTH_BYTES
         start -= _LENGTH_BYTES
         if start < end:
@@ -73,4 +79,4 @@ class FrameSplitter:
             self._held.append(rest)
             self._held_bytes = len(rest)
             self._needed_bytes = needed
-        return frames
+        return data, starts, stops
