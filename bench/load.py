@@ -16,8 +16,8 @@ from ..core.log.namespace import create_namespace
 from ..core.log.policy import StreamPolicy
 from ..core.log.writer import StreamWriter
 from ..core.protocol.errors import NamespaceExistsError, TooManyRequestsError
+from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
-from .histogram import Histogram
 from .processes import REGION, BookieProcesses
 from .workload import Workload
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..client.connect import Client
 from ..core.protocol.errors import RhumblineError, TooManyRequestsError
+from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
-from .histogram import Histogram
 from .load import NAMESPACE, Timing, ensure_namespace, latencies
 from .processes import REGION, BookieProcesses, Usage
 from .proxy_clients import DUE, Figures, Orders

@@ -20,10 +20,10 @@ from ..client.connect import connect_proxies
 from ..client.host import run
 from ..core.log.batch import AppendMany
 from ..core.log.positioning import LATEST
+from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks, run_all
 from ..proxies.client import ProxyClient
 from ..proxies.client_writer import ProxyWriter
-from .histogram import Histogram
 from .proxy_work import Kind
 
 DUE = struct.Struct(">d")

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .histogram import Histogram
+from ..core.runtime.histogram import Histogram
 
 _ROUND_TRIP_BYTES = 128
 

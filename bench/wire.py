@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Self, cast
 
 from ..core.protocol.errors import UnavailableError
+from ..core.runtime.histogram import Histogram
 from ..core.wire import v2
 from ..core.wire.frames import FrameSplitter
-from .histogram import Histogram
 
 Key = tuple[int, int]
 Question = tuple[Key, bytes]

@@ -25,9 +25,21 @@ def print_record(record: Row, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(dict(record), indent=2, default=str))
         return
-    width = max(len(key) for key in record)
-    for key, value in record.items():
+    flat = _flat(record)
+    width = max(len(key) for key in flat)
+    for key, value in flat.items():
         click.echo(f"{key:{width}}  {_cell(value)}".rstrip())
+
+
+def _flat(record: Row, prefix: str = "") -> dict[str, Any]:
+    """Records within a record get names like ``outer.inner``."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.") or {f"{prefix}{key}": None}
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def format_table(rows: Sequence[Row]) -> str:

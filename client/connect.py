@@ -6,7 +6,7 @@ ledger client with its placement, and namespaces. Nothing is opened before ``asy
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..backends.open import open_store
 from ..core.ledger.client import LedgerClient
@@ -16,6 +16,7 @@ from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.namespace import Namespace
 from ..core.log.positioning import EARLIEST, Start
 from ..core.log.reader import StreamReader
+from ..core.log.shared import Shared
 from ..core.log.writer import StreamWriter
 from ..core.metadata.layout import instance_id
 from ..core.metadata.ledgers import LedgerStore
@@ -81,6 +82,7 @@ class Client:
         """How reads go, with their counters; set while the client is open."""
         self._ledgers: LedgerClient | None = None
         self._ledger_store: LedgerStore | None = None
+        self._shared = Shared()
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -167,6 +169,15 @@ class Client:
         assert self._ledger_store is not None
         return self._ledger_store
 
+    def statistics(self) -> dict[str, Any]:
+        """Counters and quantiles of what this process wrote and read, by layer and name."""
+        assert self.reads is not None
+        return {
+            "streams": self._shared.statistics(),
+            "ledgers": self.ledgers.statistics(),
+            "reads": self.reads.statistics(),
+        }
+
     def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:
         """A namespace, the client's own when not named. Whether it exists shows when it is used.
 
@@ -179,6 +190,7 @@ class Client:
             name or self._namespace_name,
             writer_config=self._writer_config,
             reader_config=self._reader_config,
+            shared=self._shared,
             archives=archives or self._archives(name or self._namespace_name),
         )
 

@@ -17,6 +17,7 @@ import fcntl
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from ..core.protocol.errors import (
     InvalidArgumentError,
 )
 from ..core.runtime.disk import File
+from ..core.runtime.histogram import Histogram
 
 T = TypeVar("T")
 Work = Callable[[], None]
@@ -109,11 +111,14 @@ def _answer(answer: "asyncio.Future[Any]", result: object, error: BaseException 
 class PosixFile:
     """An open file of a ``PosixDisk``; keeps the contract of ``core.runtime.disk.File``."""
 
-    def __init__(self, path: str, descriptor: int, *, reads: _Lane, writes: _Lane) -> None:
+    def __init__(
+        self, path: str, descriptor: int, *, reads: _Lane, writes: _Lane, syncs: Histogram
+    ) -> None:
         self._path = path
         self._descriptor = descriptor
         self._reads = reads
         self._writes = writes
+        self._syncs = syncs
         self._users = 0
         self._is_closed = False
 
@@ -128,7 +133,9 @@ class PosixFile:
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
         """``write`` and ``sync`` in one hop: durable when it returns."""
+        began = time.perf_counter()
         await self._use(self._writes, _write_durable, offset, buffers)
+        self._syncs.add(time.perf_counter() - began)
 
     async def sync(self) -> None:
         """Makes everything written so far durable."""
@@ -196,6 +203,8 @@ class PosixDisk:
             raise ForeignDataError(
                 f"{self.root} is in use by another process; stop it, or choose another directory"
             ) from error
+        self.syncs = Histogram()
+        """Of durable writes, from the call to its return; what a commit group costs."""
         self._reads = _Lane(f"read-{self.root.name}", _READ_THREADS)
         self._writes = _Lane(f"write-{self.root.name}", _WRITE_THREADS)
         self._is_closed = False
@@ -204,7 +213,7 @@ class PosixDisk:
         """Opens for reading and writing; ``create`` refuses with DiskFailedError when it exists."""
         full = self._resolve(path)
         descriptor = await self._call(self._writes, path, _open, full, create, allocate_bytes)
-        return PosixFile(path, descriptor, reads=self._reads, writes=self._writes)
+        return PosixFile(path, descriptor, reads=self._reads, writes=self._writes, syncs=self.syncs)
 
     async def list(self, path: str) -> list[str]:
         """Names in a directory, sorted. Raises FileNotFoundError."""

@@ -45,7 +45,10 @@ async def running_proxy(
         closing.push_async_callback(server.aclose)
         try:
             if status_port is not None:
-                status = StatusServer(server.statistics, server.not_ready)
+                status = StatusServer(
+                    lambda: {**server.statistics(), "client": client.statistics()},
+                    server.not_ready,
+                )
                 closing.push_async_callback(status.aclose)
                 await status.start(host, status_port)
             await server.start(host, port, advertised=advertised)

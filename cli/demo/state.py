@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...bench.histogram import Histogram
+from ...core.runtime.histogram import Histogram
 from .source import Source
 
 SERIES_LENGTH = 20_000

@@ -123,7 +123,7 @@ class EnsembleChanger:
 
         None when what was wanted changed while the stores were asked.
         """
-        candidates = await self._context.candidates()
+        candidates = await self._context.candidates(self._writer.metadata)
         wanted = self._wanted, self._min_regions
         bookies = self._choose(candidates)
         regions = await self._context.regions_of(bookies)

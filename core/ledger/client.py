@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..metadata.bookies import BookieDirectory
 from ..metadata.ledgers import LedgerStore
@@ -15,10 +15,11 @@ from ..protocol.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ..protocol.ledger_metadata import Fragment, LedgerMetadata
-from ..protocol.placement import PlacementPolicy
+from ..protocol.ledger_metadata import Fragment, LedgerMetadata, allowed_regions
+from ..protocol.placement import PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum
 from ..protocol.recovery import Evidence
+from ..runtime.histogram import Histogram
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
@@ -72,8 +73,22 @@ class LedgerClient:
             reads=reads or NearestFirst(region, runtime.random, config, pool.on_failure),
             on_evidence=on_evidence,
             on_hole=on_hole,
+            adds=Histogram(),
             handles={},
         )
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and quantiles, by name."""
+        context = self._context
+        return {
+            "open_handles": len(context.handles),
+            "adds": context.adds.summary(),
+            "bookies": {
+                bookie: {"sent_bytes": sent, "received_bytes": received}
+                for bookie, (sent, received) in sorted(context.pool.traffic().items())
+            },
+            "failed_lately": context.pool.failed_lately(),
+        }
 
     async def create(
         self,
@@ -83,6 +98,9 @@ class LedgerClient:
         custom: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
         """A new ledger on a legal ensemble, and its only writer.
+
+        ``custom`` may limit it to some regions (REGIONS_KEY). Its copies lie near this process, or
+        near the first of those regions if this process is in none of them.
 
         Not safe to repeat: a second call makes a second ledger. Raises NotEnoughBookiesError, and
         what the metadata store raises when it stays away until the deadline.
@@ -106,12 +124,14 @@ class LedgerClient:
         self, quorum: Quorum, password: bytes, custom: dict[str, bytes]
     ) -> LedgerWriter:
         context = self._context
-        candidates = await context.candidates()
+        allowed = allowed_regions(custom)
+        candidates = in_regions(await context.directory.snapshot(), allowed)
+        near = context.region if not allowed or context.region in allowed else Region(allowed[0])
         bookies = None
         for some in (context.healthy(candidates), candidates):
             try:
                 bookies = context.placement.new_ensemble(
-                    quorum, some, random=context.runtime.random, near=context.region
+                    quorum, some, random=context.runtime.random, near=near
                 )
                 break
             except NotEnoughBookiesError:

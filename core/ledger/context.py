@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from ..metadata.bookies import BookieDirectory
 from ..metadata.ledgers import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
-from ..protocol.ledger_metadata import Fragment
-from ..protocol.placement import BookieInfo, PlacementPolicy
+from ..protocol.ledger_metadata import Fragment, LedgerMetadata
+from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum, QuorumView
 from ..protocol.recovery import Evidence
+from ..runtime.histogram import Histogram
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
@@ -39,6 +40,8 @@ class LedgerContext:
     reads: ReadPolicy
     on_evidence: Callable[[Evidence], None]
     on_hole: Callable[[Hole], None]
+    adds: Histogram
+    """From when an entry was pushed to when it was called back; to a millisecond."""
     handles: "dict[LedgerWriter | LedgerReader, None]"
 
     async def regions_of(self, bookies: Sequence[BookieId]) -> list[Region | None]:
@@ -49,9 +52,9 @@ class LedgerContext:
         """The quorum arithmetic of a fragment. Raises MetadataUnavailableError."""
         return QuorumView(quorum, await self.regions_of(fragment.bookies))
 
-    async def candidates(self) -> list[BookieInfo]:
-        """All writable bookies. Raises MetadataUnavailableError."""
-        return await self.directory.snapshot()
+    async def candidates(self, metadata: LedgerMetadata) -> list[BookieInfo]:
+        """The writable bookies that may hold the ledger. Raises MetadataUnavailableError."""
+        return in_regions(await self.directory.snapshot(), metadata.allowed_regions())
 
     def healthy(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
         """Those of ``candidates`` that did not fail lately."""

@@ -48,6 +48,7 @@ class RecoveryAdds:
     ) -> None:
         self.fragments: list[Fragment] = []
         self._context = context
+        self._snapshot = snapshot
         self._ledger_id = snapshot.ledger_id
         self._first_entry_id = first_entry_id
         self._next_entry_id = first_entry_id
@@ -129,7 +130,7 @@ class RecoveryAdds:
 
     async def _change(self) -> None:
         """Other bookies for the failed ones, from the first entry on that waits for its quorum."""
-        candidates = await self._context.candidates()
+        candidates = await self._context.candidates(self._snapshot)
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(bookie, BookieInfo(bookie, region))

@@ -237,6 +237,7 @@ class LedgerWriter:
             return
         self._is_draining = True
         queue = self.queue
+        before, first_pushed_at = self.last_add_confirmed, queue[0].pushed_at if queue else 0.0
         while queue and queue[0].is_complete and not self._is_frozen:
             op = queue.popleft()
             self.last_add_confirmed = op.entry_id
@@ -253,6 +254,9 @@ class LedgerWriter:
                 self._note_missing(op)
             self._call_back(op, None, regions)
         self._is_draining = False
+        drained = self.last_add_confirmed - before
+        if drained:  # counted with the oldest of them, which waited longest
+            self.context.adds.add(self._loop.time() - first_pushed_at, drained)
         if self._room_wanted and self._is_half_empty():
             self._tell_room()
 

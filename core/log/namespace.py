@@ -18,7 +18,6 @@ from ..protocol.errors import (
 from ..protocol.segments import NO_LEDGER, Segment
 from ..runtime.metadata_store import Delete, MetadataStore
 from ..runtime.runtime import Runtime
-from .alarms import Alarms
 from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
 from .description import StreamDescription
@@ -30,6 +29,7 @@ from .reader import StreamReader
 from .records import NamespaceRecord, StreamRecord
 from .retention import Maintained, Retention
 from .segment_chain import SegmentChain
+from .shared import Shared
 from .stream_store import StreamStore
 from .subscriptions import SubscriptionStore
 from .writer import StreamWriter
@@ -94,6 +94,7 @@ class Namespace:
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
         archives: Archives | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
         self._runtime = runtime
@@ -106,7 +107,7 @@ class Namespace:
         self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
-        self._alarms: Alarms | None = None  # of its writers; made in their event loop
+        self._shared = shared or Shared()
 
     async def policy(self) -> StreamPolicy:
         """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
@@ -208,11 +209,9 @@ class Namespace:
         Raises NoSuchStreamError, EndOfStreamError, StreamLostError (somebody took it over
         meanwhile), and what may pass: repeat it then.
         """
-        if self._alarms is None:
-            self._alarms = Alarms()
         policy = await self._policy_of(name)
         chain = SegmentChain(self._runtime, self._streams, self._ledgers, self._opener, stream=name)
-        segment = await chain.open(policy.quorum, policy.roll_ms)
+        segment = await chain.open(policy)
         producers = await chain.producers()
         return StreamWriter(
             self._runtime,
@@ -223,7 +222,7 @@ class Namespace:
             producers=producers,
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
-            alarms=self._alarms,
+            shared=self._shared,
         )
 
     async def end(self, name: str) -> Dlsn:

@@ -35,6 +35,7 @@ from .end_of_stream import encode_end_of_stream
 from .policy import StreamPolicy
 from .producers import ProducerTable
 from .segment_chain import OpenSegment
+from .shared import Shared
 
 _TELL_INTERVAL_S = 0.001
 _TURNS_BEFORE_TELLING = 3
@@ -80,6 +81,7 @@ class Pipeline:
         policy: StreamPolicy,
         config: WriterConfig,
         producers: ProducerTable,
+        shared: Shared,
     ) -> None:
         self.segment = segment
         self.policy = policy
@@ -101,6 +103,7 @@ class Pipeline:
         """Whether a transition waits until nothing is in flight."""
         self._awaits_room = False  # the ledger said that it has none, and will say when it has
         self._owner = owner
+        self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
@@ -298,7 +301,19 @@ class Pipeline:
             for sent in batch.producers:
                 self.producers.log(sent)
         batch.producers = []
+        if failure is None:
+            self._count(batch)
         batch.settle(failure, regions)
+
+    def _count(self, batch: Batch) -> None:
+        shared = self._shared
+        if batch.kind is not Kind.DATA:
+            shared.control_entries += 1
+            return
+        shared.entries += 1
+        shared.records += batch.count
+        shared.bytes += batch.bytes
+        shared.acks.add_ms(self._owner.wall_ms() - batch.created_ms)
 
     # --- failure and change of segment ----------------------------------------------------------
 
@@ -313,6 +328,7 @@ class Pipeline:
             self._leave_unresolved()
         elif self.ledger_failure is None:
             self.ledger_failure = error
+            self._shared.segments_failed += 1
             self._owner.on_segment_over()
 
     def _listen(self, segment: OpenSegment) -> None:

@@ -7,6 +7,7 @@ segment, since a segment's ledger is made by one policy.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..protocol.bookie_id import check_region
 from ..protocol.compression import Codec
 from ..protocol.errors import CorruptionError, InvalidArgumentError
 from ..protocol.quorum import Quorum
@@ -64,6 +65,9 @@ class StreamPolicy:
     """Whether what every subscription has passed is truncated."""
     purge_grace_ms: int = _HOUR_MS
     """How long truncated segments keep their bytes, so that a mistake can be taken back."""
+    regions: tuple[str, ...] = ()
+    """The only regions whose bookies hold it, home first; () is global: all regions. Copies lie
+    near the writer, or near home when the writer is in none of these regions."""
 
     def __post_init__(self) -> None:
         _check_range("record_bytes_max", self.record_bytes_max, 1, RECORD_BYTES_MAX)
@@ -73,6 +77,15 @@ class StreamPolicy:
         _check_range("retention_ms", self.retention_ms, 1, _MS_MAX)
         _check_range("hot_retention_ms", self.hot_retention_ms, 0, _MS_MAX)
         _check_range("purge_grace_ms", self.purge_grace_ms, 0, _MS_MAX)
+        for name in self.regions:
+            check_region(name)
+        if len(set(self.regions)) != len(self.regions):
+            raise InvalidArgumentError(f"regions {', '.join(self.regions)}: one is named twice")
+        if self.regions and len(self.regions) < self.quorum.min_regions:
+            raise InvalidArgumentError(
+                f"R={self.quorum.min_regions} needs that many regions, and only "
+                f"{', '.join(self.regions)} may be used"
+            )
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values for a metadata record."""
@@ -89,6 +102,7 @@ class StreamPolicy:
             "hot_retention_ms": self.hot_retention_ms,
             "truncates_by_subscriptions": self.truncates_by_subscriptions,
             "purge_grace_ms": self.purge_grace_ms,
+            "regions": list(self.regions),
         }
 
     @classmethod
@@ -100,6 +114,7 @@ class StreamPolicy:
                 quorum=Quorum(*known.pop("quorum")),
                 flush=FlushPolicy(*known.pop("flush")),
                 codec=Codec[known.pop("codec").upper()],
+                regions=tuple(known.pop("regions", ())),
                 **known,
             )
         except (InvalidArgumentError, KeyError, TypeError, AttributeError) as error:

@@ -19,8 +19,7 @@ from ..protocol.errors import (
     EndOfStreamError,
     RhumblineError,
 )
-from ..protocol.ledger_metadata import NO_ENTRY
-from ..protocol.quorum import Quorum
+from ..protocol.ledger_metadata import NO_ENTRY, REGIONS_KEY
 from ..protocol.record_set import decode_entry
 from ..protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ..runtime.runtime import Runtime
@@ -28,6 +27,7 @@ from ..runtime.tasks import Tasks
 from .archives import SegmentOpener
 from .end_of_stream import last_txid_of
 from .ledgers import LedgerClient, LedgerWriter
+from .policy import StreamPolicy
 from .producers import ProducerTable, Rebuilt
 from .stream_store import Claim, StoredSegment, StreamStore
 
@@ -92,7 +92,7 @@ class SegmentChain:
         self.last_completed: Segment | None = None
         """The newest segment that is over; None if the stream has none."""
 
-    async def open(self, quorum: Quorum, roll_ms: int) -> OpenSegment:
+    async def open(self, policy: StreamPolicy) -> OpenSegment:
         """Takes the stream over and starts a segment. See the order above.
 
         Raises NoSuchStreamError, EndOfStreamError, StreamLostError, and what ledgers and the
@@ -101,18 +101,18 @@ class SegmentChain:
         self._claim = await self._streams.claim(self._stream, self._token)
         number = self._claim.head.last_lssn + 1
         tasks = Tasks(on_failure=lambda _: None)  # awaited below
-        creating = tasks.spawn(self._created(quorum, number), f"create segment {number}")
+        creating = tasks.spawn(self._created(policy, number), f"create segment {number}")
         try:
             await self._take_over()
             if self.last_completed is not None and self.last_completed.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} was ended by its application")
             await creating
-            return await self._publish(roll_ms)
+            return await self._publish(policy.roll_ms)
         finally:
             await tasks.aclose()
             await self.abandon()
 
-    async def next(self, quorum: Quorum, roll_ms: int) -> OpenSegment:
+    async def next(self, policy: StreamPolicy) -> OpenSegment:
         """Creates and publishes the segment after the newest.
 
         Raises StreamLostError for good; after another error repeat it, which goes on with the
@@ -120,8 +120,8 @@ class SegmentChain:
         """
         assert self._claim is not None
         if self._unpublished is None:
-            await self._created(quorum, self._claim.head.last_lssn + 1)
-        return await self._publish(roll_ms)
+            await self._created(policy, self._claim.head.last_lssn + 1)
+        return await self._publish(policy.roll_ms)
 
     async def complete(self, segment: OpenSegment, end: SegmentEnd) -> None:
         """Records the end of ``segment``. Raises StreamLostError; a repeat is safe otherwise."""
@@ -187,15 +187,15 @@ class SegmentChain:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def _created(self, quorum: Quorum, number: int) -> None:
-        self._unpublished = await self._ledgers.create(
-            quorum,
-            custom={
-                NAMESPACE_KEY: self._streams.namespace.encode(),
-                STREAM_KEY: self._stream.encode(),
-                LSSN_KEY: str(number).encode(),
-            },
-        )
+    async def _created(self, policy: StreamPolicy, number: int) -> None:
+        custom = {
+            NAMESPACE_KEY: self._streams.namespace.encode(),
+            STREAM_KEY: self._stream.encode(),
+            LSSN_KEY: str(number).encode(),
+        }
+        if policy.regions:
+            custom[REGIONS_KEY] = ",".join(policy.regions).encode()
+        self._unpublished = await self._ledgers.create(policy.quorum, custom=custom)
 
     async def _publish(self, roll_ms: int) -> OpenSegment:
         assert self._claim is not None

@@ -102,7 +102,7 @@ class Transition:
     async def _once(self) -> None:
         pipeline = self._pipeline
         policy = await self._retried(self._read_policy)
-        following = await self._retried(lambda: self._chain.next(policy.quorum, policy.roll_ms))
+        following = await self._retried(lambda: self._chain.next(policy))
         pipeline.is_held = True
         await pipeline.wait_until(lambda: not pipeline.in_flight)
         if pipeline.failure is not None:

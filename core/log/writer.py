@@ -42,13 +42,13 @@ from ..protocol.record_set import (
     encode_record_set,
 )
 from ..runtime.runtime import Runtime
-from .alarms import Alarms
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .config import WriterConfig
 from .pipeline import Pipeline
 from .policy import FLUSH_BYTES_MAX, StreamPolicy
 from .producers import ProducerTable, Sent
 from .segment_chain import OpenSegment, SegmentChain
+from .shared import Shared
 from .transition import Transition
 
 SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
@@ -75,7 +75,7 @@ class StreamWriter:
         producers: ProducerTable,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
-        alarms: Alarms,
+        shared: Shared,
     ) -> None:
         completed = chain.last_completed
         self.stream = stream
@@ -92,11 +92,11 @@ class StreamWriter:
         self._leaves_at = 0.0  # with periodic flush: no entry leaves before, unless it is full
         self._producers = producers
         self._is_due = False  # the buffer leaves as soon as the pipeline can send
-        self._pipeline = Pipeline(self, segment, policy, config, producers)
+        self._pipeline = Pipeline(self, segment, policy, config, producers, shared)
         self._pipeline.last_txid = self.last_txid
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
-        self._alarms = alarms
+        self._alarms = shared.alarms
         self._pipeline.sent_at = self._loop.time()
         self.on_segment_begun()
 

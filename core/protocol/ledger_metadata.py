@@ -6,7 +6,8 @@ the next value is. Invariants, checked at construction:
 1. fragment keys strictly rise, the first is 0;
 2. each fragment names exactly E distinct bookies;
 3. a closed ledger's last fragment starts at most at ``last_entry_id + 1``;
-4. R ranges start at entry 0 and strictly rise. No ranges means R = 1 (BookKeeper's rule).
+4. R ranges start at entry 0 and strictly rise. No ranges means R = 1 (BookKeeper's rule);
+5. what regions are allowed, if that is said, parses.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
-from .bookie_id import BookieId
-from .errors import CorruptionError
+from .bookie_id import BookieId, check_region
+from .errors import CorruptionError, InvalidArgumentError
 from .quorum import Quorum
 
 NO_ENTRY = -1
@@ -23,6 +24,10 @@ NO_ENTRY = -1
 
 R_KEY = "rhumbline.r"
 """Custom metadata key: R by entry id, as text ``first:R,first:R`` (first rises, from 0)."""
+
+REGIONS_KEY = "rhumbline.regions"
+"""Custom metadata key: the only regions whose bookies may hold the ledger, as ``eu,us``; the first
+one is home. No key: all regions."""
 
 
 class LedgerState(Enum):
@@ -89,6 +94,7 @@ class LedgerMetadata:
                 f"last fragment at {keys[-1]}"
             )
         self.quorum_at(0)
+        self.allowed_regions()
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -124,6 +130,13 @@ class LedgerMetadata:
         """E, WQ, AQ and the R that holds for ``entry_id``."""
         r = next(r for first, r in reversed(self.r_ranges()) if first <= max(entry_id, 0))
         return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum, r)
+
+    def allowed_regions(self) -> tuple[str, ...]:
+        """The regions whose bookies may become members, home first; () when all may."""
+        try:
+            return allowed_regions(self.custom)
+        except CorruptionError as error:
+            raise CorruptionError(f"ledger {self.ledger_id}: {error}") from error
 
     def bookies(self) -> list[BookieId]:
         """Every bookie that any fragment names, each once, in order of appearance."""
@@ -180,3 +193,14 @@ class LedgerMetadata:
             length=length,
             fragments=kept,
         )
+
+
+def allowed_regions(custom: Mapping[str, bytes]) -> tuple[str, ...]:
+    """What REGIONS_KEY says in a ledger's custom metadata. Raises CorruptionError."""
+    text = custom.get(REGIONS_KEY)
+    if text is None:
+        return ()
+    try:
+        return tuple(check_region(name) for name in text.decode("ascii").split(","))
+    except (UnicodeDecodeError, InvalidArgumentError) as error:
+        raise CorruptionError(f"bad {REGIONS_KEY}: {text[:80]!r}") from error

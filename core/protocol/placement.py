@@ -19,6 +19,11 @@ class BookieInfo:
     free_bytes: int = 0
 
 
+def in_regions(bookies: Sequence[BookieInfo], allowed: Collection[str]) -> list[BookieInfo]:
+    """Those of ``bookies`` that lie in ``allowed`` regions; all of them when it is empty."""
+    return [info for info in bookies if not allowed or info.region in allowed]
+
+
 class PlacementPolicy(Protocol):
     """Chooses ensembles. Both methods raise NotEnoughBookiesError naming the rule that fails."""
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rhumbline.bench.histogram import Histogram
+from rhumbline.core.runtime.histogram import Histogram
 
 
 @given(st.lists(st.floats(2e-6, 200.0), min_size=1, max_size=200), st.floats(0.01, 1.0))

@@ -7,6 +7,10 @@ _STEPS = 32  # buckets by doubling: 2 ** (1/32) is 2.2 %
 _FLOOR_SECONDS = 1e-6
 _COUNT = _STEPS * 28  # 1 microsecond to 268 seconds
 _SCALE = _STEPS / math.log(2)
+_WHOLE_MS = 1024
+_INDEX_OF_MS = [
+    0 if ms == 0 else int(math.log(ms / 1000 / _FLOOR_SECONDS) * _SCALE) for ms in range(_WHOLE_MS)
+]
 
 
 class Histogram:
@@ -35,6 +39,16 @@ class Histogram:
         index = int(self._log(seconds / _FLOOR_SECONDS) * _SCALE)
         self._buckets[index if index < _COUNT else _COUNT] += count
 
+    def add_ms(self, duration_ms: int) -> None:
+        """Records one duration that is known to a millisecond; cheaper than ``add``."""
+        if 0 <= duration_ms < _WHOLE_MS:
+            self.count += 1
+            self._buckets[_INDEX_OF_MS[duration_ms]] += 1
+            if duration_ms > self.max_seconds * 1000:
+                self.max_seconds = duration_ms / 1000
+        else:
+            self.add(max(0, duration_ms) / 1000)
+
     def counts(self) -> list[tuple[int, int]]:
         """(bucket, count) of every bucket in use, for ``merge`` in another process."""
         return [(index, count) for index, count in enumerate(self._buckets) if count]
@@ -56,6 +70,17 @@ class Histogram:
                 middle = _FLOOR_SECONDS * math.exp((index + 0.5) / _SCALE)
                 return min(middle, self.max_seconds) * 1000
         return 0.0
+
+    def summary(self) -> dict[str, float]:
+        """Count, quantiles and the largest, for people."""
+        p50, p99, p999 = self.quantiles_ms((0.5, 0.99, 0.999))
+        return {
+            "count": self.count,
+            "p50_ms": round(p50, 3),
+            "p99_ms": round(p99, 3),
+            "p999_ms": round(p999, 3),
+            "max_ms": round(self.max_seconds * 1000, 3),
+        }
 
     def quantiles_ms(self, shares: Iterable[float]) -> list[float]:
         """Several quantiles."""
