@@ -156,7 +156,7 @@ async def restore(session: Session, streams: tuple[str, ...], cold: str | None) 
             wanted = {one.stream for one in found} if not streams else set(streams)
             if missing := sorted(wanted - {one.stream for one in found}):
                 raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
-            quorum = default_quorum(await client.directory.everything())
+            quorum = default_quorum(await client.directory.configured())
             with suppress(NamespaceExistsError):  # its policy is somebody's choice
                 await create_namespace(client.store, client.runtime, name, StreamPolicy(quorum))
             known = StreamStore(client.store, name)

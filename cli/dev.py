@@ -84,7 +84,7 @@ def _prepare(directory: Path, metadata: str, region: str) -> Path:
 
 async def _ensure_namespace(cluster: LocalCluster, region: str) -> None:
     async with cluster.client(region, namespace=_NAMESPACE) as client:
-        quorum = default_quorum(await client.directory.snapshot())
+        quorum = default_quorum(await client.directory.configured())
         try:
             await create_namespace(
                 client.store, client.runtime, _NAMESPACE, StreamPolicy(quorum=quorum)

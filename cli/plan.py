@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ..core.log.policy import StreamPolicy
 from ..core.metadata.bookies import BookieDirectory
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..placement.planner import Numbers, Plan
@@ -17,6 +18,7 @@ from ..placement.topology import Topology, topology_from
 from .errors import UnsafeError
 from .options import Session, runs, session_options
 from .output import format_table
+from .policies import parse_regions
 from .store import cluster_store
 
 _QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
@@ -30,6 +32,7 @@ _YES = {True: "yes", False: "NO"}
 @click.option("--wq", "write_quorum", type=int, help="Copies of an entry.")
 @click.option("--aq", "ack_quorum", type=int, help="Copies on disk before it is acknowledged.")
 @click.option("--r", "min_regions", type=int, help="Regions that those must lie in.")
+@click.option("--regions", help="Only these may hold the data: eu,us.")
 @click.option(
     "--must-survive",
     type=click.IntRange(min=0),
@@ -40,16 +43,22 @@ _YES = {True: "yes", False: "NO"}
 async def plan(
     session: Session, topology: Path | None, quorum: str | None, ensemble_size: int | None,
     write_quorum: int | None, ack_quorum: int | None, min_regions: int | None,
-    must_survive: int | None,
+    regions: str | None, must_survive: int | None,
 ) -> None:  # fmt: skip
     """Says what a quorum promises before anything is deployed.
 
     TOPOLOGY is a TOML file with the regions, their bookies, round trips and fsync times; without it
-    the live cluster's bookies are counted (then nothing is known about latency).
+    the live cluster's bookies are counted (then nothing is known about latency), and quorum and
+    regions are those of the namespace unless others are given.
     """
     given = (ensemble_size, write_quorum, ack_quorum, min_regions)
+    allowed = parse_regions(regions) if regions else ()
+    if topology is None and quorum is None and ensemble_size is None:
+        policy = await _policy(session)
+        quorum, allowed = str(policy.quorum), allowed or policy.regions
     numbers = _numbers(quorum, given)
     where = read_topology(topology) if topology is not None else await _live(session)
+    where = where.limited_to(allowed)
     found = make_plan(where, numbers)
     document = json.dumps(as_document(found), indent=2)
     click.echo(document if session.output == "json" else as_text(found))
@@ -85,6 +94,11 @@ async def _live(session: Session) -> Topology:
     if not counts:
         raise InvalidArgumentError("the cluster has no writable bookie to plan with")
     return Topology(counts, None)
+
+
+async def _policy(session: Session) -> StreamPolicy:
+    async with session.namespace(moves_data=False) as namespace:
+        return await namespace.policy()
 
 
 def _numbers(quorum: str | None, given: tuple[int | None, ...]) -> Numbers:

@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from ..core.log.policy import FlushPolicy, StreamPolicy
+from ..core.protocol.bookie_id import check_region
 from ..core.protocol.compression import Codec
 from ..core.protocol.errors import InvalidArgumentError
-from ..core.protocol.placement import BookieInfo
+from ..core.protocol.placement import BookieInfo, in_regions
 from ..core.protocol.quorum import Quorum
+from ..placement.layouts import best_layouts
+from ..regions.repair.census import by_region
 from .errors import UnsafeError
 from .units import parse_bytes, parse_ms, show_bytes, show_ms
 
@@ -20,6 +23,7 @@ Command = Callable[..., Any]
 
 _QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
 _REPLICAS = 3
+_DEFAULT_REPLICAS_MAX = 9
 _ACKS = 2
 
 
@@ -38,6 +42,7 @@ class PolicyOptions:
     keepalive: str | None
     retention: str | None
     hot_retention: str | None
+    regions: str | None
 
     @property
     def is_any_given(self) -> bool:
@@ -51,25 +56,35 @@ class PolicyOptions:
             changes["quorum"] = parse_quorum(self.quorum, allow_ack_1=self.unsafe_ack_1)
         if self.flush or self.flush_bytes:
             changes["flush"] = _flush(policy.flush, self.flush, self.flush_bytes)
-        if self.codec:
-            changes["codec"] = Codec[self.codec.upper()]
-        if self.record_bytes_max:
-            changes["record_bytes_max"] = parse_bytes(self.record_bytes_max)
-        if self.roll_bytes:
-            changes["roll_bytes"] = parse_bytes(self.roll_bytes)
-        if self.roll_time:
-            changes["roll_ms"] = parse_ms(self.roll_time)
-        if self.keepalive:
-            keeps_still = self.keepalive == "none"
-            changes["keepalive_ms"] = None if keeps_still else parse_ms(self.keepalive)
-        if self.retention:
-            keeps_all = self.retention == "none"
-            changes["retention_ms"] = None if keeps_all else parse_ms(self.retention)
-        if self.hot_retention:
-            keeps_all = self.hot_retention == "none"
-            changes["hot_retention_ms"] = None if keeps_all else parse_ms(self.hot_retention)
+        for option, (field, parse) in _PARSED.items():
+            text = getattr(self, option)
+            if text:
+                changes[field] = parse(text)
         return replace(policy, **changes)
 
+
+def parse_regions(text: str) -> tuple[str, ...]:
+    """``eu,us``, or ``all`` for (). Raises InvalidArgumentError."""
+    if text.strip() == "all":
+        return ()
+    return tuple(check_region(name.strip()) for name in text.split(","))
+
+
+def _parse_limit(text: str) -> int | None:
+    return None if text == "none" else parse_ms(text)
+
+
+_PARSED: dict[str, tuple[str, Callable[[str], object]]] = {
+    "codec": ("codec", lambda text: Codec[text.upper()]),
+    "record_bytes_max": ("record_bytes_max", parse_bytes),
+    "roll_bytes": ("roll_bytes", parse_bytes),
+    "roll_time": ("roll_ms", parse_ms),
+    "keepalive": ("keepalive_ms", _parse_limit),
+    "retention": ("retention_ms", _parse_limit),
+    "hot_retention": ("hot_retention_ms", _parse_limit),
+    "regions": ("regions", parse_regions),
+}
+"""Options that set one field of a policy: which, and how their text is read."""
 
 _OPTIONS = (
     click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions; 3/3/2/2."),
@@ -86,6 +101,7 @@ _OPTIONS = (
         "--hot-retention",
         help="Archived segments older than this leave the bookies; none: never.",
     ),
+    click.option("--regions", help="Only these may hold it, home first: eu,us; or all."),
 )
 
 
@@ -117,13 +133,21 @@ def parse_quorum(text: str, *, allow_ack_1: bool) -> Quorum:
     return quorum
 
 
-def default_quorum(bookies: Sequence[BookieInfo]) -> Quorum:
-    """Three copies, two acks, from a majority of the regions, as far as the cluster allows."""
-    regions = {info.region for info in bookies if info.region is not None}
-    copies = max(1, min(_REPLICAS, len(bookies)))
-    acks = min(_ACKS, copies)
-    majority = len(regions) // 2 + 1
-    return Quorum(copies, copies, acks, min(acks, majority) if len(regions) > 1 else 1)
+def default_quorum(bookies: Sequence[BookieInfo], allowed: Sequence[str] = ()) -> Quorum:
+    """A copy in each region (three at least), acknowledged by a majority of the regions, as far as
+    the bookies allow. ``bookies``: all that are configured, up or not, of which those in
+    ``allowed`` regions count (() for all)."""
+    usable = in_regions(bookies, allowed)
+    counts = by_region(usable)
+    regions = len([name for name in counts if name is not None])
+    majority = regions // 2 + 1 if regions > 1 else 1
+    copies = max(1, min(max(_REPLICAS, regions), _DEFAULT_REPLICAS_MAX, len(usable)))
+    acks = min(max(_ACKS, majority), copies)
+    for min_regions in range(min(acks, majority), 1, -1):
+        quorum = Quorum(copies, copies, acks, min_regions)
+        if best_layouts(quorum, counts, None):
+            return quorum
+    return Quorum(copies, copies, acks, 1)
 
 
 def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
@@ -139,6 +163,7 @@ def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
         "keepalive": _age(policy.keepalive_ms),
         "retention": _age(policy.retention_ms),
         "hot retention": _age(policy.hot_retention_ms),
+        "regions": ", ".join(policy.regions) or "all",
     }
 
 

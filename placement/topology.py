@@ -5,7 +5,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.protocol.bookie_id import check_region
@@ -58,6 +58,20 @@ class Topology:
         if found is None or (isinstance(found, Sequence) and not found):
             raise InvalidArgumentError(f"no round trip given between {a} and {b}")
         return found if isinstance(found, Sequence) else (found,)
+
+    def limited_to(self, allowed: Sequence[str]) -> "Topology":
+        """With bookies only in ``allowed`` regions (() for all); metadata stays where it is.
+
+        Raises InvalidArgumentError for a region that is not in it.
+        """
+        unknown = [name for name in allowed if name not in self.bookies]
+        if unknown:
+            there = ", ".join(sorted(self.bookies))
+            raise InvalidArgumentError(f"{unknown[0]} is no region of the topology ({there})")
+        if not allowed:
+            return self
+        kept = {name: count for name, count in self.bookies.items() if name in allowed}
+        return replace(self, bookies=kept, metadata_regions=self.voters())
 
     def counts(self) -> dict[str | None, int]:
         """Bookies by region, as the layout search takes them."""

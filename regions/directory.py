@@ -32,6 +32,10 @@ class SteeredDirectory(BookieDirectory):
         """Writable bookies, also those closed to new data, sorted by id."""
         return await super().snapshot()
 
+    async def configured(self) -> list[BookieInfo]:
+        """Every bookie that the cluster knows, up or not, sorted by id."""
+        return [BookieInfo(one, await self.region_of(one)) for one in await self.all_known()]
+
     def rack_of(self, bookie: BookieId) -> str | None:
         """The rack of a bookie that was looked up lately; None: not known here now."""
         known = self._registrations.get(bookie)

@@ -160,7 +160,7 @@ class Auditor:
 
     def _is_improvable(self, span: Span, view: QuorumView, census: Census) -> bool:
         members = span.fragment.bookies
-        spare = by_region(census.spare(members))
+        spare = by_region(census.spare(members, span.allowed))
         key = (span.quorum, (*view.regions, *(f"{name}:{n}" for name, n in spare.items())))
         known = self._moves.get(key)
         if known is None:

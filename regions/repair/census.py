@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.placement import BookieInfo
+from ...core.protocol.placement import BookieInfo, in_regions
 from ..directory import SteeredDirectory
 from ..states import State, States
 
@@ -39,9 +39,9 @@ class Census:
             return Standing.ABSENT
         return Standing.LEAVING if state is State.DRAINED else Standing.THERE
 
-    def spare(self, members: Sequence[BookieId]) -> list[BookieInfo]:
-        """Candidates that are not among ``members``."""
-        return [info for info in self.candidates if info.bookie not in members]
+    def spare(self, members: Sequence[BookieId], allowed: Sequence[str]) -> list[BookieInfo]:
+        """Candidates in ``allowed`` regions (() for all) that are not among ``members``."""
+        return [info for info in in_regions(self.candidates, allowed) if info.bookie not in members]
 
 
 def by_region(bookies: Sequence[BookieInfo]) -> dict[str | None, int]:

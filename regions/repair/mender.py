@@ -29,7 +29,7 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
-from ...core.protocol.placement import BookieInfo, PlacementPolicy
+from ...core.protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
 from ...placement.improve import indices_to_move
@@ -158,13 +158,17 @@ class Mender:
         going = [i for i, s in enumerate(standings) if s in (Standing.LOST, Standing.LEAVING)]
         if not going:
             layout = [info.region for info in ensemble]
-            spare = census.spare([info.bookie for info in ensemble])
+            spare = census.spare([info.bookie for info in ensemble], span.allowed)
             going = list(indices_to_move(span.quorum, layout, by_region(spare)))
         if not going:
             return span.fragment.bookies
         try:
             return self._placement.replace(
-                span.quorum, ensemble, going, census.candidates, random=self._runtime.random
+                span.quorum,
+                ensemble,
+                going,
+                in_regions(census.candidates, span.allowed),
+                random=self._runtime.random,
             )
         except NotEnoughBookiesError as error:
             names = ", ".join(ensemble[index].bookie for index in going)

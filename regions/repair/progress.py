@@ -8,6 +8,7 @@ from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import NoSuchLedgerError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ...core.protocol.placement import in_regions
 from ...core.protocol.quorum import Quorum
 from ...placement.layouts import best_layouts
 from ..directory import SteeredDirectory
@@ -35,8 +36,8 @@ class Remaining:
     """Why ledgers are stuck, with the number of ledgers, most frequent first."""
     hopeless: int = 0
     """Ledgers with entries of which no copy can be found."""
-    quorums: dict[Quorum, None] = field(default_factory=dict)
-    """What those fragments demand of a place."""
+    demands: dict[tuple[Quorum, tuple[str, ...]], None] = field(default_factory=dict)
+    """What those fragments demand of a place: quorum, and allowed regions (() for all)."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,7 +90,8 @@ async def _count(
         found.entries += entries
         found.bytes += share_of(metadata, entries)
         found.writing += is_tail
-        found.quorums[metadata.quorum_at(fragment.first_entry_id)] = None
+        demand = metadata.quorum_at(fragment.first_entry_id), metadata.allowed_regions()
+        found.demands[demand] = None
     found.ledgers += is_concerned
     return is_concerned
 
@@ -104,9 +106,10 @@ async def without_a_place(
         for info in states.open_to_new(await directory.everything())
         if not is_leaving(info.bookie, info.region)
     ]
-    have = ", ".join(f"{region or 'unknown'}: {n}" for region, n in by_region(rest).items())
-    return [
-        f"{quorum} has no legal ensemble among the others ({have or 'none'})"
-        for quorum in found.quorums
-        if not best_layouts(quorum, by_region(rest), None)
-    ]
+    faults = []
+    for quorum, allowed in found.demands:
+        counts = by_region(in_regions(rest, allowed))
+        if not best_layouts(quorum, counts, None):
+            have = ", ".join(f"{region or 'unknown'}: {n}" for region, n in counts.items())
+            faults.append(f"{quorum} has no legal ensemble among the others ({have or 'none'})")
+    return faults

@@ -20,6 +20,8 @@ class Span:
     fragment: Fragment
     last: int
     quorum: Quorum
+    allowed: tuple[str, ...] = ()
+    """The regions that may hold it; () for all."""
 
     @property
     def first(self) -> int:
@@ -40,7 +42,12 @@ def settled_spans(metadata: LedgerMetadata) -> list[Span]:
     if metadata.state is LedgerState.CLOSED:
         ends.append(metadata.last_entry_id)
     return [
-        Span(fragment, last, _strictest(metadata, fragment.first_entry_id, last))
+        Span(
+            fragment,
+            last,
+            _strictest(metadata, fragment.first_entry_id, last),
+            metadata.allowed_regions(),
+        )
         for fragment, last in zip(metadata.fragments, ends, strict=False)
         if last >= fragment.first_entry_id
     ]

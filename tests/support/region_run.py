@@ -56,6 +56,7 @@ def plan(
     each: int = 2,
     roll_ms: int = 3_000,
     pause_ms: int = 100,
+    regions: tuple[str, ...] = (),
 ) -> Plan:
     """A plan without faults: those are the course's."""
     return Plan(
@@ -67,6 +68,7 @@ def plan(
                 quorum=quorum or Quorum(3, 3, 2, 2),
                 flush=FlushPolicy(period_ms=0),
                 roll_ms=roll_ms,
+                regions=regions,
             ),
             ledger=LedgerConfig(request_timeout_ms=1000, underreplicated_ms_max=2000),
             writer=WriterConfig(),

@@ -60,7 +60,9 @@ def test_options_change_only_what_they_name() -> None:
         (["a", "a"], Quorum(2, 2, 2, 1)),
         (["a", "a", "a", "a"], Quorum(3, 3, 2, 1)),
         (["a", "b", "c"], Quorum(3, 3, 2, 2)),
-        (["a", "b", "c", "d", "e"], Quorum(3, 3, 2, 2)),
+        (["a", "a", "b"], Quorum(3, 3, 2, 2)),
+        (["a", "b", "c", "d"], Quorum(4, 4, 3, 3)),
+        (["a", "b", "c", "d", "e"], Quorum(5, 5, 3, 3)),
     ],
 )
 def test_the_default_fits_the_cluster(regions: list[str], quorum: Quorum) -> None:
