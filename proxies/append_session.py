@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..core.protocol.errors import NotOwnerError, RhumblineError
 from .items import Item, Placed
+from .messages import Answer
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256
@@ -23,8 +24,6 @@ BUSY_COUNT = 16
 
 GATHER_SECONDS = 0.001
 """For so long: a message costs as much as twenty items in it."""
-
-Answer = tuple[int, Placed | RhumblineError]
 
 
 class AppendSession:

@@ -23,8 +23,9 @@ from . import methods
 from . import rhumbline_pb2 as pb
 from .append_session import BUSY_COUNT, GATHER_SECONDS
 from .items import Placed
+from .messages import add_item, decode_answer
 from .sending import Outgoing
-from .status import DETAILS_KEY, decode_details, decode_error, decode_position, error_of_status
+from .status import DETAILS_KEY, decode_details, error_of_status
 
 _MESSAGE_BYTES = 1 << 20
 _PING_SECONDS = 0.25
@@ -109,16 +110,8 @@ class AppendCall:
     def _message(self) -> pb.AppendRequest:
         request = pb.AppendRequest()
         size = taken = 0
-        for id_, (namespace, stream), out, restarts, tried in self._outbox:
-            request.items.add(
-                id=id_,
-                namespace=namespace,
-                stream=stream,
-                record_set=out.encoded,
-                keeps_txids=out.keeps_txids,
-                restarts=restarts,
-                tried=tried,
-            )
+        for id_, key, out, restarts, tried in self._outbox:
+            add_item(request, id_, key, out, restarts=restarts, tried=tried)
             taken += 1
             size += len(out.encoded)
             self._sent_id = id_
@@ -149,7 +142,7 @@ class AppendCall:
             while (response := await call.read()) is not grpc.aio.EOF:
                 self._heard_at = asyncio.get_running_loop().time()
                 for answer in response.answers:
-                    self._waiting.pop(answer.id)(_outcome(answer))
+                    self._waiting.pop(answer.id)(decode_answer(answer))
             error: RhumblineError = UnavailableError(f"{self._address} ended the call")
             if await call.code() is not grpc.StatusCode.OK:
                 error = error_of_call(
@@ -179,12 +172,6 @@ class AppendCall:
                 unknown = AppendOutcomeUnknownError(f"{self._address}: {why}")
                 unknown.__cause__ = why
                 on_answer(unknown)
-
-
-def _outcome(answer: pb.AppendAnswer) -> Placed | RhumblineError:
-    if answer.HasField("error"):
-        return decode_error(answer.error)
-    return Placed(decode_position(answer.first), answer.record_count, tuple(answer.regions))
 
 
 class Channels:

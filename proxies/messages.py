@@ -1,4 +1,4 @@
-"""Policies, segments and descriptions as messages of rhumbline.v1, and back."""
+"""Policies, descriptions, sets and outcomes as messages of rhumbline.v1, and back."""
 
 from ..core.log.description import StreamDescription
 from ..core.log.policy import FlushPolicy, StreamPolicy
@@ -12,11 +12,20 @@ from ..core.log.positioning import (
     Start,
 )
 from ..core.protocol.compression import Codec
-from ..core.protocol.errors import InvalidArgumentError
+from ..core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..core.protocol.quorum import Quorum
+from ..core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TXID_FIRST,
+    Producer,
+    encode_record_set,
+)
 from ..core.protocol.segments import Segment
 from . import rhumbline_pb2 as pb
-from .status import decode_position, encode_position
+from .items import Item, Placed
+from .sending import Outgoing
+from .status import decode_error, decode_position, encode_error, encode_position
 
 
 def encode_policy(policy: StreamPolicy) -> pb.Policy:
@@ -145,3 +154,77 @@ def decode_start(request: pb.ReadRequest) -> Start:
             return AtSequenceId(request.sequence_id)
         case _:
             return EARLIEST
+
+
+# --- appending ----------------------------------------------------------------------------------
+
+Answer = tuple[int, Placed | RhumblineError]
+"""The id of an item, and what became of it."""
+
+
+def add_item(
+    request: pb.AppendRequest,
+    id_: int,
+    key: tuple[str, str],
+    out: Outgoing,
+    *,
+    restarts: bool,
+    tried: tuple[str, ...],
+) -> None:
+    """Puts a set into a request; ``key`` is (namespace, stream)."""
+    request.items.add(
+        id=id_,
+        namespace=key[0],
+        stream=key[1],
+        record_set=out.encoded,
+        keeps_txids=out.keeps_txids,
+        restarts=restarts,
+        tried=tried,
+    )
+
+
+def decode_item(item: pb.AppendItem) -> Item:
+    """What a producer sent. Raises InvalidArgumentError."""
+    record_set = item.record_set
+    if not record_set:
+        if not item.payloads:
+            raise InvalidArgumentError("an item has a record set or payloads")
+        if item.producer and (len(item.producer) != len(NO_PRODUCER) or item.first_sequence < 0):
+            raise InvalidArgumentError("a producer id is 16 bytes; sequences count from 0")
+        record_set = encode_record_set(
+            item.payloads,
+            first_txid=TXID_FIRST,
+            last_txid=TXID_FIRST,
+            producer=Producer(item.producer or NO_PRODUCER,
+                              item.first_sequence if item.producer else NO_SEQUENCE),
+        )  # fmt: skip
+    return Item(
+        item.namespace,
+        item.stream,
+        record_set,
+        keeps_txids=item.keeps_txids,
+        tried=tuple(item.tried) if item.restarts else (),
+    )
+
+
+def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
+    """Outcomes, each with the id of its item."""
+    response = pb.AppendResponse()
+    for id_, outcome in answers:
+        answer = response.answers.add(id=id_)
+        if isinstance(outcome, RhumblineError):
+            answer.error.CopyFrom(encode_error(outcome))
+        else:
+            lssn, entry_id, slot = outcome.first
+            first = answer.first
+            first.lssn, first.entry_id, first.slot = lssn, entry_id, slot
+            answer.record_count = outcome.record_count
+            answer.regions.extend(outcome.regions)
+    return response
+
+
+def decode_answer(answer: pb.AppendAnswer) -> Placed | RhumblineError:
+    """One outcome. Raises InvalidArgumentError."""
+    if answer.HasField("error"):
+        return decode_error(answer.error)
+    return Placed(decode_position(answer.first), answer.record_count, tuple(answer.regions))

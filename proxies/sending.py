@@ -9,7 +9,7 @@ Invariants:
 
 1. At any time the sets on their way were sent to one address, in order of their sequences.
 2. A set is sent again only after every set that was sent after it has been answered.
-3. Sets are acknowledged or failed exactly once; after a failure nothing is sent any more.
+3. Sets are acknowledged or failed exactly once, in order; after a failure nothing is sent any more.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Outgoing:
     """A set on its way."""
 
     __slots__ = ("batch", "deadline", "encoded", "is_answered", "is_uncertain", "keeps_txids",
-                 "sequence")  # fmt: skip
+                 "placed", "sequence")  # fmt: skip
 
     def __init__(
         self, batch: Batch, encoded: bytes, *, sequence: int, keeps_txids: bool, deadline: float
@@ -53,6 +53,8 @@ class Outgoing:
         self.deadline = deadline
         self.is_answered = True
         self.is_uncertain = False  # some try of it had an unknown outcome
+        self.placed: Placed | None = None
+        """Where it is, while sets before it are not acknowledged yet."""
 
     @property
     def may_be_there(self) -> bool:
@@ -110,7 +112,7 @@ class Sender:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Outgoing] = deque()
-        self._sent: deque[Outgoing] = deque()  # without a final answer
+        self._sent: deque[Outgoing] = deque()  # not acknowledged
         self._sent_bytes = 0
         self._unanswered = 0
         self._address = ""
@@ -154,6 +156,9 @@ class Sender:
         sets, self._sent, self._queue = [*self._sent, *self._queue], deque(), deque()
         self.outstanding_bytes = 0
         for out in sets:
+            if out.placed is not None:
+                _acknowledge(out.batch, out.placed)
+                continue
             error = failure
             if out.may_be_there and not isinstance(failure, UnknownOutcomeError):
                 error = AppendOutcomeUnknownError(f"sent and not acknowledged: {failure}")
@@ -173,7 +178,11 @@ class Sender:
 
     def _pump(self) -> None:
         while self._queue and self._may_send():
-            self._send(self._queue.popleft())
+            out = self._queue.popleft()
+            if out.placed is None:
+                self._send(out)
+            else:
+                self._sent.append(out)  # only those before it are sent again
 
     def _send(self, out: Outgoing) -> None:
         if not self._address:
@@ -213,17 +222,16 @@ class Sender:
         self._on_change()
 
     def _placed(self, out: Outgoing, placed: Placed) -> None:
-        batch = out.batch
-        batch.lssn, batch.entry_id, batch.first_slot = placed.first
-        batch.settle(None, placed.regions)
+        out.placed = placed
         out.encoded, size = b"", len(out.encoded)
         self._sent_bytes -= size
         self.outstanding_bytes -= size
-        if self._sent[0] is out:
-            self._sent.popleft()
+        sent = self._sent
+        if sent[0] is out:
+            while sent and (head := sent[0]).placed is not None:
+                sent.popleft()
+                _acknowledge(head.batch, head.placed)
             self._set_alarm()
-        else:
-            self._sent.remove(out)
         if self._failures:
             self._failures = 0
             self._tried.clear()
@@ -241,7 +249,7 @@ class Sender:
         """Every set has an answer: begin again with those that are not acknowledged."""
         error, self._trouble = self._trouble, None
         assert error is not None
-        self.resent_count += len(self._sent)
+        self.resent_count += sum(out.placed is None for out in self._sent)
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
         self._sent_bytes = 0
@@ -292,3 +300,8 @@ class Sender:
             self.fail(DeadlineExceededError(f"no acknowledgement before the deadline{why}"))
         else:
             self._set_alarm()
+
+
+def _acknowledge(batch: Batch, placed: Placed) -> None:
+    batch.lssn, batch.entry_id, batch.first_slot = placed.first
+    batch.settle(None, placed.regions)

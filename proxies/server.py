@@ -21,28 +21,20 @@ from ..core.protocol.errors import (
     NotOwnerError,
     RhumblineError,
 )
-from ..core.protocol.record_set import (
-    NO_PRODUCER,
-    NO_SEQUENCE,
-    TXID_FIRST,
-    Producer,
-    encode_record_set,
-)
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
 from .administration import Administration
-from .append_session import GATHER_SECONDS, Answer, AppendSession
+from .append_session import GATHER_SECONDS, AppendSession
 from .claims import Claims
 from .config import ProxyConfig
 from .credit import Credit
-from .items import Item
-from .messages import decode_start
+from .messages import decode_item, decode_start, encode_answers
 from .presence import READ, WRITE, Presence
 from .read_proxy import ReadProxy
-from .status import DETAILS_KEY, encode_details, encode_error, encode_position, status_name
+from .status import DETAILS_KEY, encode_details, encode_position, status_name
 from .write_proxy import WriteProxy
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -201,7 +193,7 @@ class ProxyServer:
                 wake.clear()
                 answers = session.take_answers()
                 if answers or session.take_ping():
-                    yield _encode_answers(answers)
+                    yield encode_answers(answers)
                 is_over = self._stopping.is_set() or reading.done()
                 if is_over and session.outstanding_bytes == 0 and not session.has_answers:
                     if reading.done() and not reading.cancelled() and reading.exception():
@@ -274,51 +266,13 @@ async def _submit_all(
             session.ping()
         for item in request.items:
             try:
-                one = _decode_item(item)
+                one = decode_item(item)
             except RhumblineError as error:
                 session.refuse(item.id, error)
             else:
                 session.submit(item.id, one, restarts=item.restarts)
         await session.room()
     wake.set()
-
-
-def _decode_item(item: pb.AppendItem) -> Item:
-    record_set = item.record_set
-    if not record_set:
-        if not item.payloads:
-            raise InvalidArgumentError("an item has a record set or payloads")
-        if item.producer and (len(item.producer) != len(NO_PRODUCER) or item.first_sequence < 0):
-            raise InvalidArgumentError("a producer id is 16 bytes; sequences count from 0")
-        record_set = encode_record_set(
-            item.payloads,
-            first_txid=TXID_FIRST,
-            last_txid=TXID_FIRST,
-            producer=Producer(item.producer or NO_PRODUCER,
-                              item.first_sequence if item.producer else NO_SEQUENCE),
-        )  # fmt: skip
-    return Item(
-        item.namespace,
-        item.stream,
-        record_set,
-        keeps_txids=item.keeps_txids,
-        tried=tuple(item.tried) if item.restarts else (),
-    )
-
-
-def _encode_answers(answers: list[Answer]) -> pb.AppendResponse:
-    response = pb.AppendResponse()
-    for id_, outcome in answers:
-        answer = response.answers.add(id=id_)
-        if isinstance(outcome, RhumblineError):
-            answer.error.CopyFrom(encode_error(outcome))
-        else:
-            lssn, entry_id, slot = outcome.first
-            first = answer.first
-            first.lssn, first.entry_id, first.slot = lssn, entry_id, slot
-            answer.record_count = outcome.record_count
-            answer.regions.extend(outcome.regions)
-    return response
 
 
 def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadResponse:  # noqa: ANN401

@@ -167,6 +167,11 @@ class WriteProxy:
         """Streams that it owns, takes or gives up now."""
         return len(self._streams)
 
+    def serves(self, namespace: str, stream: str) -> bool:
+        """Whether it takes sets for the stream now, and believes to own it."""
+        found = self._streams.get(stream_key(namespace, stream))
+        return found is not None and found.state is _State.SERVED
+
     # --- taking ---------------------------------------------------------------------------------
 
     async def _take(self, stream: _Stream) -> None:
