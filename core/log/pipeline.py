@@ -9,14 +9,11 @@ Invariants:
 2. ``unresolved`` is not empty only after the ledger failed; nothing is sent until each of them is
    settled or, proven absent from the closed ledger, back at the front of ``queue``. That is so for
    a stream that was lost, too: where its ledger ends tells which entries are in it.
-3. Readers are told what is confirmed (without an entry, or by a control record if the bookies will
-   not have it so) only when nothing is in flight that will tell them.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 from ..protocol.errors import (
@@ -36,10 +33,7 @@ from .policy import StreamPolicy
 from .producers import ProducerTable
 from .segment_chain import OpenSegment
 from .shared import Shared
-
-_TELL_INTERVAL_S = 0.001
-_TURNS_BEFORE_TELLING = 3
-"""An application that awaits an append and makes the next needs this many turns of the loop."""
+from .visibility import Visibility
 
 
 class PipelineOwner(Protocol):
@@ -107,11 +101,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
-        self._is_hidden = False  # data was sent that no later entry has made visible
-        self._turns = 0
-        self._visibility: asyncio.Handle | None = None
-        self._last_told_at = -1.0
-        self._drained_at = 0.0
+        self._visibility = Visibility(self, owner)
         self._is_stopped = False
         self._is_abandoned = False
         self._waiters: list[asyncio.Future[None]] = []
@@ -158,9 +148,9 @@ class Pipeline:
         segment.position += batch.count
         if batch.kind is Kind.DATA:
             self.last_txid = segment.last_txid = batch.last_txid
-            self._is_hidden = True
+            self._visibility.is_wanted = True
         elif batch.kind is Kind.KEEPALIVE:
-            self._is_hidden = True
+            self._visibility.is_wanted = True
         elif batch.kind is Kind.END_OF_STREAM:
             segment.ends_stream = True
         self.sent_at = self._loop.time()
@@ -287,8 +277,8 @@ class Pipeline:
             self.pump()
         elif self.can_send:
             self._owner.on_can_send()
-        if not self.in_flight and self._is_hidden:
-            self._watch_visibility()
+        if not self.in_flight and self._visibility.is_wanted:
+            self._visibility.watch()
         if self._waiters:
             self.wake()
 
@@ -371,7 +361,9 @@ class Pipeline:
         self.ledger_failure = None
         self.is_held = False
         self._owner.on_segment_begun()
-        self._is_hidden = False  # the old ledger is closed or will be at once, so all is visible
+        self._visibility.is_wanted = (
+            False  # the old ledger is closed or will be at once, so all is visible
+        )
         self.pump()
         if self.can_send:
             self._owner.on_can_send()
@@ -412,51 +404,6 @@ class Pipeline:
             unknown.__cause__ = self.failure
             self._settle(batch, unknown)
 
-    # --- visibility -----------------------------------------------------------------------------
-
-    def _watch_visibility(self) -> None:
-        """Nothing is in flight: from now on data may take a while to come and make itself known."""
-        self._drained_at = self._loop.time()
-        self._turns = _TURNS_BEFORE_TELLING
-        if self._visibility is None and not self._is_stopped:
-            self._arm_visibility(self.policy.flush.visibility_ms / 1000)
-
-    def _arm_visibility(self, wait_s: float) -> None:
-        if wait_s > 0:
-            self._visibility = self._loop.call_later(wait_s, self._make_visible)
-        else:
-            self._visibility = self._loop.call_soon(self._make_visible)
-
-    def _make_visible(self) -> None:
-        """Tells what is confirmed, unless data has left or will leave soon enough by itself."""
-        self._visibility = None
-        if not self._is_hidden or self.in_flight or not self.can_send:
-            return
-        flush = self.policy.flush
-        if self._owner.is_buffering and (flush.visibility_ms or not flush.period_ms):
-            return
-        now = self._loop.time()
-        after_s = flush.visibility_ms / 1000
-        due = max(self._drained_at + after_s, self._last_told_at + _TELL_INTERVAL_S)
-        if due > now or self._turns > 0:
-            self._turns -= 1
-            self._arm_visibility(due - now)
-            return
-        self._last_told_at = now
-        self._is_hidden = False
-        on_told = partial(self._on_told, self.segment)
-        if not self.segment.ledger.tell_lac(on_told):
-            on_told(False)
-
-    def _on_told(self, segment: OpenSegment, was_taken: bool) -> None:
-        """If too few bookies took it, an entry tells: the next one, or one made for it."""
-        if was_taken or segment is not self.segment or self._is_stopped:
-            return
-        if self._owner.is_buffering:
-            return
-        if self.can_send and not self.in_flight:
-            self.submit(Batch(0, self.last_txid, self._owner.wall_ms(), Kind.FLUSH))
-
     # --- waiting --------------------------------------------------------------------------------
 
     async def wait_until(self, is_so: Callable[[], bool]) -> None:
@@ -479,8 +426,6 @@ class Pipeline:
                 waiter.set_result(None)
 
     def stop(self) -> None:
-        """No timer and no control record any more. Safe to repeat."""
+        """The writer closes: no timer, no control record, no next segment. Safe to repeat."""
         self._is_stopped = True
-        if self._visibility is not None:
-            self._visibility.cancel()
-            self._visibility = None
+        self._visibility.stop()
