@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import click
 
+from ..client.status_server import StatusServer
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.repair.service import RepairService
 from .draining import opened
@@ -24,6 +25,8 @@ def repair() -> None:
 @click.option("--audit-interval", help="Between two looks.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Ledgers mended side by side.")
 @click.option("--bytes-per-second", help="Copied at most.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where figures are served.")
+@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True)
 @session_options
 @runs
 async def run(
@@ -32,10 +35,13 @@ async def run(
     audit_interval: str | None,
     workers: int | None,
     bytes_per_second: str | None,
+    host: str,
+    status_port: int,
 ) -> None:
     """Audits (if no other process does) and mends, until it is stopped.
 
-    What no option says is in section [repair] of the settings.
+    What no option says is in section [repair] of the settings. /stat on the status port says how it
+    goes and, in the process that audits, what hangs on each region alone.
     """
     given: dict[str, int | None] = {
         "lost_after_ms": parse_ms(lost_after) if lost_after else None,
@@ -54,14 +60,23 @@ async def run(
             RegionAwarePlacement(),
             config,
         )
+        status = StatusServer(
+            service.statistics,
+            lambda: None if service.is_working else service.last_error or "it is starting",
+        )
+        port = await status.start(host, status_port)
         service.start()
-        say(f"repairs the cluster at {client.store.uri}; Ctrl-C stops it")
+        say(
+            f"repairs the cluster at {client.store.uri}, figures at http://{host}:{port}/stat; "
+            "Ctrl-C stops it"
+        )
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         try:
             await stop.wait()
         finally:
+            await status.aclose()
             await service.aclose()
 
 

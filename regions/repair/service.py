@@ -44,6 +44,8 @@ class RepairService:
         self.config = config or RepairConfig()
         self.tasks = TaskStore(store)
         self.is_auditor = False
+        self.is_working = False
+        """Whether it has a session in the metadata store, so that it may audit and mend."""
         self.last_error = ""
         self._runtime = runtime
         self._store = store
@@ -72,6 +74,7 @@ class RepairService:
         audit = self._auditor.counts
         return {
             "auditor": self.is_auditor,
+            "working": self.is_working,
             "looks": audit.looks,
             "ledgers": audit.ledgers,
             "wanted": audit.wanted,
@@ -103,10 +106,11 @@ class RepairService:
                 life.spawn(self._audit(session, owner), "audit")
                 for bell in self._work_bells:
                     life.spawn(self._work(session, owner, bell), "mend")
+                self.is_working = True
                 while not session.is_lost:
                     await lost.wait(self.config.session_ttl_ms / 1000)
             finally:
-                self.is_auditor = False
+                self.is_auditor = self.is_working = False
                 await life.aclose()
                 with suppress(RhumblineError):
                     await session.close()
