@@ -37,6 +37,7 @@ _COMMANDS = {
     "plan": ("plan", "Says what a quorum promises before anything is deployed."),
     "cluster": ("cluster", "Initialises a cluster."),
     "metadata": ("metadata", "Looks into the metadata store, and moves it to another one."),
+    "chaos": ("chaos", "Rehearses outages, in the simulator or with real processes."),
     "config": ("config", "Checks and explains settings."),
     "doctor": ("doctor", "Checks the settings and everything they reach."),
     "bench": ("bench", "Measures writing and reading."),

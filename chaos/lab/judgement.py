@@ -9,7 +9,7 @@ from ..checker.verdict import INVARIANTS, judge
 from .levels import levels_of, series_of, slice_of
 from .outcome import Check, Invariant, Level, Outcome
 from .play import Play
-from .scenario import EVERYWHERE, WAN
+from .scenario import APPEND, DELIVER, EVERYWHERE, WAN
 
 CHECKS = (ledger_invariants, log_invariants, wire_invariants)
 """Importing them registers what they check."""
@@ -123,7 +123,9 @@ def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
         )
     for limit in expect.unavailable:
         for level in _levels(outcome, limit.operation, limit.region):
-            text = f"longest time without {level.operation} in {level.region}"
+            where = "any region" if level.region == EVERYWHERE else level.region
+            what = {APPEND: "an append", DELIVER: "a delivery"}[level.operation]
+            text = f"longest time without {what} in {where}"
             yield _most(text, level.unavailable_ms, limit.ms_max, " ms")
 
 

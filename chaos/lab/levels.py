@@ -13,7 +13,7 @@ from .outcome import Level, Series
 from .play import Play
 from .scenario import APPEND, DELIVER, EVERYWHERE
 
-SLICES = 160
+SLICES = 72
 """Slices of a timeline, about."""
 
 
@@ -107,7 +107,7 @@ def _deliver_level(
 def series_of(play: Play) -> dict[str, Series]:
     """The timeline of each region."""
     width = slice_of(play)
-    count = int(play.load_ends_ms // width) + 1
+    count = max(1, int(play.load_ends_ms // width))
     calls = {one.token: one.called_ms - play.start_ms for one in play.history.appends.values()}
     found = {}
     delivered = deliveries(play)

@@ -1,6 +1,7 @@
 """A scenario with real processes: bookies, applications, servers, toxiproxy between regions."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 import time
@@ -372,6 +373,8 @@ async def play_in_wan(
     on this machine. What breaks the run is in ``broke``.
     """
     began = time.monotonic()
+    # gRPC would complain of every process that is started while a channel is open.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     folder = keep or Path(tempfile.mkdtemp(prefix="rhumbline-lab-"))
     folder.mkdir(parents=True, exist_ok=True)
     play = Play(scenario, WAN, seed, history_of([], []))

@@ -225,6 +225,7 @@ class WanCluster:
         self.cold = folder / "cold"
         self._uris: dict[str, str] = {}
         self._app_starts = 0
+        self._is_far = self._is_linked = True
 
     # --- start and end --------------------------------------------------------------------------
 
@@ -247,6 +248,17 @@ class WanCluster:
             self.launch_app(region)
         for one in self.apps.values():
             await one.program.wait_ready()
+
+    async def start_bare(self, *, is_linked: bool) -> None:
+        """Only bookies with a stream, and no distance: links without any toxic, or no links."""
+        self._is_far, self._is_linked = False, is_linked
+        await self.toxiproxy.start()
+        await self._start_metadata()
+        await self._start_bookies()
+
+    def uri(self, region: str) -> str:
+        """Of the metadata store, for who is in a region."""
+        return self._uris[region]
 
     def launch_app(self, region: str) -> None:
         """Starts the application of a region in a new process."""
@@ -322,7 +334,7 @@ class WanCluster:
                 one = BookieProgram(name, self.folder, self._uris[region], number)
                 self.bookies.append(one)
                 for viewer in topology.regions:
-                    if viewer != region:
+                    if viewer != region and self._is_linked:
                         link = await self.toxiproxy.link(viewer, name, region, one.port)
                         await self._make_far(link)
                         one.addresses[viewer] = link.address
@@ -386,6 +398,8 @@ class WanCluster:
 
     async def _make_far(self, link: Link) -> None:
         """Distance by the ways of the scenario; to a viewer "*" the mean of all ways."""
+        if not self._is_far:
+            return
         others = [one for one in self.scenario.topology.regions if one != link.server_region]
         viewers = others if link.viewer == "*" else [link.viewer]
         ways = [self.scenario.way(viewer, link.server_region) for viewer in viewers]
