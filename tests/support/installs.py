@@ -15,6 +15,7 @@ from pathlib import Path
 
 ZOOKEEPER = "3.9.5"
 TOXIPROXY = "v2.12.0"
+GRPCURL = "v1.9.3"
 
 _ZOOKEEPER_POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -69,6 +70,12 @@ def toxiproxy_binary() -> Path:
     return installed(f"toxiproxy-{TOXIPROXY}", _fetch_toxiproxy) / "server"
 
 
+def grpcurl_binary() -> Path:
+    """A gRPC client that knows nothing of us but what a server's reflection says."""
+    require("go")
+    return installed(f"grpcurl-{GRPCURL}", _fetch_grpcurl) / "grpcurl"
+
+
 def require(*programs: str) -> None:
     """Raises NotInstalledError if the machine lacks one of these programs."""
     for program in programs:
@@ -102,6 +109,10 @@ def _fetch_etcd(into: Path) -> None:
 
 def _fetch_toxiproxy(into: Path) -> None:
     go_install(f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}", into)
+
+
+def _fetch_grpcurl(into: Path) -> None:
+    go_install(f"github.com/fullstorydev/grpcurl/cmd/grpcurl@{GRPCURL}", into)
 
 
 def go_install(module: str, into: Path) -> None:

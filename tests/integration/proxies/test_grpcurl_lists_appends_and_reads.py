@@ -1,0 +1,96 @@
+"""A gRPC client that isn't ours, in another language, without our .proto files: grpcurl asks the
+proxy's reflection what there is, then lists, appends and reads.
+"""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rhumbline.core.protocol.record_set import decode_entry
+from rhumbline.tests.support import installs
+from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.proxy_processes import ProxyProcess
+
+SERVICE = "rhumbline.v1.Rhumbline"
+STREAM = {"namespace": "default", "stream": "orders"}
+
+pytestmark = [pytest.mark.needs_server("grpcurl"), pytest.mark.timeout(400)]
+
+
+@pytest.fixture(scope="module")
+def grpcurl() -> Path:
+    try:
+        return installs.grpcurl_binary()
+    except installs.NotInstalledError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[ProxyProcess]:
+    with (
+        ProcessCluster(tmp_path / "cluster", ("a", "a", "a")) as cluster,
+        ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy,
+    ):
+        yield proxy
+
+
+class Caller:
+    """Runs grpcurl; requests go in and answers come out as JSON."""
+
+    def __init__(self, binary: Path, address: str) -> None:
+        self._command = [str(binary), "-plaintext", "-max-time", "30", "-d", "@", address]
+        self._look = [str(binary), "-plaintext", address]
+
+    def look(self, *arguments: str) -> str:
+        """`list` and `describe`: reflection."""
+        done = subprocess.run(
+            [*self._look, *arguments], capture_output=True, timeout=60, check=True, text=True
+        )
+        return done.stdout
+
+    def call(self, method: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+        """All answers to some requests. Raises CalledProcessError for a status other than OK."""
+        done = subprocess.run(
+            [*self._command, f"{SERVICE}/{method}"],
+            input="\n".join(map(json.dumps, requests)),
+            capture_output=True,
+            timeout=60,
+            check=True,
+            text=True,
+        )
+        found, decoder, text = [], json.JSONDecoder(), done.stdout.strip()
+        while text:
+            answer, end = decoder.raw_decode(text)
+            found.append(answer)
+            text = text[end:].lstrip()
+        return found
+
+
+def test_grpcurl_lists_appends_and_reads(grpcurl: Path, proxy: ProxyProcess) -> None:
+    caller = Caller(grpcurl, proxy.address)
+    assert {SERVICE, "grpc.health.v1.Health"} <= set(caller.look("list").split())
+    assert "rpc Append ( stream .rhumbline.v1.AppendRequest )" in caller.look("describe", SERVICE)
+
+    caller.call("CreateStream", STREAM)
+    assert caller.call("ListStreams", {"namespace": "default"}) == [{"streams": ["orders"]}]
+
+    payloads = [b"one", b"two", b"three"]
+    item = {**STREAM, "id": 1, "payloads": [base64.b64encode(one).decode() for one in payloads]}
+    (response,) = caller.call("Append", {"items": [item]})
+    (answer,) = response["answers"]
+    assert (answer["record_count"], answer["regions"]) == (3, ["a"])
+
+    responses = caller.call("Read", {**STREAM, "earliest": True, "stopsAtEnd": True})
+    assert "start" in responses[0]
+    entries = [base64.b64decode(one) for r in responses[1:] for one in r.get("entries", ())]
+    sets = [one for entry in entries for one in decode_entry(entry)]
+    assert [p for one in sets if not one.is_control for p in one.payloads()] == payloads
+
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        caller.call("DescribeStream", {**STREAM, "stream": "nothing"})
+    assert "NotFound" in refused.value.stderr and '"code": "no-such-stream"' in refused.value.stderr
