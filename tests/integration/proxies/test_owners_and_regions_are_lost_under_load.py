@@ -206,6 +206,33 @@ def test_an_owner_sleeps_and_wakes_up_as_a_second_owner(proxies: ProxyRegions) -
     report("SIGSTOP", [gap], load)
 
 
+def test_a_reader_at_a_quiet_end_notices_that_its_proxy_was_stopped(proxies: ProxyRegions) -> None:
+    async def course() -> float:
+        near, *others = sorted(proxies.reads, key=lambda one: one.region != "west")
+        async with (
+            asyncio.timeout(120),
+            connect_proxies(proxies.near(HOME)) as producer,
+            connect_proxies(proxies.uri([near, *others])) as client,
+        ):
+            await producer.namespace().create_stream("quiet", POLICY, home_region=HOME)
+            async with producer.writer("quiet") as writer, client.reader("quiet") as reader:
+                await writer.append(b"before")
+                assert (await anext(reader)).payload == b"before"
+                next_one = asyncio.ensure_future(anext(reader))
+                await asyncio.sleep(0.5)
+                near.send(signal.SIGSTOP)
+                try:
+                    started = asyncio.get_running_loop().time()
+                    await asyncio.sleep(1)
+                    await writer.append(b"behind")
+                    assert (await next_one).payload == b"behind"
+                    return asyncio.get_running_loop().time() - started
+                finally:
+                    near.send(signal.SIGCONT)
+
+    print(f"SIGSTOP of a read proxy: delivered {asyncio.run(course()) * 1000:.0f} ms later")
+
+
 def test_the_home_region_is_lost(proxies: ProxyRegions) -> None:
     """The last test of the module: what it kills stays dead."""
 
