@@ -14,9 +14,7 @@ and everything rarer are in ``pipeline`` and ``transition``.
 """
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 from ..protocol.errors import (
@@ -43,7 +41,10 @@ from ..protocol.record_set import (
 )
 from ..runtime.runtime import Runtime
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from .buffer import NO_BATCH, Buffer
 from .config import WriterConfig
+from .idle_care import IdleCare
+from .inputs import as_bytes, cut
 from .pipeline import Pipeline
 from .policy import FLUSH_BYTES_MAX, StreamPolicy
 from .producers import ProducerTable, Sent
@@ -53,9 +54,6 @@ from .transition import Transition
 
 SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
 """Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
-
-_NO_BUFFER = Batch(-1, 0, 0)
-"""Stands for the buffer while there is none: it is full, so nothing is ever put into it."""
 
 
 class StreamWriter:
@@ -86,19 +84,14 @@ class StreamWriter:
         self._config = config
         self._record_bytes_max = policy.record_bytes_max
         self._refusal: RhumblineError | None = None
-        self._open = _NO_BUFFER
-        self._capacity = 0  # of the open buffer
-        self._timer: asyncio.Handle | None = None
-        self._leaves_at = 0.0  # with periodic flush: no entry leaves before, unless it is full
         self._producers = producers
-        self._is_due = False  # the buffer leaves as soon as the pipeline can send
         self._pipeline = Pipeline(self, segment, policy, config, producers, shared)
         self._pipeline.last_txid = self.last_txid
+        self._buffer = Buffer(self._pipeline, self.wall_ms)
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
-        self._alarms = shared.alarms
-        self._pipeline.sent_at = self._loop.time()
-        self.on_segment_begun()
+        self._care = IdleCare(self._pipeline, self, shared.alarms)
+        self._care.set_alarm()
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -112,7 +105,7 @@ class StreamWriter:
         Awaiting raises StreamLostError and others (certainly not appended) or
         AppendOutcomeUnknownError (a repeat may double the record).
         """
-        batch = self._open
+        batch = self._buffer.open
         if txid is None and payload.__class__ is bytes:
             room = batch.room - len(payload) - RECORD_OVERHEAD_BYTES
             if room >= 0:
@@ -125,15 +118,16 @@ class StreamWriter:
 
     def _append(self, payload: bytes, txid: int | None) -> Append:
         if payload.__class__ is not bytes:
-            payload = _as_bytes(payload)
+            payload = as_bytes(payload)
         if len(payload) > self._record_bytes_max:
             raise self._too_large(len(payload))
         if txid is not None:
             self._check_txid(txid)
         size = len(payload) + RECORD_OVERHEAD_BYTES
-        if self._open is _NO_BUFFER or self._open.free_bytes() < size:
+        open_batch = self._buffer.open
+        if open_batch is NO_BATCH or open_batch.free_bytes() < size:
             self._check_open()
-        batch = self._buffer_for(size, txid)
+        batch = self._buffer.of_records(size, self._default_txid() if txid is None else txid)
         if txid is not None:
             batch.take_txids((txid,))
         elif batch.txids is not None:
@@ -155,7 +149,7 @@ class StreamWriter:
         if count == 0:
             raise InvalidArgumentError("append_many needs at least one record")
         if set(map(type, payloads)) != {bytes}:
-            payloads = [_as_bytes(payload) for payload in payloads]
+            payloads = [as_bytes(payload) for payload in payloads]
         total = sum(map(len, payloads))
         if total > self._record_bytes_max and max(map(len, payloads)) > self._record_bytes_max:
             raise self._too_large(max(map(len, payloads)))
@@ -177,7 +171,7 @@ class StreamWriter:
         if total <= flush_bytes or count == 1:
             return AppendMany([self._extend(payloads, txids, total)])
         spans = []
-        for first, stop, size in _cut(payloads, flush_bytes):
+        for first, stop, size in cut(payloads, flush_bytes):
             given = None if txids is None else txids[first:stop]
             spans.append(self._extend(payloads[first:stop], given, size))
         return AppendMany(spans)
@@ -186,7 +180,8 @@ class StreamWriter:
         self, payloads: Sequence[bytes], txids: Sequence[int] | None, size: int
     ) -> tuple[Batch, int, int]:
         """Puts records that fit one buffer into one; (it, index of the first, count)."""
-        batch = self._buffer_for(size, None if txids is None else txids[0])
+        first_txid = self._default_txid() if txids is None else txids[0]
+        batch = self._buffer.of_records(size, first_txid)
         span = (batch, len(batch.payloads), len(payloads))
         if txids is not None:
             batch.take_txids(txids)
@@ -221,7 +216,7 @@ class StreamWriter:
             raise InvalidArgumentError("the set has txids of its own; keep them or leave them out")
         else:
             first = last = self._default_txid()
-        batch = self._buffer_of_sets(len(encoded), first)
+        batch = self._buffer.of_sets(len(encoded), first)
         slot = batch.count
         batch.sets.append((encoded, one.count, None if keeps_txids else first))
         batch.count += one.count
@@ -248,7 +243,7 @@ class StreamWriter:
         if not payloads:
             raise InvalidArgumentError("append_numbered needs at least one record")
         encoded = encode_record_set(
-            [_as_bytes(payload) for payload in payloads],
+            [as_bytes(payload) for payload in payloads],
             first_txid=TXID_FIRST,
             last_txid=TXID_FIRST,
             created_ms=self._clock.wall_ms(),
@@ -279,66 +274,8 @@ class StreamWriter:
             raise self._too_large(largest)
         return sets[0]
 
-    def _buffer_of_sets(self, size: int, txid: int) -> Batch:
-        """The buffer if it gathers sets and has room; a full one, or one of records, leaves."""
-        batch = self._open
-        if batch.sets and batch.use_room(size):
-            return batch
-        if batch is not _NO_BUFFER:
-            self._submit()
-        batch = self._new_buffer(size, txid)
-        batch.close_fast_path()
-        return batch
-
-    # --- buffer ---------------------------------------------------------------------------------
-
-    def _buffer_for(self, size: int, txid: int | None) -> Batch:
-        """The buffer, with ``size`` bytes of its room taken; a full one leaves for it."""
-        batch = self._open
-        if batch is not _NO_BUFFER:
-            if not batch.sets and batch.use_room(size):
-                return batch
-            self._submit()
-        return self._new_buffer(size, self._default_txid() if txid is None else txid)
-
-    def _new_buffer(self, size: int, txid: int) -> Batch:
-        flush = self._pipeline.policy.flush
-        self._capacity = max(flush.bytes_max, size)
-        self._open = batch = Batch(self._capacity - size, txid, self._clock.wall_ms())
-        if self._timer is None and flush.period_ms is not None:
-            if flush.period_ms == 0 or self._loop.time() >= self._leaves_at:
-                self._timer = self._loop.call_soon(self._on_timer)
-            else:
-                self._timer = self._loop.call_at(self._leaves_at, self._on_timer)
-        return batch
-
     def _default_txid(self) -> int:
         return max(self.last_txid, self._clock.wall_ms(), TXID_FIRST)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        period_s = (self._pipeline.policy.flush.period_ms or 0) / 1000
-        now = self._loop.time()
-        self._leaves_at += period_s
-        if self._leaves_at <= now:  # a pause, so there is no rhythm to keep
-            self._leaves_at = now + period_s
-        self._leave()
-
-    def _leave(self) -> None:
-        """Lets the buffer leave, now or as soon as the pipeline has room for an entry."""
-        if self._open is _NO_BUFFER:
-            return
-        if self._pipeline.can_send or self._pipeline.failure is not None:
-            self._submit()
-        else:
-            self._is_due = True
-
-    def _submit(self) -> None:
-        batch, self._open = self._open, _NO_BUFFER
-        self._is_due = False
-        batch.bytes = self._capacity - batch.free_bytes()
-        batch.room = -1
-        self._pipeline.submit(batch)
 
     # --- waiting and closing --------------------------------------------------------------------
 
@@ -358,8 +295,7 @@ class StreamWriter:
 
         Raises the failure of the first one that was not. A repeat is safe.
         """
-        if self._open is not _NO_BUFFER:
-            self._submit()
+        self._buffer.submit()
         for queue in (self._pipeline.queue, self._pipeline.in_flight, self._pipeline.unresolved):
             if queue:
                 await Append(queue[-1], 0)
@@ -376,8 +312,8 @@ class StreamWriter:
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         self._refusal = EndOfStreamError(f"stream {self.stream} was ended")
-        if self._open is not _NO_BUFFER:
-            self._submit()
+        self._care.stop()
+        self._buffer.submit()
         end = Batch(0, self.last_txid, self._clock.wall_ms(), Kind.END_OF_STREAM)
         self._pipeline.submit(end)
         await Append(end, 0)
@@ -393,8 +329,8 @@ class StreamWriter:
         """
         if self._closing is None:
             self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
-            if self._open is not _NO_BUFFER:
-                self._submit()
+            self._care.stop()
+            self._buffer.submit()
             self._closing = self._loop.create_task(self._close(), name=f"close {self.stream}")
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._closing)
@@ -429,10 +365,8 @@ class StreamWriter:
         self._pipeline.stop()
         self._pipeline.fail(self._refusal)
         self._pipeline.abandon()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._alarms.drop(self._look_after)
+        self._buffer.stop()
+        self._care.stop()
         await self._transition.aclose()
 
     async def __aenter__(self) -> "StreamWriter":
@@ -461,21 +395,16 @@ class StreamWriter:
     @property
     def is_buffering(self) -> bool:
         """Whether records wait in the buffer that will leave by themselves."""
-        return self._open is not _NO_BUFFER and (self._timer is not None or self._is_due)
+        return self._buffer.is_waiting
 
     def on_can_send(self) -> None:
         """The pipeline has room for an entry."""
-        if self._is_due:
-            self._submit()
+        self._buffer.on_can_send()
 
     def on_segment_begun(self) -> None:
         """Entries go to another segment: it has times of its own."""
         if self._refusal is None:
-            at = self._pipeline.segment.rolls_at
-            keepalive_ms = self._pipeline.policy.keepalive_ms
-            if keepalive_ms is not None:
-                at = min(at, self._pipeline.sent_at + keepalive_ms / 1000)
-            self._alarms.set(at, self._look_after)
+            self._care.set_alarm()
 
     def on_segment_over(self) -> None:
         """The segment is full, too old, or its ledger failed."""
@@ -484,29 +413,8 @@ class StreamWriter:
     def on_failed(self, failure: RhumblineError) -> None:
         """Nothing will be sent any more: the buffer fails for certain."""
         self._refusal = self._refusal or failure
-        self._alarms.drop(self._look_after)
-        if self._open is not _NO_BUFFER:
-            self._submit()
-
-    def _look_after(self) -> None:
-        """Rolls a segment that is old enough, though nothing is appended; says that it lives."""
-        if self._refusal is not None:
-            return
-        pipeline, now = self._pipeline, self._loop.time()
-        segment, policy = pipeline.segment, pipeline.policy
-        if now >= segment.rolls_at:
-            if segment.position:
-                self._transition.begin()
-                return  # the next segment sets the alarm
-            segment.rolls_at = now + policy.roll_ms / 1000  # an empty one is not worth another
-        keepalive_ms = policy.keepalive_ms
-        if keepalive_ms is not None and now >= pipeline.sent_at + keepalive_ms / 1000:
-            pipeline.sent_at = now  # also if it cannot leave now: it is tried again a period later
-            if pipeline.can_send:
-                alive = Batch(0, self.last_txid, self._clock.wall_ms(), Kind.KEEPALIVE)
-                pipeline.submit(alive)
-        if pipeline.segment is segment:
-            self.on_segment_begun()
+        self._care.stop()
+        self._buffer.submit()
 
     def _on_bug(self, error: BaseException) -> None:
         broken = InvariantBrokenError(f"stream {self.stream}: {error!r}")
@@ -536,29 +444,3 @@ class StreamWriter:
             f"stream {self.stream}: a record of {size} bytes is above the limit of "
             f"{self._record_bytes_max}"
         )
-
-
-def _cut(payloads: Sequence[bytes], size_max: int) -> Iterator[tuple[int, int, int]]:
-    """Cuts into runs of at most ``size_max`` bytes, overhead included: (first, stop, size) each.
-
-    A record that is larger alone makes a run of its own.
-    """
-    ends = list(accumulate(map(len, payloads), initial=0))
-
-    def size_up_to(index: int) -> int:
-        return ends[index] + index * RECORD_OVERHEAD_BYTES
-
-    count = len(payloads)
-    first = 0
-    while first < count:
-        before = size_up_to(first)
-        stop = bisect_right(range(count + 1), before + size_max, first, key=size_up_to) - 1
-        stop = max(first + 1, stop)
-        yield first, stop, size_up_to(stop) - before
-        first = stop
-
-
-def _as_bytes(payload: object) -> bytes:
-    if isinstance(payload, bytes | bytearray | memoryview):
-        return bytes(payload)
-    raise InvalidArgumentError(f"a record is bytes, not {type(payload).__name__}")
