@@ -27,6 +27,7 @@ _COMMANDS = {
     "segment": ("segment", "Shows the log segments of a stream."),
     "namespace": ("namespace", "Creates and shows namespaces."),
     "archive": ("archive", "Copies completed segments to cold storage and checks them."),
+    "spark": ("spark", "Archives, checks and replays with Spark."),
     "node": ("node", "Shows the bookies of the cluster, drains and decommissions them."),
     "region": ("region", "Shows the regions, drains them, takes them offline."),
     "repair": ("repair", "Makes lost copies again and moves misplaced ones."),

@@ -8,11 +8,11 @@ copy go.
 
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.log.ledgers import LedgerClient
 from ..core.log.records import StreamRecord
-from ..core.log.stream_store import StreamStore
+from ..core.log.stream_store import StoredSegment, StreamStore
 from ..core.protocol.errors import (
     CorruptionError,
     GapError,
@@ -82,13 +82,43 @@ class SegmentArchiver:
         not there, not completed or not next in the chain, CorruptionError or GapError for one that
         cannot be read whole, and what the stores raise.
         """
-        record, _ = await self._streams.record(stream)
-        stored = await self._streams.segment(stream, lssn)
-        if stored is None or not stored.segment.is_completed:
-            raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
+        record, stored = await self._completed(stream, lssn)
+        if await read_manifest(self._cold, self._streams.namespace, stream, lssn) is None:
+            await self._previous_digest(stream, record, stored.segment)  # else the work is in vain
+        return await self.commit(stream, await self.upload(stream, lssn))
+
+    async def upload(self, stream: str, lssn: int) -> Manifest:
+        """The first half: writes the parts and reads them back. Nothing is archived by that.
+
+        Returns what ``commit`` takes; segments may be uploaded in any order and side by side, by
+        several processes. If the segment is archived already, nothing is written. Raises as
+        ``archive``.
+        """
+        record, stored = await self._completed(stream, lssn)
+        found = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+        if found is not None:
+            return found
+        try:
+            return await self._write(stream, record, stored.segment)
+        except CorruptionError:
+            # Another archiver may have been first, and have swept our parts.
+            winner = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
+            if winner is None:
+                raise
+            return winner
+
+    async def commit(self, stream: str, uploaded: Manifest) -> Manifest:
+        """The second half, in order of LSSN: makes the parts an archive, and says so.
+
+        Returns the manifest that counts: another archiver may have been first. Raises as
+        ``archive``.
+        """
+        lssn = uploaded.lssn
+        record, stored = await self._completed(stream, lssn)
         manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
         if manifest is None:
-            manifest = await self._written(stream, record, stored.segment)
+            previous = await self._previous_digest(stream, record, stored.segment)
+            manifest = await self._publish(replace(uploaded, previous_digest=previous))
         await self._sweep(manifest)
         if manifest.stream_identity != record.identity:
             raise CorruptionError(f"{stream}: the archive of segment {lssn} is another stream's")
@@ -97,19 +127,14 @@ class SegmentArchiver:
             await self._streams.replace_segment(stream, stored, done)
         return manifest
 
-    async def _written(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
-        """Writes it; or finds that another archiver was first, who may have swept our parts."""
-        try:
-            return await self._write(stream, record, segment)
-        except CorruptionError:
-            namespace = self._streams.namespace
-            winner = await read_manifest(self._cold, namespace, stream, segment.lssn)
-            if winner is None:
-                raise
-            return winner
+    async def _completed(self, stream: str, lssn: int) -> tuple[StreamRecord, StoredSegment]:
+        record, _ = await self._streams.record(stream)
+        stored = await self._streams.segment(stream, lssn)
+        if stored is None or not stored.segment.is_completed:
+            raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
+        return record, stored
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
-        previous = await self._previous_digest(stream, record, segment)
         attempt = self._runtime.random_bytes(8).hex()
         folder = segment_folder(self._streams.namespace, stream, segment.lssn)
         digest, totals = ContentDigest(), _Totals()
@@ -137,11 +162,11 @@ class SegmentArchiver:
             completed_ms=segment.completed_ms,
             ends_stream=segment.ends_stream,
             content_digest=digest.hex(),
-            previous_digest=previous,
+            previous_digest=CHAIN_START,  # its link is made when it is committed
             parts=tuple(parts),
         )
         await verify_segment(self._cold, manifest, pace=self._pace)
-        return await self._publish(manifest)
+        return manifest
 
     async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
         if segment.lssn == record.first_lssn:

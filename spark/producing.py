@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -34,6 +34,10 @@ class NumberedSet(NamedTuple):
 class Target(Protocol):
     """A stream that is open for writing."""
 
+    def count_there(self, producer: bytes) -> int:
+        """So many records of the producer are certainly in the stream, from its first on."""
+        ...
+
     async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
         """Sends a set when there is room; None when the stream has it already."""
         ...
@@ -44,6 +48,11 @@ class CoreTarget:
 
     def __init__(self, writer: "StreamWriter") -> None:
         self._writer = writer
+
+    def count_there(self, producer: bytes) -> int:
+        """See Target."""
+        last = self._writer.last_sequence(producer)
+        return 0 if last is None else last + 1
 
     async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
         """See Target."""
@@ -59,6 +68,10 @@ class ProxyTarget:
 
     def __init__(self, writer: "ProxyWriter") -> None:
         self._writer = writer
+
+    def count_there(self, producer: bytes) -> int:
+        """See Target. A proxy does not tell; it leaves out what it gets again."""
+        return 0
 
     async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
         """See Target."""
@@ -85,10 +98,14 @@ async def written(
     *,
     keeps_txids: bool,
 ) -> int:
-    """Writes all rows, and returns how many when all are acknowledged. Raises as appends do."""
+    """Writes the rows that are not there yet, and returns how many, when all are acknowledged.
+
+    Raises as appends do.
+    """
     waiting: deque[AppendMany] = deque()
     count = 0
-    for one in numbered_sets(producer, chain([first], rest), keeps_txids=keeps_txids):
+    skip = target.count_there(producer)
+    for one in numbered_sets(producer, chain([first], rest), skip=skip, keeps_txids=keeps_txids):
         count += one.size
         ticket = await target.append(one, keeps_txids=keeps_txids)
         if ticket is not None:
@@ -101,11 +118,14 @@ async def written(
 
 
 def numbered_sets(
-    producer: bytes, batches: Iterable[pa.RecordBatch], *, keeps_txids: bool
+    producer: bytes, batches: Iterable[pa.RecordBatch], *, skip: int = 0, keeps_txids: bool
 ) -> Iterator[NumberedSet]:
-    """The record sets of a task's rows. Raises TxidOutOfOrderError when kept txids fall."""
-    sequence = 0
-    for payloads, txids in _runs(_rows(batches, keeps_txids)):
+    """The record sets of a task's rows behind the first ``skip``, which are numbered too.
+
+    Raises TxidOutOfOrderError when kept txids fall.
+    """
+    sequence = skip
+    for payloads, txids in _runs(islice(_rows(batches, keeps_txids), skip, None)):
         if any(a > b for a, b in pairwise(txids)):
             raise TxidOutOfOrderError(
                 "the txids of the rows fall: order them by position, in one partition"

@@ -42,7 +42,7 @@ def open_session(name: str, *, master: str | None = None, **settings: str) -> Sp
     Without ``master`` it is the one of spark-submit, or all cores of this machine. On this machine
     the Python workers are of this environment.
     """
-    is_submitted = "SPARK_ENV_LOADED" in os.environ or "SPARK_SUBMIT_OPTS" in os.environ
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)
     for key, value in FAST_PYTHON.items():
         builder = builder.config(key, value)

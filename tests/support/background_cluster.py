@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -13,6 +14,7 @@ from rhumbline.coldstore.service import ArchiveService, ArchiveServiceConfig, Pa
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.positioning import LATEST
+from rhumbline.core.log.record import Record
 from rhumbline.core.log.stream_store import StreamStore
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
@@ -124,6 +126,7 @@ class BackgroundCluster:
                     await asyncio.sleep(pause_s)
 
         async def start() -> None:
+            self._is_over = False
             self._writing = asyncio.ensure_future(write())
 
         self.run(start())
@@ -151,3 +154,30 @@ class BackgroundCluster:
     def truncate(self, position: Dlsn) -> None:
         """Hides what is below, and deletes the segments that are wholly below."""
         self.run(self.client.namespace().truncate(STREAM, position))
+
+    def write_segments(self, upto: int) -> list[bytes]:
+        """Writes until segment ``upto`` has records; returns all that is in the stream."""
+        self.start_writing(pause_s=0)
+        while self.end() < Dlsn(upto, 0, 1):
+            time.sleep(0.01)
+        return self.stop_writing()
+
+    # --- other streams --------------------------------------------------------------------------
+
+    def create(self, stream: str) -> None:
+        """A stream beside the written one."""
+        self.run(self.client.namespace().create_stream(stream))
+
+    def records_of(self, stream: str = STREAM) -> list[Record]:
+        """Every visible record of a stream."""
+
+        async def read() -> list[Record]:
+            async with self.client.reader(stream, LATEST) as at_end:
+                until = at_end.position
+            found: list[Record] = []
+            async with self.client.reader(stream) as reader:
+                while (batch := await reader.next_batch(until=until)) is not None:
+                    found += batch.records()
+            return found
+
+        return self.run(read())

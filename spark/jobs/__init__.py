@@ -1,0 +1,1 @@
+"""Jobs over archives: archive, verify, replay; by spark-submit or by ``rhumbline spark``."""

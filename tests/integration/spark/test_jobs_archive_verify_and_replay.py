@@ -1,0 +1,77 @@
+"""The jobs: executors archive and verify, and an archive becomes a stream again, once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rhumbline.spark import submit
+from rhumbline.spark.jobs.archive import Place, archive
+from rhumbline.spark.jobs.replay import Replay, replay
+from rhumbline.spark.jobs.verify import verify
+from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
+    with BackgroundCluster(tmp_path) as cluster:
+        yield cluster
+
+
+def submitted(*words: str) -> str:
+    """The output of a job that ran by spark-submit."""
+    command = [
+        str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]",
+        "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
+        "--conf", "spark.driver.host=127.0.0.1", str(submit.__file__), *words,
+    ]  # fmt: skip
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_executors_archive_what_is_completed_and_it_is_replayed_once(
+    spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
+) -> None:
+    written = cluster.write_segments(4)
+    segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments
+    place = Place(cluster.metadata_uri, "test", None, cluster.cold_uri)
+    done = archive(spark, place, [STREAM], tasks=2)
+    assert [one.lssn for one in done] == [segment.lssn for segment in segments]
+    assert all(after.follows(before) for before, after in pairwise(done))
+    assert archive(spark, place) == []
+    assert set(map(tuple, verify(spark, cluster.cold_uri).values())) == {()}
+
+    cluster.create("again")
+    plan = Replay(cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again")
+    for _ in range(2):
+        replay(spark, plan)
+    first = cluster.records_of(STREAM)
+    assert [(one.txid, one.payload) for one in cluster.records_of("again")] == [
+        (one.txid, one.payload) for one in first
+    ]
+
+    more = cluster.write_segments(segments[-1].lssn + 2)
+    assert len(more) > len(written)
+    said = submitted(
+        "archive", STREAM, "--cold", cluster.cold_uri, "--metadata", cluster.metadata_uri,
+        "--namespace", "test",
+    )  # fmt: skip
+    assert "archived" in said
+    replay(spark, plan)
+    assert [one.payload for one in cluster.records_of("again")] == more
+
+    part = min((tmp_path / "cold/test" / STREAM).glob("lssn=*/part-*"))
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    faults = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
+              if texts}  # fmt: skip
+    assert faults == {f"test/{STREAM}/1"}
