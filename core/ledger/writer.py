@@ -39,7 +39,7 @@ from .close import close_ledger
 from .context import LedgerContext
 from .explicit_lac import tell_lac
 from .failures import ReplicaFailures
-from .holes import Holes
+from .lag import Lag
 from .replica import Replica
 
 
@@ -80,8 +80,7 @@ class LedgerWriter:
         self._confirmed_length = 0
         self._is_frozen = False
         self._is_draining = False
-        self._lagging = 0  # answers that confirmed entries still wait for
-        self._holes = Holes(self.ledger_id)
+        self._lag = Lag(self)
         self._room_wanted: list[Callable[[], None]] = []
         self._closing = asyncio.Lock()
         self.replicas: list[Replica] = []
@@ -213,13 +212,13 @@ class LedgerWriter:
         """An answer, a time-out or a lost connection; the connection calls it once per send."""
         if replica.last_entry_id is not None:  # it was replaced
             if op.entry_id <= replica.last_entry_id:
-                self._on_late_answer(op, replica, error)
+                self._lag.on_answer(op, replica, error)
             return
         bit = replica.bit
         op.outstanding &= ~bit
         if op.is_done:
             if op.entry_id <= self.last_add_confirmed:
-                self._on_late_answer(op, replica, error)
+                self._lag.on_answer(op, replica, error)
         elif error is None:
             op.acks |= bit
             if not op.is_complete and self.view.is_acked(op.acks):
@@ -251,7 +250,7 @@ class LedgerWriter:
                 # Always from the indices and who sits there now, never remembered (bug B20).
                 regions = self._regions_by_mask[acks] = tuple(self.view.regions_of(acks))
             if acks != op.write_mask:
-                self._note_missing(op)
+                self._lag.on_confirmed(op)
             self._call_back(op, None, regions)
         self._is_draining = False
         drained = self.last_add_confirmed - before
@@ -279,41 +278,6 @@ class LedgerWriter:
         wanted, self._room_wanted = self._room_wanted, []
         for callback in wanted:
             callback()
-
-    # --- what replicas miss ---------------------------------------------------------------------
-
-    def _note_missing(self, op: AddOp) -> None:
-        """A confirmed entry that some of its write set did not take, or has not answered yet."""
-        missing = op.write_mask & ~op.acks
-        while missing:
-            bit = missing & -missing
-            missing ^= bit
-            replica = self.replicas[bit.bit_length() - 1]
-            if not op.outstanding & bit:
-                self._add_hole(op, replica)
-                continue
-            replica.lag_bytes += op.size
-            self._lagging += 1
-            if replica.lag_bytes > self.context.config.replica_backlog_bytes_max:
-                error = TooManyRequestsError(f"{replica.bookie} is too far behind its peers")
-                self._loop.call_soon(self.failures.on_error, replica, error)
-
-    def _on_late_answer(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
-        replica.lag_bytes -= op.size
-        self._lagging -= 1
-        if error is not None:
-            self._add_hole(op, replica)
-        if self.failure is not None and not self._lagging:
-            self._tell_holes()
-
-    def _add_hole(self, op: AddOp, replica: Replica) -> None:
-        fragment = self.metadata.fragment_of(op.entry_id)
-        stride = self.metadata.ensemble_size
-        self._holes.add(fragment.first_entry_id, replica.bookie, op.entry_id, stride=stride)
-
-    def _tell_holes(self) -> None:
-        for hole in self._holes.take():
-            self.context.on_hole(hole)
 
     # --- ensemble changes -----------------------------------------------------------------------
 
@@ -349,7 +313,7 @@ class LedgerWriter:
             op.is_complete = self.view.is_acked(op.acks)
         for index in replaced:
             self.send_missing(self.replicas[index])
-        self._tell_holes()
+        self._lag.tell()
 
     def set_min_regions(self, min_regions: int) -> None:
         """Has later entries (and those pending) acknowledged under another R.
@@ -379,8 +343,8 @@ class LedgerWriter:
             op.frame = b""
             self._call_back(op, unknown if op.was_sent else error, ())
         self._loop.call_soon(self._tell_room)
-        if not self._lagging:
-            self._tell_holes()
+        if not self._lag.is_waiting:
+            self._lag.tell()
         if self.on_failure is not None and not isinstance(error, ClosedError):
             self.on_failure(error)
 
