@@ -78,7 +78,8 @@ async def _serve(
         ) as running,
     ):
         region = f" in region {client.region}" if client.region else ""
-        say(f"{' and '.join(roles)} proxy serves at {running.address}{region}")
+        figures = f", figures at http://{running.status_address}/metrics"
+        say(f"{' and '.join(roles)} proxy serves at {running.address}{region}{figures}")
         await stop.wait()
         say(f"{' and '.join(roles)} proxy at {running.address} is stopping")
 

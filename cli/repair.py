@@ -63,6 +63,7 @@ async def run(
         status = StatusServer(
             service.statistics,
             lambda: None if service.is_working else service.last_error or "it is starting",
+            service="repair",
         )
         port = await status.start(host, status_port)
         service.start()

@@ -48,9 +48,10 @@ async def running_proxy(
                 status = StatusServer(
                     lambda: {**server.statistics(), "client": client.statistics()},
                     server.not_ready,
+                    service="proxy",
                 )
                 closing.push_async_callback(status.aclose)
-                await status.start(host, status_port)
+                server.status_address = f"{host}:{await status.start(host, status_port)}"
             await server.start(host, port, advertised=advertised)
         except OSError as error:
             raise ConfigurationError(f"{error.strerror or error}; choose another port") from error

@@ -1,19 +1,23 @@
 """A small HTTP server beside a service: liveness, readiness, and figures as JSON.
 
 ``/livez``: the event loop turns. ``/readyz``: the service does its work, or 503 and why not.
-``/stat``: counters. Only GET, one request a connection, everything bounded; it is for probes and
-operators on a network that is trusted.
+``/stat``: counters. ``/metrics``: the same numbers as Prometheus reads them. Only GET, one request
+a connection, everything bounded; it is for probes and operators on a network that is trusted.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 _REQUEST_BYTES_MAX = 8 * 1024
 _REQUEST_SECONDS_MAX = 5
 _CONNECTIONS_MAX = 64
+
+_METRICS = "/metrics"
+_NO_NAME = re.compile("[^a-zA-Z0-9_]+")
 
 Answer = tuple[HTTPStatus, Mapping[str, Any]]
 
@@ -22,8 +26,13 @@ class StatusServer:
     """Serves what ``statistics`` says; ``not_ready`` gives the reason why not, or None."""
 
     def __init__(
-        self, statistics: Callable[[], Mapping[str, Any]], not_ready: Callable[[], str | None]
+        self,
+        statistics: Callable[[], Mapping[str, Any]],
+        not_ready: Callable[[], str | None],
+        *,
+        service: str = "bookie",
     ) -> None:
+        self._service = service
         self._statistics = statistics
         self._not_ready = not_ready
         self._server: asyncio.Server | None = None
@@ -52,7 +61,16 @@ class StatusServer:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
         if path == "/stat":
             return HTTPStatus.OK, self._statistics()
-        return HTTPStatus.NOT_FOUND, {"error": "there are /livez, /readyz and /stat"}
+        return HTTPStatus.NOT_FOUND, {"error": "there are /livez, /readyz, /stat and /metrics"}
+
+    def metrics(self) -> str:
+        """Every number of the statistics in Prometheus' text format, named by its path."""
+        lines = [f"rhumbline_{self._service}_ready {int(self._not_ready() is None)}"]
+        lines += [
+            f"rhumbline_{self._service}_{name} {value}"
+            for name, value in _numbers(self._statistics())
+        ]
+        return "\n".join(lines) + "\n"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connection_count += 1
@@ -62,10 +80,14 @@ class StatusServer:
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
                 method, path, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-                status, body = self.answer(method, path)
-                text = json.dumps(body).encode()
+                if (method, path) == ("GET", _METRICS):
+                    status, kind = HTTPStatus.OK, "text/plain; version=0.0.4"
+                    text = self.metrics().encode()
+                else:
+                    status, body = self.answer(method, path)
+                    kind, text = "application/json", json.dumps(body).encode()
                 writer.write(
-                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
                     f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode()
                     + text
                 )
@@ -75,6 +97,17 @@ class StatusServer:
         finally:
             self._connection_count -= 1
             writer.close()
+
+
+def _numbers(figures: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int | float]]:
+    for key, value in figures.items():
+        name = path + _NO_NAME.sub("_", str(key))
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{name}_")
+        elif isinstance(value, bool):
+            yield name, int(value)
+        elif isinstance(value, int | float):
+            yield name, value
 
 
 async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:

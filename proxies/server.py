@@ -58,6 +58,8 @@ class ProxyServer:
     ) -> None:
         self.address = ""
         """host:port as others are told it; known once it serves."""
+        self.status_address = ""
+        """Where its figures are served, if they are; set by who serves them."""
         self._runtime = runtime
         self._store = store
         self._namespaces = namespaces
