@@ -96,6 +96,7 @@ async def running_bookie(
                 open_index=lambda bookie_id: open_lmdb_index(
                     directory / INDEX_DIRECTORY, bookie_id, in_thread
                 ),
+                holder=f"{config.boot_id}/{disk.lock_name}" if config.boot_id else "",
             )
         closing.push_async_callback(bookie.aclose)
         replicas = ReplicaReads(runtime, LedgerStore(store), bookies, bookie.region)

@@ -209,6 +209,12 @@ class PosixDisk:
         self._writes = _Lane(f"write-{self.root.name}", _WRITE_THREADS)
         self._is_closed = False
 
+    @property
+    def lock_name(self) -> str:
+        """Which directory's lock this is, as long as the operating system runs."""
+        status = os.fstat(self._lock)
+        return f"{status.st_dev:x}:{status.st_ino:x}"
+
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
         """Opens for reading and writing; ``create`` refuses with DiskFailedError when it exists."""
         full = self._resolve(path)

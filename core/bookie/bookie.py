@@ -17,11 +17,19 @@ from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks, settled
-from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, RACK, REGION, Registration
+from ..wire.registration import (
+    ADDRESS_PREFIX,
+    FREE_BYTES,
+    HOLDER,
+    RACK,
+    REGION,
+    Registration,
+)
 from .config import BookieConfig
 from .connection import Connection
 from .garbage import GarbageCollector
-from .identity import Identity, check_identity, mark_opened, read_identity
+from .half_frames import HalfFrames
+from .identity import Identity, check_identity, mark_opened, mend_identity, read_identity
 from .limbo_keeper import LimboKeeper
 from .maintenance import Maintenance
 from .membership import Membership
@@ -48,11 +56,13 @@ class Bookie:
         *,
         identity: Identity,
         index: IndexStore | None = None,
+        holder: str = "",
     ) -> None:
         self._disk = disk
         self._config = config
         self._directory = directory
         self._identity = identity
+        self._holder = holder
         self._tasks = Tasks()
         index = MemoryIndexStore() if index is None else index
         self.storage = Storage(runtime, disk, config, identity.bookie_id, index)
@@ -75,6 +85,7 @@ class Bookie:
         self._is_read_only_by_command = False
         self._connections: dict[Connection, None] = {}
         self._closed_reasons: Counter[str] = Counter()
+        self._half_frames = HalfFrames(config.half_frame_bytes_max, config.half_frame_ms_max)
         self._server: asyncio.Server | None = None
         self._membership: Membership | None = None
         self._maintaining: asyncio.Task[Any] | None = None
@@ -90,16 +101,24 @@ class Bookie:
         directory: BookieDirectory,
         *,
         open_index: OpenIndex | None = None,
+        holder: str = "",
     ) -> Self:
         """Opens formatted storage. ``open_index``: None keeps the index in memory only.
+
+        ``holder`` names the lock that keeps other processes from this very directory, and the run
+        of the operating system that it holds in. A registration with the same name is that of a
+        process which had the lock before us, and so is dead: it need not be waited for. "": none.
 
         Raises ForeignDataError (not a bookie's, or of another format), WrongClusterError,
         CorruptionError (its log is gone), DiskFullError, DiskFailedError, MetadataError.
         """
         identity = await read_identity(disk)
         await check_identity(identity, directory)
+        await mend_identity(disk, identity)
         index = None if open_index is None else await open_index(identity.bookie_id)
-        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity, index=index)
+        bookie = cls(
+            runtime, disk, config, ledgers, directory, identity=identity, index=index, holder=holder
+        )
         await bookie._open_storage()
         return bookie
 
@@ -167,7 +186,9 @@ class Bookie:
                 self.maintenance.repaired([damage.number for damage in report.damages])
 
     def _accept(self) -> Connection:
-        return Connection(self.service, self._tasks, self._connections, self._closed_reasons)
+        return Connection(
+            self.service, self._tasks, self._connections, self._closed_reasons, self._half_frames
+        )
 
     def _registration(self, host: str) -> Registration:
         properties = {
@@ -175,6 +196,8 @@ class Bookie:
             RACK: self._identity.rack,
             FREE_BYTES: str(self._space.free_bytes),
         }
+        if self._holder:
+            properties[HOLDER] = self._holder
         for viewer, address in self._config.advertised_addresses:
             properties[ADDRESS_PREFIX + viewer] = address
         return Registration(
@@ -215,6 +238,7 @@ class Bookie:
         self.service.polls.close()
         for connection in list(self._connections):
             connection.hang_up("shutdown")
+        self._half_frames.close()
         await self._tasks.aclose()
 
     async def __aenter__(self) -> Self:
@@ -253,6 +277,7 @@ class Bookie:
             "ledgers_held_back": self.collector.held_back_count,
             "repaired_entries": self.scrubber.repaired_count,
             "maintenance_failures": self.maintenance.failed_count,
+            "half_frame_bytes": self._half_frames.held_bytes,
             "closed": dict(sorted(self._closed_reasons.items())),
             "failure": None if failure is None else str(failure),
         }

@@ -41,6 +41,12 @@ class BookieConfig:
     connection_write_bytes_max: int = 8 * MIB
     """Unsent answers of one connection; above it its socket is not read."""
 
+    half_frame_bytes_max: int = 256 * MIB
+    """Beginnings of frames, over all connections; who would go above it is hung up on."""
+
+    half_frame_ms_max: int = 30_000
+    """A frame that has begun is complete within this time, or its connection is closed."""
+
     connection_count_max: int = 10_000
     """Further connections are closed at once."""
 

@@ -7,6 +7,7 @@ on one connection: the first byte of each frame says which.
 
 Limits of a connection: unanswered adds in bytes, unsent answers in bytes, reads that wait for a
 file, parked polls. Above the first three its socket is not read; above the last, polls are refused.
+Frames that do not end are bounded over all connections (half_frames.py).
 """
 
 import asyncio
@@ -16,14 +17,16 @@ from typing import cast
 
 from crc32c import crc32c
 
-from ..protocol.errors import ProtocolError, RhumblineError
+from ..protocol.errors import DiskFullError, ProtocolError, RhumblineError
 from ..runtime.tasks import Tasks
 from ..wire.frames import FrameSplitter
 from ..wire.v2 import ADD_RESPONSE_WORD, RESPONSE
 from . import requests_v2, requests_v3
 from .commit_group import Outbox
 from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
+from .half_frames import HalfFrames
 from .long_poll import ParkedPoll
+from .refusals import refusals_of
 from .requests import FileRead
 from .service import EntryService
 
@@ -48,6 +51,7 @@ class Connection(asyncio.Protocol):
         tasks: Tasks,
         registry: "dict[Connection, None]",
         closed_reasons: Counter[str],
+        half_frames: HalfFrames,
     ) -> None:
         self.service = service
         self.polls: dict[ParkedPoll, None] = {}
@@ -55,12 +59,14 @@ class Connection(asyncio.Protocol):
         self._registry = registry
         self._closed_reasons = closed_reasons
         self._splitter = FrameSplitter()
+        self._half_frames = half_frames
+        self._is_holding = False  # part of a frame
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._is_serving = False
         self._is_flush_planned = False
         self._inflight_bytes = 0
-        self._is_paused = False
+        self.is_paused = False
         self._is_write_blocked = False
         self._reads: deque[FileRead] = deque()
         self._reader_count = 0
@@ -79,9 +85,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._transport = None
-        self._registry.pop(self, None)
-        self.service.polls.drop(self.polls)
-        self._reads.clear()
+        self._forget()
         self._out.clear()
 
     def pause_writing(self) -> None:
@@ -100,7 +104,15 @@ class Connection(asyncio.Protocol):
             return
         self._is_serving = True
         try:
-            self._serve(*self._splitter.cut(data))
+            data, starts, stops = self._splitter.cut(data)
+            self._serve(data, starts, stops)
+            held_bytes = self._splitter.held_bytes
+            if held_bytes:
+                self._is_holding = True
+                self._half_frames.hold(self, held_bytes, is_new=bool(starts))
+            elif self._is_holding:
+                self._is_holding = False
+                self._half_frames.release(self)
         except ProtocolError as error:
             self.hang_up("malformed", error)
         finally:
@@ -193,7 +205,7 @@ class Connection(asyncio.Protocol):
         """So many bytes of requests have been answered."""
         self._inflight_bytes -= request_bytes
         assert self._inflight_bytes >= 0
-        if self._is_paused:
+        if self.is_paused:
             self._throttle()
 
     def answered(self, outbox: Outbox) -> None:
@@ -203,7 +215,16 @@ class Connection(asyncio.Protocol):
         self.settle(outbox.request_bytes)
 
     def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.Answerer. Adds whose outcome this bookie cannot tell: it hangs up."""
+        """See commit_group.Answerer.
+
+        Adds that found no space are told so. Of others this bookie cannot tell the outcome: it
+        hangs up.
+        """
+        if isinstance(error, DiskFullError):
+            if self._transport is not None:
+                self._transport.write(refusals_of(outbox.answers, error))
+            self.settle(outbox.request_bytes)
+            return
         self.settle(outbox.request_bytes)
         self.hang_up("write-refused", error)
 
@@ -215,7 +236,11 @@ class Connection(asyncio.Protocol):
         self._flush()
         self._transport.close()
         self._transport = None
+        self._forget()
+
+    def _forget(self) -> None:
         self._registry.pop(self, None)
+        self._half_frames.release(self)
         self.service.polls.drop(self.polls)
         self._reads.clear()
 
@@ -236,11 +261,11 @@ class Connection(asyncio.Protocol):
             or self._is_write_blocked
             or len(self._reads) > config.connection_reads_max
         )
-        if is_full and not self._is_paused:
-            self._is_paused = True
+        if is_full and not self.is_paused:
+            self.is_paused = True
             self._transport.pause_reading()
-        elif self._is_paused and not is_full:
-            self._is_paused = False
+        elif self.is_paused and not is_full:
+            self.is_paused = False
             self._transport.resume_reading()
 
     # --- reads from files -----------------------------------------------------------------------
@@ -256,7 +281,7 @@ class Connection(asyncio.Protocol):
         try:
             while self._reads:
                 await self._reads.popleft().run()
-                if self._is_paused:
+                if self.is_paused:
                     self._throttle()
         finally:
             self._reader_count -= 1

@@ -2,9 +2,9 @@
 
 Formatting mints a new bookie id, so an emptied bookie never answers in the name of what it was. The
 id, the cluster's instance id and the region are fixed for the life of the storage; they stand in a
-file here, and as a cookie (BookKeeper's text form) and a region node in the metadata store. The
-file is written last, so a format that was cut off leaves no storage behind, only an id that nobody
-will ever use.
+file here, twice, and as a cookie (BookKeeper's text form) and a region node in the metadata store.
+The file is written last, so a format that was cut off leaves no storage behind, only an id that
+nobody will ever use.
 """
 
 import json
@@ -29,6 +29,7 @@ from .groups import LOG_KIND, SORTED_KIND
 IDENTITY_FILE = "identity"
 STORAGE_VERSION = 1
 _BYTES_MAX = 64 * 1024
+_COPY_BYTES = 4096
 _IGNORED = frozenset({"lost+found"})
 
 
@@ -92,21 +93,43 @@ async def write_identity(disk: Disk, identity: Identity) -> None:
 
 
 def encode_identity(identity: Identity) -> bytes:
-    """A line of JSON, and its checksum in a second line."""
+    """A line of JSON and its checksum in a second line; and again in a block of its own.
+
+    What befalls one block of the disk leaves the other.
+    """
     line = json.dumps(asdict(identity), sort_keys=True).encode()
-    return line + f"\n{crc32c(line):08x}\n".encode()
+    copy = line + f"\n{crc32c(line):08x}\n".encode()
+    assert len(copy) <= _COPY_BYTES
+    return copy.ljust(_COPY_BYTES, b"\n") * 2
 
 
 def decode_identity(data: bytes) -> Identity:
-    """Reads the identity file.
+    """Reads the identity file: the first of its copies that is whole.
 
     Raises CorruptionError (damaged), ForeignDataError (not ours, or of another format version).
     """
+    second = data[_COPY_BYTES:]
+    try:
+        return _decode_copy(data[:_COPY_BYTES])
+    except (CorruptionError, ForeignDataError):
+        if not second:
+            raise
+    try:
+        return _decode_copy(second)
+    except ForeignDataError:
+        return _decode_copy(data[:_COPY_BYTES])  # what is wrong with the first one says more
+
+
+def _decode_copy(data: bytes) -> Identity:
     line, _, rest = data.partition(b"\n")
     if not line.startswith(b"{"):
         raise ForeignDataError(f"the file {IDENTITY_FILE!r} is not a bookie's")
     if rest.strip() != f"{crc32c(line):08x}".encode():
-        raise CorruptionError(f"the file {IDENTITY_FILE!r} does not match its checksum")
+        raise CorruptionError(
+            f"the file {IDENTITY_FILE!r} does not match its checksum, and so it cannot be known "
+            "whose storage this is; put it back from a backup, or decommission the bookie (its "
+            "entries come from the other replicas) and format an empty directory"
+        )
     fields = json.loads(line)
     version = fields.get("version")
     if version != STORAGE_VERSION:
@@ -139,6 +162,17 @@ async def read_identity(disk: Disk) -> Identity:
         return decode_identity(await file.read(0, _BYTES_MAX))
     finally:
         await file.close()
+
+
+async def mend_identity(disk: Disk, identity: Identity) -> None:
+    """Writes the file anew if a copy in it is damaged. Raises DiskFullError, DiskFailedError."""
+    file = await disk.open(IDENTITY_FILE)
+    try:
+        data = await file.read(0, _BYTES_MAX)
+    finally:
+        await file.close()
+    if data != encode_identity(identity):
+        await write_identity(disk, identity)
 
 
 async def check_identity(identity: Identity, directory: BookieDirectory) -> None:

@@ -68,6 +68,7 @@ class Membership:
     async def _register(self) -> None:
         session = await self._directory.session(self._config.session_ttl_ms)
         try:
+            await self._directory.reclaim(self._registration)
             await self._directory.register(
                 session, self._registration, read_only=self._wanted_read_only
             )

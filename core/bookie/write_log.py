@@ -190,15 +190,16 @@ class WriteLog:
         body = b"".join(group.buffers)
         assert len(body) == group.body_bytes
         try:
-            if self.current.end >= self._roll_at:
-                await self._roll()
-            await self._write_carried()
-            start = await self.current.append([body], group.count, is_durable=True)
-        except DiskFullError as error:
-            await self.current.cut()
-            self._carried += group.states
-            self._owner.group_refused(group, error)
-            return
+            try:
+                if self.current.end >= self._roll_at:
+                    await self._roll()
+                await self._write_carried()
+                start = await self.current.append([body], group.count, is_durable=True)
+            except DiskFullError as error:
+                await self.current.cut()
+                self._carried += group.states
+                self._owner.group_refused(group, error)
+                return
         except BaseException:
             self._full.insert(0, group)
             raise

@@ -16,6 +16,7 @@ from ..protocol.errors import (
     CorruptionError,
     IndeterminateError,
     InvalidArgumentError,
+    MetadataError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -27,7 +28,7 @@ from ..runtime.tasks import run_all
 from ..wire import cookie as cookies
 from ..wire import registration as registrations
 from ..wire.cookie import Cookie
-from ..wire.registration import RACK, Registration
+from ..wire.registration import HOLDER, RACK, Registration
 from . import certain
 from .layout import READ_ONLY_NAME, ROOT, Paths, instance_id
 
@@ -129,6 +130,24 @@ class BookieDirectory:
                         await changed.wait()
         finally:
             watch.close()
+
+    async def reclaim(self, registration: Registration) -> None:
+        """Removes registrations of the same id that the same holder made.
+
+        The holder's name stands for an exclusive lock that the caller has: who registered under it
+        is dead, or the caller itself in an earlier session. Others are left alone; so is everything
+        while the store is away: then ``register`` waits.
+        """
+        holder = registration.properties.get(HOLDER)
+        if not holder:
+            return
+        for read_only in (False, True):
+            path = self._paths.registration(registration.bookie_id, read_only=read_only)
+            with suppress(MetadataError, CorruptionError):
+                value = await self._store.get(path)
+                found = registrations.decode(registration.bookie_id, value.data)
+                if found.properties.get(HOLDER) == holder:
+                    await certain.delete(self._store, path, value.version)
 
     async def set_read_only(
         self, session: Session, registration: Registration, read_only: bool

@@ -5,8 +5,8 @@ where clients connect. An empty value is the legacy form: then the bookie id is 
 that does not parse makes a Java client hang at start, so nothing else is ever written.
 
 Properties of ours (a Java client ignores them): ``rack``, ``region`` (for people; quorums ask the
-persistent region node), ``free_bytes``, ``address.<region>`` = the ``host:port`` that viewers in
-that region should use.
+persistent region node), ``free_bytes``, ``holder`` (the lock that the process has),
+``address.<region>`` = the ``host:port`` that viewers in that region should use.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ PORT_MAX = 65535
 RACK = "rack"
 REGION = "region"
 FREE_BYTES = "free_bytes"
+HOLDER = "holder"
 ADDRESS_PREFIX = "address."
 
 _HOST_CHARACTERS_MAX = 253  # DNS

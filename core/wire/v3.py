@@ -266,6 +266,13 @@ def add_response(request: pb.Request, status: Status) -> pb.Response:
     return response
 
 
+def with_status(response: pb.Response, status: Status) -> pb.Response:
+    """An answer to an add, changed to tell another outcome."""
+    response.status = cast("pb.StatusCode", int(status))
+    response.add_response.status = response.status
+    return response
+
+
 def read_response(
     request: pb.Request,
     status: Status,

@@ -18,7 +18,7 @@ from rhumbline.core.protocol.errors import (
     RhumblineError,
     WrongClusterError,
 )
-from rhumbline.core.wire import v2
+from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, World, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
@@ -63,9 +63,16 @@ def test_full_disk_refuses_adds_loses_nothing_and_takes_them_again() -> None:
         async with one_bookie(config, disk) as (world, bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
             disk.room = 10
-            wire.send(v2.encode_add(KEY, entry(1, 1)))
-            assert await wire.is_closed()
-            second = await Wire.connect(bookie)
+            frames = [v2.encode_add(KEY, entry(1, number)) for number in (1, 2, 3)]
+            frames.append(v3.frame(v3.add_request(wire.next_txn(), 1, 4, KEY, entry(1, 4))))
+            wire.send(b"".join(frames))
+            answers = [v2.decode_response(await wire.frame()) for _ in range(3)]
+            assert answers == [v2.AddResponse(Code.READ_ONLY, 1, n) for n in (1, 2, 3)]
+            answer = await wire.answer3()
+            assert v3.status_of(answer) == answer.add_response.status == v3.Status.READ_ONLY.value
+            assert await wire.add(entry(1, 1)) == Code.READ_ONLY
+            assert bookie.statistics()["closed"] == {}
+            second = wire
             assert await second.add(entry(1, 1)) == Code.READ_ONLY
             assert await second.read(1, 0) == (Code.OK, entry(1, 0))
             image = disk.copy()
@@ -75,7 +82,6 @@ def test_full_disk_refuses_adds_loses_nothing_and_takes_them_again() -> None:
                     break
                 await asyncio.sleep(0.01)
             assert await second.add(entry(1, 1)) == Code.OK
-            await second.aclose()
             await bookie.aclose()
             for candidate, last in ((image, 0), (disk, 1)):
                 again = await world.open(candidate, config)
@@ -92,8 +98,7 @@ def test_state_that_found_no_space_is_written_before_what_depends_on_it() -> Non
         config = BookieConfig(log_file_bytes=1 << 16, space_check_ms=10)
         async with one_bookie(config, disk) as (world, bookie, wire):
             disk.room = 10
-            wire.send(v2.encode_add(KEY, entry(1, 0)))
-            assert await wire.is_closed()
+            assert await wire.add(entry(1, 0)) == Code.READ_ONLY
             assert 1 in bookie.service.ledgers
             disk.room = None
             for _ in range(200):
@@ -191,7 +196,10 @@ def test_slow_disk_stops_the_reading_of_the_socket() -> None:
             payload = bytes(10_000)
             frames = b"".join(v2.encode_add(KEY, entry(1, n, payload)) for n in range(1, 1001))
             wire.send(frames)
-            await asyncio.sleep(0.1)
+            for _ in range(400):
+                await asyncio.sleep(0.01)
+                if bookie.storage.log.pending_bytes > 50_000:
+                    break
             assert 50_000 < bookie.storage.log.pending_bytes < 2_000_000
             gate, disk.gate = disk.gate, None
             gate.set()
@@ -230,7 +238,8 @@ def test_wrong_storage_is_refused_with_one_clear_line() -> None:
             await refuses(world, disk, change, error, words)
         rotten = disk.copy()
         rotten.files[IDENTITY_FILE][5] ^= 1
-        with pytest.raises(CorruptionError):
+        rotten.files[IDENTITY_FILE][4096 + 5] ^= 1
+        with pytest.raises(CorruptionError, match="decommission the bookie"):
             await world.open(rotten)
         emptied = disk.copy()
         for path in [path for path in emptied.files if path.startswith("log/")]:
@@ -238,6 +247,59 @@ def test_wrong_storage_is_refused_with_one_clear_line() -> None:
         with pytest.raises(CorruptionError, match="log of this bookie is gone"):
             await world.open(emptied)
         await world.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_one_flipped_bit_or_a_lost_block_of_the_identity_is_survived_and_mended(
+    number: int,
+) -> None:
+    async def main() -> None:
+        async with one_bookie() as (world, bookie, wire):
+            assert await wire.add(entry(1, 0)) == Code.OK
+            await bookie.aclose()
+            disk = bookie._disk
+            assert isinstance(disk, MemoryDisk)
+            whole = bytes(disk.files[IDENTITY_FILE])
+            random = Random(number)
+            rotten = disk.copy()
+            if number < 6:
+                at = random.randrange(200) + 4096 * (number % 2)
+                rotten.files[IDENTITY_FILE][at] ^= 1 << random.randrange(8)
+            else:
+                start = 4096 * (number % 2)
+                rotten.files[IDENTITY_FILE][start : start + 4096] = bytes(4096)
+            again = await world.open(rotten)
+            assert again.bookie_id == bookie.bookie_id
+            await again.aclose()
+            assert bytes(rotten.files[IDENTITY_FILE]) == whole
+
+    asyncio.run(main())
+
+
+def test_frames_that_do_not_end_are_bounded_in_bytes_and_in_time() -> None:
+    async def main() -> None:
+        config = BookieConfig(half_frame_bytes_max=10_000, half_frame_ms_max=200)
+        frame = v2.encode_add(KEY, entry(1, 0, bytes(6_000)))
+        async with one_bookie(config) as (_, bookie, wire):
+            slow, other = await Wire.connect(bookie), await Wire.connect(bookie)
+            slow.send(frame[:5_900])
+            await asyncio.sleep(0.02)
+            other.send(frame[:5_900])
+            assert await other.is_closed()
+            wire.send(frame[:3_000])
+            await asyncio.sleep(0.02)
+            assert bookie.statistics()["half_frame_bytes"] == 8_900
+            wire.send(frame[3_000:])
+            assert await wire.add_answer() == Code.OK
+            assert await slow.is_closed()
+            figures = bookie.statistics()
+            assert figures["closed"] == {"half-frames-too-large": 1, "half-frame-too-old": 1}
+            assert figures["half_frame_bytes"] == 0
+            assert await wire.add(entry(1, 1)) == Code.OK
+            await slow.aclose()
+            await other.aclose()
 
     asyncio.run(main())
 

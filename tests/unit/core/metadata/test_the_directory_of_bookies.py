@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,7 +27,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.core.wire.cookie import Cookie
-from rhumbline.core.wire.registration import Registration
+from rhumbline.core.wire.registration import HOLDER, Registration
 from rhumbline.tests.support.unsure_store import (
     LOST_REPLY,
     LOST_REQUEST,
@@ -178,6 +179,28 @@ def test_the_earlier_life_is_waited_for_and_never_removed() -> None:
         await again
         assert await world.observer.writable() == [ONE]
         await session.close()
+        assert await world.observer.writable() == []
+
+    run(work)
+
+
+def test_only_what_the_same_holder_registered_is_reclaimed() -> None:
+    async def work(world: World) -> None:
+        held, foreign = (
+            replace(registration(), properties={HOLDER: name}) for name in ("boot/1:2", "boot/3:4")
+        )
+        earlier = await world.other.session(10_000)
+        await world.observer.register(earlier, held, read_only=True)
+        await world.mine.reclaim(foreign)
+        await world.mine.reclaim(registration())
+        assert await world.observer.read_only() == [ONE]
+        await world.mine.reclaim(held)
+        assert await world.observer.read_only() == []
+        session = await world.store.session(10_000)
+        await world.mine.register(session, held, wait_ms=0)
+        await earlier.close()
+        assert await world.observer.writable() == [ONE]
+        await world.mine.reclaim(held)
         assert await world.observer.writable() == []
 
     run(work)
