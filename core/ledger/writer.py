@@ -255,7 +255,8 @@ class LedgerWriter:
         self._is_draining = False
         drained = self.last_add_confirmed - before
         if drained:  # counted with the oldest of them, which waited longest
-            self.context.adds.add(self._loop.time() - first_pushed_at, drained)
+            waited_s = self._loop.time() - first_pushed_at
+            self.context.adds.add_ms(int(waited_s * 1000), drained)
         if self._room_wanted and self._is_half_empty():
             self._tell_room()
 

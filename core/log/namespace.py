@@ -225,13 +225,14 @@ class Namespace:
             shared=self._shared,
         )
 
-    async def end(self, name: str) -> Dlsn:
-        """Behind the last record that is visible now, as a quorum of bookies says: everything
-        that was acknowledged before the call is below it.
+    async def end(self, name: str, *, fresh: bool = True) -> Dlsn:
+        """Behind the last record that is visible now.
 
-        Raises NoSuchStreamError, and UnavailableErrors when no quorum can be asked.
+        ``fresh``: as a quorum of bookies says, so everything that was acknowledged before the call
+        is below it; raises UnavailableErrors when no quorum can be asked. Otherwise as good as it
+        goes: what the first bookies say, which may lag. Raises NoSuchStreamError.
         """
-        return await find_end(self._streams, self._opener, name)
+        return await find_end(self._streams, self._opener, name, fresh=fresh)
 
     async def open_reader(
         self,

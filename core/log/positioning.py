@@ -103,21 +103,31 @@ async def find_start(
     )
 
 
-async def find_end(streams: StreamStore, opener: SegmentOpener, stream: str) -> Dlsn:
+async def find_end(
+    streams: StreamStore, opener: SegmentOpener, stream: str, *, fresh: bool = True
+) -> Dlsn:
     """Behind the last entry that is confirmed now, as a quorum of bookies says.
 
-    Raises NoSuchStreamError, and UnavailableErrors when no quorum can be asked.
+    Not ``fresh``: as the first bookies say that answer. Raises NoSuchStreamError, and
+    UnavailableErrors when too few can be asked.
     """
     record, _ = await streams.record(stream)
-    return (await _Search(streams, opener, stream, record).find(LATEST))[0]
+    return (await _Search(streams, opener, stream, record, fresh=fresh).find(LATEST))[0]
 
 
 class _Search:
     """One search for a position."""
 
     def __init__(
-        self, streams: StreamStore, opener: SegmentOpener, stream: str, record: StreamRecord
+        self,
+        streams: StreamStore,
+        opener: SegmentOpener,
+        stream: str,
+        record: StreamRecord,
+        *,
+        fresh: bool = True,
     ) -> None:
+        self._fresh = fresh
         self._streams = streams
         self._opener = opener
         self._stream = stream
@@ -160,7 +170,7 @@ class _Search:
     async def _confirmed(self, handle: LedgerReader) -> int:
         if handle.is_closed:
             return handle.last_add_confirmed
-        return await handle.update_last_add_confirmed(fresh=True)
+        return await handle.update_last_add_confirmed(fresh=self._fresh)
 
     async def _at_txid(self, txid: int) -> tuple[Dlsn, int]:
         segment, last_lssn = await self._first_segment(lambda done: done.last_txid >= txid)

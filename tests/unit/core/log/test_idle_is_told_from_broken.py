@@ -120,6 +120,7 @@ async def test_the_end_is_what_was_acknowledged(world: LogWorld) -> None:
     ticket = await writer.append(b"a")
     end = await world.namespace.end("s")
     assert first <= ticket.dlsn < end
+    assert await world.namespace.end("s", fresh=False) <= end
     await writer.close()
 
 
