@@ -6,6 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 PLAN ?= swarm
 MINUTES ?= 1
+AWAY_S ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What the tests need besides the base: every optional part.
@@ -19,7 +20,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy sim sim-many spark-many mutations region-losses bench soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses bench soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -57,6 +58,15 @@ contract: setup-test ## check who imports whom
 tidy: setup-test ## run the tests of the code's own order
 	$(PYTEST) tests/tidy
 
+stores: setup-test ## test every metadata store, with faults, and print the results side by side
+	$(BIN)/python .ci/stores.py
+
+away: setup-test ## take each metadata store away for a minute: make away AWAY_S=60
+	RHUMBLINE_AWAY_S=$(AWAY_S) $(PYTEST) -s tests/integration/stores/test_streams_go_on_while_the_metadata_is_away.py
+
+migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
+	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_a_stream_is_written_across_migrations.py
+
 sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) $(if $(KEEP),--keep $(KEEP))
 
@@ -64,7 +74,10 @@ sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 
 mutations: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
-	$(BIN)/python -m rhumbline.chaos.mutations --page docs/reference/simulator.md
+	$(BIN)/python -m rhumbline.chaos.mutations --page docs/reference/mutations.md
+
+mutation: $(SELF) ## plant one bug and run one seed: make mutation NAME=b5 SEED=1
+	$(BIN)/python -m rhumbline.chaos.mutations $(NAME) --seed $(SEED) --seeds 1
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
 	$(BIN)/python -m rhumbline.chaos.simulation.region_losses

@@ -137,6 +137,8 @@ class SimCluster:
             )
             self.regions[bookie_id] = host.region
             self.ids[host.name] = bookie_id
+            if host.image.health.is_lying:
+                self.liars[bookie_id] = None
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,

@@ -185,7 +185,8 @@ def changes(seed: int) -> Plan:
         pause_ms = 50  # appends go on to the end
         underreplicated_ms, failover_ms = 600_000, 120_000
         quorum, bookies_by_region = random.choice(_TIGHT)
-        faults = [fault for fault in faults if fault.kind not in DAMAGING]
+        writers = plan.writers[:1]
+        faults = [f for f in faults if f.at_ms < 3_000 and f.kind not in (AMBUSH, *DAMAGING)]
         faults += _losses_at_the_end(random, quorum)
     there = _bookies(bookies_by_region)
     faults = [f for f in faults if not f.target.startswith("bookie") or f.target in there]
@@ -222,9 +223,12 @@ def _losses_at_the_end(random: Random, quorum: Quorum) -> list[Fault]:
     """As much as P survives, for good, nearly at once; nothing else happens afterwards."""
     if quorum.ack_quorum == quorum.min_regions:
         return [Fault("wipe-region", random.choice(REGIONS[:2]), LASTS_MS, 1_500)]
-    first = Fault("wipe-members", "newest", LASTS_MS, 1_500, 1)
     after_ms = random.choice((0, 1, 5, 30))
-    return [first, Fault("wipe-members", "newest again", LASTS_MS + after_ms, 1_500, 1)]
+    return [
+        Fault("metadata-slow", "metadata", LASTS_MS - 100, 1_000, random.choice((1, 20))),
+        Fault("wipe-members", "newest", LASTS_MS, 1_500, 1),
+        Fault("wipe-members", "newest again", LASTS_MS + after_ms, 1_500, 1),
+    ]
 
 
 def _ambushes(random: Random) -> list[Fault]:

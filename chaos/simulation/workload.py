@@ -28,7 +28,7 @@ from .process import SimProcess
 from .world import SimHost
 
 _RETRY_S = 0.5
-_CLOSE_S = 30
+_CLOSE_S = 120  # longer than any append may wait after the faults
 _BEAT_ACK, _BEAT_READ = 40, 41
 
 
