@@ -19,10 +19,10 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from ..coldstore.local import LocalColdStore
 from ..coldstore.manifest import Manifest
+from ..coldstore.part_scan import part_tables
 from ..spark.batch import BatchReader
 from ..spark.columns import stored_columns
 from ..spark.options import parse_options
-from ..spark.reading import archived_tables
 from ..spark.splits import ArchiveSplit
 from .scan_archive import NAMESPACE, STREAM
 
@@ -154,7 +154,8 @@ async def _touched(root: Path, columns: str, filters: list[Filter]) -> tuple[int
     try:
         for split in splits:
             assert isinstance(split, ArchiveSplit)
-            async for table in archived_tables(cold, split, stored_columns(options.columns)):
+            names = stored_columns(options.columns)
+            async for table in part_tables(cold, split.key, split.size_bytes, split.wanted, names):
                 row_groups, rows = row_groups + 1, rows + table.num_rows
     finally:
         await cold.close()

@@ -24,6 +24,7 @@ from ..core.protocol.errors import (
 from ..core.protocol.record_set import RecordSet, decode_entry
 from ..core.protocol.segments import Residence, Segment
 from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from .catalog import read_manifest
 from .digest import ContentDigest
@@ -74,6 +75,19 @@ class SegmentArchiver:
         self._ledgers = ledgers
         self._streams = streams
         self._pace = pace or Pace(None)
+
+    @classmethod
+    def of_namespace(
+        cls,
+        namespace: str,
+        cold: ColdStore,
+        *,
+        runtime: Runtime,
+        ledgers: LedgerClient,
+        store: MetadataStore,
+    ) -> "SegmentArchiver":
+        """An archiver from what a client has."""
+        return cls(runtime, cold, ledgers, StreamStore(store, namespace))
 
     async def archive(self, stream: str, lssn: int) -> Manifest:
         """Archives segment ``lssn``, whose predecessor is archived or begins the chain.

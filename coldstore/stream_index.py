@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import NoSuchStreamError
 from ..core.runtime.cold_store import ColdStore
-from .catalog import archived_lssns, read_manifest
+from .catalog import archived_lssns, archived_streams, read_manifest
 from .manifest import Manifest, Part, segment_folder
 from .part_file import PartFile
 
@@ -121,3 +121,22 @@ class StreamIndex:
         file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
         for group in range(len(file.row_groups)):
             yield await file.read(group, columns)
+
+
+class NamespaceIndex:
+    """The indexes of the streams that are asked for."""
+
+    def __init__(self, cold: ColdStore, namespace: str) -> None:
+        self._cold = cold
+        self._namespace = namespace
+        self._streams: dict[str, StreamIndex] = {}
+
+    async def streams(self) -> list[str]:
+        """The streams that have archived segments now, in order."""
+        return await archived_streams(self._cold, self._namespace)
+
+    def of(self, stream: str) -> StreamIndex:
+        """The index of a stream, the same each time."""
+        if stream not in self._streams:
+            self._streams[stream] = StreamIndex(self._cold, self._namespace, stream)
+        return self._streams[stream]

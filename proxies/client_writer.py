@@ -23,6 +23,7 @@ from ..core.protocol.record_set import (
     TXID_LAST,
     Producer,
     encode_record_set,
+    numbering,
 )
 from ..core.runtime.runtime import Runtime
 from .sending import Outgoing, Sender, Transport
@@ -110,6 +111,24 @@ class ProxyWriter:
             else:
                 spans.append((batch, len(batch.payloads) - 1, 1))
         return AppendMany(spans)
+
+    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+        """Appends a record set as the core writer does, for one producer that numbers its sets.
+
+        A set that the stream has already is not appended again. Not to be mixed with other appends.
+        """
+        self._check_open()
+        count, producer = numbering(encoded)
+        batch = Batch(0, TXID_FIRST, 0)
+        batch.count = count
+        deadline = self._loop.time() + self._timeout_s
+        self.sender.submit(
+            Outgoing(
+                batch, encoded, sequence=producer.first_sequence, keeps_txids=keeps_txids,
+                deadline=deadline,
+            )
+        )  # fmt: skip
+        return AppendMany([(batch, 0, count)])
 
     def _buffer_for(self, size: int, txid: int | None) -> Batch:
         """The buffer, with room and the txid noted; the payload must follow at once."""

@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from ..coldstore.catalog import archived_streams
 from ..coldstore.manifest import Manifest, segment_folder
 from ..coldstore.open import open_cold_store
-from ..coldstore.stream_index import StreamIndex
+from ..coldstore.part_scan import Wanted
+from ..coldstore.stream_index import NamespaceIndex, StreamIndex
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import CorruptionError, InvalidArgumentError, NoSuchStreamError
-from ..core.runtime.cold_store import ColdStore
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
 from .loss import lost
@@ -37,8 +36,7 @@ class Planner:
         self._runner = asyncio.Runner()
         self._closing = AsyncExitStack()
         self._is_open = False
-        self._store: ColdStore | None = None
-        self._cold: dict[str, StreamIndex] = {}
+        self._cold: NamespaceIndex | None = None
         self._hot: HotView | None = None
 
     def close(self) -> None:
@@ -60,8 +58,8 @@ class Planner:
         if self._hot is not None:
             known = await self._hot.streams()
         else:
-            assert self._store is not None
-            known = await archived_streams(self._store, self._options.namespace)
+            assert self._cold is not None
+            known = await self._cold.streams()
         found = tuple(name for name in sorted(known) if pattern.fullmatch(name))
         if not found:
             raise NoSuchStreamError(
@@ -197,17 +195,15 @@ class Planner:
         return None
 
     async def _manifests(self, stream: str) -> dict[int, Manifest]:
-        if self._store is None:
+        if self._cold is None:
             return {}
         index = self._index(stream)
         await index.refresh()
         return index.manifests
 
     def _index(self, stream: str) -> StreamIndex:
-        assert self._store is not None
-        if stream not in self._cold:
-            self._cold[stream] = StreamIndex(self._store, self._options.namespace, stream)
-        return self._cold[stream]
+        assert self._cold is not None
+        return self._cold.of(stream)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         async def opened() -> T:
@@ -221,8 +217,9 @@ class Planner:
         options = self._options
         async with AsyncExitStack() as opening:
             if options.archive is not None:
-                self._store = open_cold_store(options.archive)
-                opening.push_async_callback(self._store.close)
+                cold = open_cold_store(options.archive)
+                opening.push_async_callback(cold.close)
+                self._cold = NamespaceIndex(cold, options.namespace)
             if options.metadata is not None:
                 client = new_client(options)
                 opening.push_async_callback(client.aclose)
@@ -251,17 +248,16 @@ def _archive_splits(
 ) -> list[InputPartition]:
     folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     stop = manifest.last_entry_id + 1 if stop is None else stop
-    limits = tuple((ranges.low[name], ranges.high[name]) for name in ("entry_id", "txid"))
+    wanted = Wanted(
+        begin.entry_id,
+        stop,
+        begin.slot,
+        (ranges.low["entry_id"], ranges.high["entry_id"]),
+        (ranges.low["txid"], ranges.high["txid"]),
+    )
     return [
         ArchiveSplit(
-            manifest.stream,
-            manifest.lssn,
-            f"{folder}/{part.name}",
-            part.size_bytes,
-            begin.entry_id,
-            stop,
-            begin.slot,
-            (limits[0], limits[1]),
+            manifest.stream, manifest.lssn, f"{folder}/{part.name}", part.size_bytes, wanted
         )
         for part in manifest.parts
         if part.first_entry_id < stop

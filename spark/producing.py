@@ -1,125 +1,60 @@
 """Rows as numbered record sets: the same rows give the same sets, however Spark batches them."""
 
-import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice, pairwise
+from typing import Protocol
 
 import pyarrow as pa
 
-from ..core.log.batch import AppendMany, Batch
 from ..core.protocol.errors import DuplicateRecordError, TxidOutOfOrderError
 from ..core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
-
-if TYPE_CHECKING:
-    from ..core.log.writer import StreamWriter
-    from ..proxies.client_writer import ProxyWriter
 
 _SET_BYTES = 256 << 10
 _SET_RECORDS = 2000
 _TICKETS_MAX = 128
-_TIMEOUT_S = 120
 
 
-class NumberedSet(NamedTuple):
-    """A record set of a producer, and the sequence of its first record."""
+class Writer(Protocol):
+    """A stream that is open for writing, through the core client or through a proxy."""
 
-    encoded: bytes
-    sequence: int
-    size: int
-
-
-class Target(Protocol):
-    """A stream that is open for writing."""
-
-    def count_there(self, producer: bytes) -> int:
-        """So many records of the producer are certainly in the stream, from its first on."""
+    async def room(self) -> None:
+        """Waits until more may be appended."""
         ...
 
-    async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
-        """Sends a set when there is room; None when the stream has it already."""
+    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> Awaitable[object]:
+        """Appends a numbered set, unless the stream has it."""
         ...
-
-
-class CoreTarget:
-    """Through the core client."""
-
-    def __init__(self, writer: "StreamWriter") -> None:
-        self._writer = writer
-
-    def count_there(self, producer: bytes) -> int:
-        """See Target."""
-        last = self._writer.last_sequence(producer)
-        return 0 if last is None else last + 1
-
-    async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
-        """See Target."""
-        await self._writer.room()
-        try:
-            return self._writer.append_set(one.encoded, keeps_txids=keeps_txids)
-        except DuplicateRecordError:
-            return None
-
-
-class ProxyTarget:
-    """Through a write proxy, which tells where a set is that the stream has."""
-
-    def __init__(self, writer: "ProxyWriter") -> None:
-        self._writer = writer
-
-    def count_there(self, producer: bytes) -> int:
-        """See Target. A proxy does not tell; it leaves out what it gets again."""
-        return 0
-
-    async def append(self, one: NumberedSet, *, keeps_txids: bool) -> AppendMany | None:
-        """See Target."""
-        from ..proxies.sending import Outgoing
-
-        await self._writer.room()
-        batch = Batch(0, TXID_FIRST, 0)
-        batch.count = one.size
-        deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
-        self._writer.sender.submit(
-            Outgoing(
-                batch, one.encoded, sequence=one.sequence, keeps_txids=keeps_txids,
-                deadline=deadline,
-            )
-        )  # fmt: skip
-        return AppendMany([(batch, 0, one.size)])
 
 
 async def written(
-    target: Target,
+    writer: Writer,
     producer: bytes,
-    first: pa.RecordBatch,
-    rest: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch],
     *,
-    keeps_txids: bool,
-) -> int:
-    """Writes the rows that are not there yet, and returns how many, when all are acknowledged.
+    skip: int = 0,
+    keeps_txids: bool = False,
+) -> None:
+    """Writes the rows; returns when all are acknowledged. ``skip``: so many are there for certain.
 
     Raises as appends do.
     """
-    waiting: deque[AppendMany] = deque()
-    count = 0
-    skip = target.count_there(producer)
-    for one in numbered_sets(producer, chain([first], rest), skip=skip, keeps_txids=keeps_txids):
-        count += one.size
-        ticket = await target.append(one, keeps_txids=keeps_txids)
-        if ticket is not None:
-            waiting.append(ticket)
+    waiting: deque[Awaitable[object]] = deque()
+    for encoded in numbered_sets(producer, batches, skip=skip, keeps_txids=keeps_txids):
+        await writer.room()
+        with suppress(DuplicateRecordError):  # the stream has it
+            waiting.append(writer.append_set(encoded, keeps_txids=keeps_txids))
         while len(waiting) > _TICKETS_MAX:
             await waiting.popleft()
     while waiting:
         await waiting.popleft()
-    return count
 
 
 def numbered_sets(
     producer: bytes, batches: Iterable[pa.RecordBatch], *, skip: int = 0, keeps_txids: bool
-) -> Iterator[NumberedSet]:
+) -> Iterator[bytes]:
     """The record sets of a task's rows behind the first ``skip``, which are numbered too.
 
     Raises TxidOutOfOrderError when kept txids fall.
@@ -130,7 +65,7 @@ def numbered_sets(
             raise TxidOutOfOrderError(
                 "the txids of the rows fall: order them by position, in one partition"
             )
-        encoded = encode_record_set(
+        yield encode_record_set(
             payloads,
             first_txid=txids[0],
             last_txid=txids[-1],
@@ -138,7 +73,6 @@ def numbered_sets(
             created_ms=time.time_ns() // 1_000_000,
             producer=Producer(producer, sequence),
         )
-        yield NumberedSet(encoded, sequence, len(payloads))
         sequence += len(payloads)
 
 

@@ -11,8 +11,8 @@ the query must have one partition.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 
 from ..core.protocol.errors import ConfigurationError
 from .hot_view import patient
-from .producing import CoreTarget, ProxyTarget, Target, written
+from .producing import written
 from .write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -83,27 +83,29 @@ def _write(
     async def work() -> None:
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
-        if first is None:
-            return  # no stream is taken over for nothing
-        async with _target(options) as target:
-            await written(target, producer, first, rows, keeps_txids=options.keeps_txids)
+        if first is not None:  # otherwise no stream is taken over for nothing
+            await _write_rows(options, producer, chain([first], rows))
 
     asyncio.run(work())
     return WriterCommitMessage()
 
 
-@asynccontextmanager
-async def _target(options: WriteOptions) -> AsyncIterator[Target]:
-    """The stream, open for writing."""
-    from ..client.connect import Client, connect, connect_proxies
+async def _write_rows(
+    options: WriteOptions, producer: bytes, rows: Iterable["pa.RecordBatch"]
+) -> None:
+    from ..client.connect import Client, connect
 
-    if options.has_proxies:
-        thin = connect_proxies(options.metadata, namespace=options.namespace)
-        async with thin, await patient(lambda: thin.namespace().open_writer(options.stream)) as one:
-            yield ProxyTarget(one)
-    else:
-        client = connect(options.metadata, namespace=options.namespace, region=options.region)
-        assert isinstance(client, Client)
-        namespace = client.namespace
-        async with client, await patient(lambda: namespace().open_writer(options.stream)) as alone:
-            yield CoreTarget(alone)
+    keeps = options.keeps_txids
+    async with connect(
+        options.metadata, namespace=options.namespace, region=options.region
+    ) as client:
+        if isinstance(client, Client):
+            alone = client.namespace()
+            async with await patient(lambda: alone.open_writer(options.stream)) as writer:
+                last = writer.last_sequence(producer)
+                skip = 0 if last is None else last + 1
+                await written(writer, producer, rows, skip=skip, keeps_txids=keeps)
+        else:
+            shared = client.namespace()
+            async with await patient(lambda: shared.open_writer(options.stream)) as thin:
+                await written(thin, producer, rows, keeps_txids=keeps)

@@ -11,8 +11,6 @@ from ...coldstore.archive import SegmentArchiver
 from ...coldstore.manifest import Manifest
 from ...coldstore.open import open_cold_store
 from ...coldstore.service import unarchived
-from ...core.log.stream_store import StreamStore
-from ...core.runtime.cold_store import ColdStore
 
 _LISTED_MAX = 1000
 
@@ -92,13 +90,18 @@ class _Archiving:
         from ...client.connect import Client
 
         self._place = place
-        self._cold: ColdStore = open_cold_store(place.cold)
+        self._cold = open_cold_store(place.cold)
         self._client = Client(place.metadata, namespace=place.namespace, region=place.region)
 
     async def __aenter__(self) -> SegmentArchiver:
         client = await self._client.__aenter__()
-        known = StreamStore(client.store, self._place.namespace)
-        return SegmentArchiver(client.runtime, self._cold, client.ledgers, known)
+        return SegmentArchiver.of_namespace(
+            self._place.namespace,
+            self._cold,
+            runtime=client.runtime,
+            ledgers=client.ledgers,
+            store=client.store,
+        )
 
     def __aexit__(self, *_: object) -> Coroutine[Any, Any, None]:
         return self._close()
