@@ -76,6 +76,16 @@ class BookieProcesses:
             client_rss >> 20,
         )
 
+    def region_of(self, directory: Path) -> str:
+        """Where a bookie stands."""
+        del directory
+        return REGION
+
+    def environment_of(self, directory: Path) -> Mapping[str, str]:
+        """What its process finds in its environment."""
+        del directory
+        return self._settings
+
     def pid(self, directory: Path) -> int:
         """Of the process that serves ``directory``."""
         return self._processes[directory].pid
@@ -96,10 +106,10 @@ class BookieProcesses:
             with log.open("wb") as out:
                 command = (*COMMAND, "bookie", "run", str(directory), "--port", "0")
                 self._processes[directory] = subprocess.Popen(
-                    [*command, *self._options()],
+                    [*command, *self._options(self.region_of(directory))],
                     stdout=out,
                     stderr=out,
-                    env={**os.environ, **self._settings},
+                    env={**os.environ, **self.environment_of(directory)},
                 )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not all(b" serves " in log.read_bytes() for log in logs):
@@ -110,20 +120,24 @@ class BookieProcesses:
             time.sleep(0.02)
 
     def _start(self) -> None:
-        self._run("cluster", "init")
-        for directory in self.directories:
-            self._run("bookie", "format", str(directory), "--name", directory.name)
+        self._format()
         self.start(*self.directories)
 
-    def _run(self, *arguments: str) -> None:
+    def _format(self) -> None:
+        self._run("cluster", "init")
+        for directory in self.directories:
+            words = ("bookie", "format", str(directory), "--name", directory.name)
+            self._run(*words, region=self.region_of(directory))
+
+    def _run(self, *arguments: str, region: str = REGION) -> None:
         done = subprocess.run(
-            [*COMMAND, *arguments, *self._options()], capture_output=True, check=False
+            [*COMMAND, *arguments, *self._options(region)], capture_output=True, check=False
         )
         if done.returncode:
             raise UnavailableError(f"{' '.join(arguments)}: {done.stderr.decode().strip()}")
 
-    def _options(self) -> tuple[str, ...]:
-        return ("-u", self.metadata, "--region", REGION)
+    def _options(self, region: str) -> tuple[str, ...]:
+        return ("-u", self.metadata, "--region", region)
 
     def _stop(self) -> None:
         processes = list(self._processes.values())

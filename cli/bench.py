@@ -1,9 +1,7 @@
 """``rhumbline bench``: raw, write, tail, read, bookie, proxy."""
 
-import asyncio
-import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +16,14 @@ from ..bench.positions import measure_positions
 from ..bench.processes import BookieProcesses
 from ..bench.proxies import run_proxy_work
 from ..bench.proxy_work import PROXY, ProxyWork
-from ..bench.raw_limits import measure_raw_limits
 from ..bench.workload import READ, TAIL, WRITE, Workload
 from ..client.host import run
 from ..core.protocol.errors import InvalidArgumentError
+from .bench_output import Rows, collect, print_raw
+from .bench_regions import REGION_BENCHMARKS
 from .output import format_table
 
 Command = Callable[..., Any]
-Rows = AsyncIterator[dict[str, Any]]
 
 _WARM_SECONDS = 2.0
 
@@ -57,7 +55,7 @@ def _measuring(command: Command) -> Command:
 @click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def raw(directory: Path | None) -> None:
     """Only the raw limits: append with fdatasync, round trips on loopback."""
-    _print_raw(directory or Path(tempfile.gettempdir()))
+    print_raw(directory or Path(tempfile.gettempdir()))
 
 
 @bench.command()
@@ -277,51 +275,12 @@ def _measure(
 ) -> None:
     """Raw limits, then rows as they come, then all of them as a table."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
-        _print_raw(Path(root))
+        print_raw(Path(root))
         settings = shape.settings
         with BookieProcesses(Path(root), count=shape.bookie_count, settings=settings) as servers:
-            found = run(_collect(rows(servers), json_file))
+            found = run(collect(rows(servers), json_file))
     click.echo()
     click.echo(format_table([(shown or _shown)(row) for row in found]))
-    click.echo()
-
-
-async def _collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
-    found = []
-    async for row in rows:
-        found.append(row)
-        click.echo(f"{row['w']:13} {row['peer']:16} {_figure(row)}")
-        if json_file is not None:
-            line = json.dumps(row) + "\n"
-            await asyncio.to_thread(_append_line, json_file, line)
-    return found
-
-
-def _figure(row: dict[str, Any]) -> str:
-    if "rec_s" in row:
-        return f"{row['rec_s']:>10,} records/s"
-    if "restart_s" in row:
-        return f"{row['restart_s']:>10} s"
-    return f"{row['p50_ms']:>10} ms"
-
-
-def _append_line(file: Path, line: str) -> None:
-    with file.open("a", encoding="utf-8") as out:
-        out.write(line)
-
-
-def _print_raw(directory: Path) -> None:
-    rows = [
-        {
-            "raw limit": limit.name,
-            "p50 ms": round(limit.p50_ms, 3),
-            "p99 ms": round(limit.p99_ms, 3),
-            "per s": round(limit.per_second),
-            "MB/s": round(limit.megabytes_per_second, 1),
-        }
-        for limit in measure_raw_limits(directory)
-    ]
-    click.echo(format_table(rows))
     click.echo()
 
 
@@ -407,3 +366,7 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
         "cpu s/M": row.get("srv_cpu_per_M"),
         "MiB anonymous": row["anon_mib"],
     }
+
+
+for _command in REGION_BENCHMARKS:
+    bench.add_command(_command)

@@ -1,0 +1,149 @@
+"""``rhumbline bench`` of several regions: regions."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..bench.distant import DistantWork, fsync_samples, measure_distant
+from ..bench.distant_processes import DistantProcesses
+from ..client.host import run
+from ..core.protocol.errors import InvalidArgumentError
+from ..core.protocol.quorum import Quorum
+from .bench_output import collect, print_raw
+from .output import format_table
+
+_FSYNC_SAMPLES = 500
+
+
+def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
+                     help="Where the bookies' data goes (default: the temporary directory)."),
+        click.option("--json", "json_file", type=click.Path(path_type=Path),
+                     help="Also append the figures to this file as JSON lines."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+# --- writing across regions -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Deployment:
+    regions: tuple[str, ...]
+    each: int
+    quorum: Quorum
+    streams: int
+    loses: bool
+
+
+_DEPLOYMENTS = {
+    "D1": _Deployment(("a", "b", "c"), 1, Quorum(3, 3, 2, 2), 1_000, loses=True),
+    "D2": _Deployment(("a", "b"), 5, Quorum(10, 10, 6, 2), 10_000, loses=False),
+}
+
+
+@click.command()
+@click.option("--only", help="D1 or D2.")
+@click.option(
+    "--round-trip",
+    type=click.FloatRange(1, 1000),
+    default=80,
+    show_default=True,
+    help="Milliseconds between any two regions.",
+)
+@click.option("--streams", type=click.IntRange(1, 100_000), help="Instead of 1,000 and 10,000.")
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    help="Records a second of the open loop.",
+)
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 600),
+    default=5,
+    show_default=True,
+    help="Length of one timed window.",
+)
+@_measuring
+def regions(
+    only: str | None, round_trip: float, streams: int | None, rate: int, size: int, seconds: float,
+    directory: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Immediate appends across regions: acknowledgements, throughput, one region cut off.
+
+    D1: three regions of one bookie, 3/3/2/R2, 1,000 streams. D2: two regions of five, ten copies,
+    10/10/6/R2, 10,000 streams. Latencies are those of the open loop, beside round trip + fsync and
+    beside what `plan` says. Afterwards some streams are read back.
+    """
+    names = list(_DEPLOYMENTS) if only is None else [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in _DEPLOYMENTS:
+            raise InvalidArgumentError(
+                f"no deployment {name}; there are: {', '.join(_DEPLOYMENTS)}"
+            )
+    found = []
+    for name in names:
+        deployed = _DEPLOYMENTS[name]
+        with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+            root = Path(folder)
+            print_raw(root)
+            fsync_ms = fsync_samples(root, _FSYNC_SAMPLES)
+            work = DistantWork(
+                name, deployed.quorum, round_trip, streams or deployed.streams, size, rate,
+                seconds, min(2.0, seconds), deployed.loses,
+            )  # fmt: skip
+            with DistantProcesses(root, deployed.regions, each=deployed.each) as servers:
+                found += run(collect(measure_distant(servers, work, fsync_ms), json_file))
+    click.echo()
+    click.echo(format_table([_shown_of_distant(row) for row in found if "p50_ms" in row]))
+    click.echo()
+    click.echo(format_table([_shown_of_plan(row) for row in found if "bound_ms" in row]))
+    for row in found:
+        if "all_acknowledged_after_s" in row:
+            click.echo(
+                f"\n{row['w']}: a record in each stream, appended at the cut, was acknowledged "
+                f"after {row['all_acknowledged_after_s']} s"
+            )
+        if "records" in row:
+            click.echo(f"\n{row['w']}: {row['records']:,} records, each there once")
+
+
+def _shown_of_distant(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "quorum": row["quorum"],
+        "streams": row["streams"],
+        "outstanding": f"{row['rate']}/s" if row["rate"] else row["window"],
+        "records/s": row["rec_s"],
+        "MB/s": row["MB_s"],
+        "p50 ms": row["p50_ms"],
+        "p99 ms": row["p99_ms"],
+        "cpu s/M servers": row["srv_cpu_per_M"],
+        "cpu s/M client": row["cli_cpu_per_M"],
+    }
+
+
+def _shown_of_plan(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "p50 ms": row["p50_ms"],
+        "round trip + fsync": row["bound_ms"],
+        "ratio": row["of_bound"],
+        "plan p50": row["plan_p50_ms"],
+        "ratio p50": row["of_plan_p50"],
+        "p99 ms": row["p99_ms"],
+        "plan p99": row["plan_p99_ms"],
+        "ratio p99": row["of_plan_p99"],
+    }
+
+
+REGION_BENCHMARKS = (regions,)

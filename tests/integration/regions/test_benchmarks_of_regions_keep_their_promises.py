@@ -1,0 +1,37 @@
+"""Benchmarks of several regions, very short, on real processes: safety and shape, no timings."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rhumbline.tests.support.processes import rhumbline
+
+
+def figures_of(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", *arguments, "--json", str(figures), "--directory", str(tmp_path), timeout_s=110
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"], "nothing is left"
+    return [json.loads(line) for line in figures.read_text().splitlines()]
+
+
+def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
+    tmp_path: Path,
+) -> None:
+    rows = figures_of(
+        tmp_path, "regions", "--only", "D1", "--streams", "4", "--rate", "100", "--seconds", "0.3",
+        "--round-trip", "20",
+    )  # fmt: skip
+    kinds = [f"D1-{phase}-{mode}" for phase in ("near", "far") for mode in MODES]
+    kinds += ["D1-cut", *(f"D1-lost-{mode}" for mode in MODES), "D1-read-back"]
+    assert [row["w"] for row in rows] == kinds
+    by_name = {row["w"]: row for row in rows}
+    for name in ("D1-far-rate", "D1-lost-rate", "D1-far-closed"):
+        assert by_name[name]["p50_ms"] > 19, "it is acknowledged in another region, or not at all"
+    assert by_name["D1-far-rate"]["plan_p50_ms"] >= 20
+    assert by_name["D1-read-back"]["records"] > 0
+
+
+MODES = ("rate", "closed", "window")
