@@ -1,4 +1,4 @@
-"""The reference pages of commands and settings, made from the code that they describe.
+"""The reference pages of commands, settings and the gRPC service, made from what they describe.
 
 ``make reference`` writes them; a test compares.
 """
@@ -10,10 +10,12 @@ from pathlib import Path
 import click
 
 from .config_file import all_keys
+from .grpc_reference import grpc_page
 from .main import main
 
 COMMANDS_FILE = "cli.md"
 SETTINGS_FILE = "config.md"
+GRPC_FILE = "grpc-api.md"
 
 _COMMANDS_HEAD = """\
 # Commands
@@ -80,9 +82,10 @@ def _text(help_text: str | None) -> str:
 
 
 def write_pages(directory: Path) -> None:
-    """Writes both pages."""
+    """Writes all pages."""
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
+    (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -128,25 +128,29 @@ class RhumblineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateStream(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes a stream, with a home region. Not safe to repeat: "stream-exists".
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteStream(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a stream with all of its records. A repeat after an error goes on where that stopped.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStreams(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A page of the names of a namespace's streams, in order.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeStream(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What metadata says of a stream: its policy, its start, its segments.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
