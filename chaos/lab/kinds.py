@@ -42,7 +42,7 @@ KINDS = {
     "rolling-restart": Kind(ALL, "every bookie and every application is restarted, one by one"),
     "wipe": Kind(BOOKIE, "a bookie dies, and comes back with an empty disk"),
     "full-disk": Kind(BOOKIE, "a bookie's disk has no room left"),
-    "slow-disk": Kind(BOOKIE, "a bookie's disk takes value times as long", ("sim",)),
+    "slow-disk": Kind(BOOKIE, "a bookie's disk takes value times as long"),
     "metadata-away": Kind(ALL, "the metadata store answers nobody"),
     "metadata-member": Kind(REGION, "the metadata store's member in a region is dead"),
     "expire-sessions": Kind(PROCESS, "the store gives up a living process's sessions", ("sim",)),

@@ -72,7 +72,7 @@ class BookieProgram:
             "rack": self._rack,
             "port": self.port,
             "addresses": self.addresses,
-            "notes": str(self._notes()),
+            "notes": str(self.notes),
             "read_only_below_bytes": self._read_only_below_bytes,
         }
         self.program.command = python("chaos.lab.wan.bookie", json.dumps(told))
@@ -83,7 +83,7 @@ class BookieProgram:
         await self.program.wait_ready()
         for line in reversed(self.program.log.read_text(errors="replace").splitlines()):
             if line.startswith(bookie.READY):
-                found = Incarnation(line.removeprefix(bookie.READY), self.region, self._notes())
+                found = Incarnation(line.removeprefix(bookie.READY), self.region, self.notes)
                 if found not in self.incarnations:
                     self.incarnations.append(found)
                 return
@@ -131,13 +131,15 @@ class BookieProgram:
         self._read_only_below_bytes = 1 << 60 if is_full else _READ_ONLY_BELOW_BYTES
 
     def remove(self) -> None:
-        """Kills it, and unmounts its disk."""
+        """Kills it, and unmounts its disk. Safe to repeat."""
         self.program.kill()
         if self.is_small:
             command = ["umount", "-l", str(self.directory)]
             subprocess.run(command, capture_output=True, timeout=10, check=False)
 
-    def _notes(self) -> Path:
+    @property
+    def notes(self) -> Path:
+        """Where its disk notes what is durable."""
         return self.directory.parent / f"{self.name}.{self._generation}.durable"
 
 
@@ -305,8 +307,8 @@ class WanCluster:
         for member in self.members:
             await member.wait_ready()
         for region in regions:
-            addresses = []
-            for member in self.members:
+            addresses = []  # that of the own region first: it is the one that is asked
+            for member in sorted(self.members, key=lambda one: one.region != region):
                 if member.region == region:
                     addresses.append(f"127.0.0.1:{member.port}")
                 else:

@@ -12,6 +12,7 @@ from ..scenario import FaultTable
 from .cluster import WanCluster
 from .programs import Program
 from .toxiproxy import BOTH, DOWN, UP, Link
+from .witness import slow_file
 
 End = Callable[[], Awaitable[None]]
 Ways = list[tuple[Link, tuple[str, ...]]]
@@ -118,6 +119,7 @@ class Faults:
             "pause": self._stop_still,
             "wipe": self._wipe,
             "full-disk": self._full,
+            "slow-disk": self._slow_disk,
             "metadata-away": self._metadata_away,
             "cold-away": self._hide_cold,
             "swizzle": self._swizzle,
@@ -222,6 +224,15 @@ class Faults:
             bookie.seem_full(False)
             await bookie.program.stop()
             await self._relaunch(bookie.name)
+
+        return end
+
+    async def _slow_disk(self, fault: FaultTable) -> End:
+        slow = slow_file(self._cluster.bookie(fault.target).notes)
+        slow.write_text(f"{fault.value}")
+
+        async def end() -> None:
+            slow.unlink(missing_ok=True)
 
         return end
 

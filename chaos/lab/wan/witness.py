@@ -2,9 +2,11 @@
 
 It is the production disk; every sync that has returned is followed by a line for each record in
 what it covered. So the checker knows, at the moment of each acknowledgement, which bookies had the
-record for good, as it does in the simulator.
+record for good, as it does in the simulator. A slow disk is one whose syncs return late: while
+there is a file beside the notes, ``.slow``, they take so many times as long as it says.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -14,6 +16,8 @@ from ....client.posix_disk import PosixDisk
 from ....core.runtime.disk import File
 from ...checker.history import TOKEN
 
+_DAWDLE_S_MAX = 0.5
+
 
 class WitnessDisk(PosixDisk):
     """A ``PosixDisk`` that writes ``ms token`` lines to ``notes``."""
@@ -21,11 +25,12 @@ class WitnessDisk(PosixDisk):
     def __init__(self, root: Path, notes: Path) -> None:
         super().__init__(root)
         self._notes = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+        self._slow = slow_file(notes)
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
         """See ``Disk``."""
         file = await super().open(path, create=create, allocate_bytes=allocate_bytes)
-        return _WitnessFile(file, self._notes)
+        return _WitnessFile(file, self._notes, self._slow)
 
     def close(self) -> None:
         """See ``PosixDisk``."""
@@ -37,9 +42,10 @@ class WitnessDisk(PosixDisk):
 class _WitnessFile:
     """A file whose syncs are noted."""
 
-    def __init__(self, file: File, notes: int) -> None:
+    def __init__(self, file: File, notes: int, slow: Path) -> None:
         self._file = file
         self._notes = notes
+        self._slow = slow
         self._written: list[bytes] = []
 
     @property
@@ -51,12 +57,16 @@ class _WitnessFile:
         self._written += _tokens(buffers)
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
+        began = time.monotonic()
         await self._file.write_durable(offset, buffers)
+        await self._dawdle(time.monotonic() - began)
         self._note(_tokens(buffers))
 
     async def sync(self) -> None:
         written, self._written = self._written, []
+        began = time.monotonic()
         await self._file.sync()
+        await self._dawdle(time.monotonic() - began)
         self._note(written)
 
     async def read(self, offset: int, length: int) -> bytes:
@@ -71,6 +81,11 @@ class _WitnessFile:
     async def close(self) -> None:
         await self._file.close()
 
+    async def _dawdle(self, took_s: float) -> None:
+        if self._slow.exists():
+            times = float(self._slow.read_text() or 1)
+            await asyncio.sleep(min(_DAWDLE_S_MAX, took_s * (times - 1)))
+
     def _note(self, tokens: list[bytes]) -> None:
         if tokens:
             now_ms = b"%.3f" % (time.monotonic() * 1000)
@@ -79,6 +94,11 @@ class _WitnessFile:
 
 def _tokens(buffers: Sequence[bytes]) -> list[bytes]:
     return TOKEN.findall(b"".join(bytes(one) for one in buffers))
+
+
+def slow_file(notes: Path) -> Path:
+    """Holds how many times as long syncs take, while it is there."""
+    return notes.with_suffix(".slow")
 
 
 def read_notes(notes: Path) -> dict[bytes, float]:

@@ -68,9 +68,9 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_a_fault_that_a_world_does_not_know_is_refused() -> None:
-    text = GOOD.replace('["sim"]', '["wan"]').replace("cut-region", "slow-disk")
+    text = GOOD.replace('["sim"]', '["wan"]').replace("cut-region", "expire-sessions")
     text = text.replace('"b"\nat', '"bookie-b-0"\nat')
-    assert "fault slow-disk is not known in world wan" in faults_of(text)
+    assert "fault expire-sessions is not known in world wan" in faults_of(text)
 
 
 def test_a_file_cannot_lose_a_member() -> None:
