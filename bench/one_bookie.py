@@ -23,7 +23,7 @@ from ..core.protocol.quorum import Quorum
 from ..core.wire import v2
 from ..core.wire.entry import ENTRY_HEADER_BYTES, EntryDigest, encode_entry, master_key
 from .processes import REGION, BookieProcesses, anonymous_bytes, written_bytes
-from .wire import BenchWire, Key, Question, until
+from .wire import BenchWire, Question, until
 
 SIZES = (128, 1024, 16 * 1024, 128 * 1024)
 SORTING = {"sealed_logs_kept": "0", "log_file_bytes": str(32 << 20), "maintenance_ms": "200ms"}
@@ -202,7 +202,7 @@ class OneBookie:
 
     async def _read(self, name: str, questions: Iterator[Question], window: int) -> dict[str, Any]:
         wire = await self.connect()
-        seconds = await wire.run(_distinct(questions), window)
+        seconds = await wire.run(questions, window)
         p50, p99, p999 = wire.latencies.quantiles_ms((0.5, 0.99, 0.999))
         return {
             "w": name,
@@ -244,17 +244,6 @@ class OneBookie:
             "restart_s": round(seconds, 2),
             "anon_mib": anonymous_bytes(self.pid) // _MIB,
         }
-
-
-def _distinct(questions: Iterator[Question]) -> Iterator[Question]:
-    """Leaves out a repeat of one of the last questions: answers could not be told apart."""
-    lately: dict[Key, None] = {}
-    for question in questions:
-        if question[0] not in lately:
-            lately[question[0]] = None
-            if len(lately) > 2 * _READ_WINDOW:
-                del lately[next(iter(lately))]
-            yield question
 
 
 def _name_of(size: int) -> str:

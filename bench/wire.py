@@ -65,9 +65,9 @@ class BenchWire(asyncio.Protocol):
 
     def _send(self, count: int) -> None:
         assert self._transport is not None
-        frames = []
+        frames: list[bytes] = []
         now = time.perf_counter()
-        for _ in range(count):
+        while len(frames) < count:
             question = next(self._questions, None)
             if question is None:
                 break
