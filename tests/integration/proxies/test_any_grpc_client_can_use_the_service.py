@@ -1,7 +1,9 @@
 """A client that is not ours, from the generated stubs: health, reflection, every kind of call."""
 
+import asyncio
+import re
+import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,6 +13,13 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
+from rhumbline.client.connect import connect_proxies
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.errors import (
+    EndOfStreamError,
+    NoSuchStreamError,
+    StreamExistsError,
+)
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies import rhumbline_pb2_grpc
@@ -20,13 +29,18 @@ from rhumbline.tests.support.proxy_processes import ProxyProcess
 STREAM: Any = {"namespace": "default", "stream": "orders"}
 
 
-@pytest.fixture
-def channel(tmp_path: Path) -> Iterator[grpc.Channel]:
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
     with (
-        ProcessCluster(tmp_path / "cluster", ("a", "a", "a")) as cluster,
+        ProcessCluster(tmp_path_factory.mktemp("one") / "cluster", ("a", "a", "a")) as cluster,
         ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy,
-        grpc.insecure_channel(proxy.address) as channel,
     ):
+        yield proxy
+
+
+@pytest.fixture
+def channel(proxy: ProxyProcess) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(proxy.address) as channel:
         yield channel
 
 
@@ -97,3 +111,51 @@ def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
     responses = stub.Append(iter([pb.AppendRequest(items=items)]), timeout=20)
     errors = {a.id: a.error.code for response in responses for a in response.answers}
     assert errors == {1: "no-such-stream", 2: "invalid-argument"}
+
+
+def test_our_thin_client_administers_streams(proxy: ProxyProcess) -> None:
+    async def course() -> None:
+        async with asyncio.timeout(60), connect_proxies(f"grpc://{proxy.address}") as client:
+            namespace = client.namespace()
+            await namespace.create_stream("a", StreamPolicy(roll_bytes=1 << 20), home_region="a")
+            with pytest.raises(StreamExistsError):
+                await namespace.create_stream("a")
+            policy = StreamPolicy(roll_bytes=1 << 21, hot_retention_ms=5_000)
+            await namespace.set_stream_policy("a", policy)
+            known = await namespace.describe("a")
+            assert (known.policy, known.follows_namespace) == (policy, False)
+            await namespace.set_policy(StreamPolicy(roll_bytes=1 << 22))
+            await namespace.set_stream_policy("a", None)
+            known = await namespace.describe("a")
+            assert (known.policy.roll_bytes, known.follows_namespace) == (1 << 22, True)
+            with pytest.raises(NoSuchStreamError):
+                await namespace.set_home_region("missing", "b")
+
+            async with client.writer("a") as writer, client.reader("a") as reader:
+                await writer.append(b"only")
+                assert (await anext(reader)).payload == b"only"
+                await writer.end_stream()
+                assert [record async for record in reader] == []
+            await namespace.end_stream("a")
+            writer = await namespace.open_writer("a")
+            with pytest.raises(EndOfStreamError):
+                await writer.append(b"late")
+            await writer.abort()
+            await namespace.delete_stream("a")
+            with pytest.raises(NoSuchStreamError):
+                await namespace.delete_stream("a")
+
+    asyncio.run(course())
+
+
+def test_a_proxy_tells_its_figures_to_probes_and_prometheus(proxy: ProxyProcess) -> None:
+    found = re.search(r"figures at (\S+)/metrics", proxy.log())
+    assert found is not None
+    for path, wanted in (
+        ("/livez", '"alive": true'),
+        ("/readyz", '"ready": true'),
+        ("/metrics", "rhumbline_proxy_registered 1\n"),
+        ("/metrics", "rhumbline_proxy_write_streams "),
+    ):
+        with urllib.request.urlopen(found[1] + path, timeout=10) as answer:
+            assert wanted in answer.read().decode()
