@@ -70,6 +70,7 @@ migrations: setup-test ## kill metadata migrations at every step, on real server
 sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) $(if $(KEEP),--keep $(KEEP))
 
+sim-many: PLAN = mixed
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 

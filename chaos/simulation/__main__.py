@@ -7,8 +7,9 @@ import sys
 from collections import Counter
 
 from ..checker.verdict import INVARIANTS
-from .many import PLANS, Run, Total, run_many
-from .scenario import Plan, Result, run_plan
+from .faults import KINDS
+from .many import PLANS, Run, Speed, Total, measure_speed, run_many
+from .scenario import LIVENESS, STATES, Plan, Result, run_plan
 from .shrink import only, replay_command, shrink
 
 
@@ -79,10 +80,14 @@ def _tell_shrunk(name: str, seed: int, plan: Plan, result: Result) -> None:
 def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
     def on_run(run: Run) -> None:
         for violation in run.violations[:1]:
-            print(f"seed {run.seed}: {violation.splitlines()[0]}\n  {run.replay}", flush=True)
+            print(f"seed {run.seed}: {violation.splitlines()[0]}")
+            print(f"  {run.replay}")
+            for fault in run.schedule:
+                print(f"    {fault}", flush=True)
 
     total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run)
     _tell_total(total)
+    _tell_speed(measure_speed())
     return 1 if total.failed else 0
 
 
@@ -103,11 +108,27 @@ def _tell_total(total: Total) -> None:
         f"per real second: {total.virtual_s / total.real_s:.0f} simulated seconds, "
         f"{total.events / total.real_s:.0f} events"
     )
-    print(f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), checked {total.checks} times")
+    print(
+        f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), checked {total.checks} times; "
+        f"after the faults also {', '.join(LIVENESS)}"
+    )
     print("appends:", ", ".join(f"{name} {number}" for name, number in total.outcomes.items()))
     print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
     states = sorted(total.states.items())
     print("states:", ", ".join(f"{name} {number}" for name, number in states))
+    missing = [name for name in (*STATES, *KINDS) if not (total.states | faults)[name]]
+    print(
+        f"seen: {len(total.states)} of {len(STATES)} states, {len(faults)} kinds of faults", end=""
+    )
+    print(f"; never: {', '.join(missing)}" if missing else "")
+
+
+def _tell_speed(speed: Speed) -> None:
+    print(
+        f"one process at {speed.appends / speed.virtual_s:.0f} appends a second, checkers on: "
+        f"{speed.virtual_s / speed.real_s:.0f} simulated seconds per real second, "
+        f"{speed.virtual_s / speed.cpu_s:.0f} per CPU second"
+    )
 
 
 if __name__ == "__main__":

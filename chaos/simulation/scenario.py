@@ -44,6 +44,21 @@ RESUME_S_MAX = 60.0
 FINAL_APPENDS = 10
 TIME_LIMIT_S = 3600.0
 
+STATES = (
+    "ensemble changes",
+    "ledger closed",
+    "ledger in_recovery",
+    "ledger open",
+    "recovery entry absent",
+    "recovery entry incomplete",
+    "recovery entry recover",
+    "recovery fence complete",
+    "recovery fence incomplete",
+    "segments",
+    "sessions",
+)
+"""What coverage counts; see ``Result.states``."""
+
 LIVENESS = {
     "V3": "each append that waited when the faults ended has an outcome soon",
     "V5": "a reader in each region reads everything soon after the faults",
