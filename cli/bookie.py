@@ -14,7 +14,6 @@ from .bookie_storage import COMMANDS
 from .options import Session, runs, session_options
 from .output import say
 
-
 _SWITCH_S = 0.001
 """How long a thread that writes the index may keep the loop waiting (Python's default is 5 ms)."""
 
