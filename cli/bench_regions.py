@@ -1,4 +1,4 @@
-"""``rhumbline bench`` of several regions: regions."""
+"""``rhumbline bench`` of several regions: regions, speculation."""
 
 import tempfile
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import click
 
 from ..bench.distant import DistantWork, fsync_samples, measure_distant
 from ..bench.distant_processes import DistantProcesses
+from ..bench.speculation import SpeculationWork, measure_speculation
 from ..client.host import run
 from ..core.protocol.errors import InvalidArgumentError
 from ..core.protocol.quorum import Quorum
@@ -146,4 +147,72 @@ def _shown_of_plan(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions,)
+# --- reading past a replica in trouble -----------------------------------------------------------
+
+
+@click.command()
+@click.option(
+    "--round-trip",
+    type=click.FloatRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Milliseconds between any two regions.",
+)
+@click.option(
+    "--slow",
+    type=click.FloatRange(1, 4000),
+    default=200,
+    show_default=True,
+    help="Round trip to the local replica while it is slow.",
+)
+@click.option("--entries", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True)
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True)
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 100_000),
+    default=200,
+    show_default=True,
+    help="Reads a second, in an open loop.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 600),
+    default=10,
+    show_default=True,
+    help="Length of one timed window; it begins with the fault.",
+)
+@_measuring
+def speculation(
+    round_trip: float, slow: float, entries: int, size: int, rate: int, seconds: float,
+    directory: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Reads from a region whose own replica is slow, or stopped by SIGSTOP.
+
+    Three regions of one bookie, 3/3/2/R2. With speculation another replica is asked after the
+    usual latency, within a budget; without it each waits for its time-out (5 s).
+    """
+    work = SpeculationWork(round_trip, slow, entries, size, rate, seconds)
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with DistantProcesses(root, ("a", "b", "c"), slows_local=True) as servers:
+            found = run(collect(measure_speculation(servers, work), json_file))
+    click.echo()
+    click.echo(format_table([_shown_of_speculation(row) for row in found]))
+
+
+def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "local replica": row["w"].removeprefix("local-").replace("none", "well"),
+        "speculation": "yes" if row["peer"] == "speculation" else "no",
+        "reads": row["reads"],
+        "p50 ms": row["p50_ms"],
+        "p99 ms": row["p99_ms"],
+        "p99.9 ms": row["p999_ms"],
+        "max ms": row["max_ms"],
+        "extra requests %": row["extra_percent"],
+        "denied": row["denied"],
+    }
+
+
+REGION_BENCHMARKS = (regions, speculation)

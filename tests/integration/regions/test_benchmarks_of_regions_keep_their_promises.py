@@ -35,3 +35,21 @@ def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
 
 
 MODES = ("rate", "closed", "window")
+
+
+def test_reads_go_past_a_replica_in_trouble_with_few_extra_requests(tmp_path: Path) -> None:
+    rows = figures_of(
+        tmp_path, "speculation", "--entries", "100", "--rate", "40", "--seconds", "1",
+        "--round-trip", "10",
+    )  # fmt: skip
+    faults = ("none", "slow", "stopped")
+    kinds = [(f"local-{fault}", kind) for fault in faults for kind in ("speculation", "none")]
+    assert [(row["w"], row["peer"]) for row in rows] == kinds
+    for row in rows:
+        assert row["reads"] > 0
+        assert row["extra"] <= 0.1 * row["reads"] + 10 + 2, "the budget: share, burst, per second"
+        if row["peer"] == "none":
+            assert row["extra"] == 0
+    with_it, without = rows[-2:]
+    assert without["max_ms"] > 1_000, "a stopped process says nothing"
+    assert with_it["p50_ms"] < without["max_ms"]

@@ -1,0 +1,176 @@
+"""Reading while the nearest replica is slow or stopped, with and without asking another one too.
+
+An open loop of single-entry reads from the first region, timed from when each was due; the window
+begins with the fault. A fresh client for each row first learns, for a while, what is usual.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ..client.connect import Client
+from ..core.ledger.config import LedgerConfig
+from ..core.ledger.reader import LedgerReader
+from ..core.protocol.errors import RhumblineError
+from ..core.protocol.quorum import Quorum
+from ..core.runtime.histogram import Histogram
+from ..core.runtime.tasks import Tasks
+from ..regions.reads import ReadSettings
+from .distant_processes import DistantProcesses
+from .load import NAMESPACE, latencies
+
+QUORUM = Quorum(3, 3, 2, 2)
+FAULTS = ("none", "slow", "stopped")
+_PACER_SECONDS = 0.001
+_LEARN_SECONDS_MAX = 2.0
+_OVER_SECONDS_MAX = 60
+_SETTLE_SECONDS = 1.0  # two copies are acknowledged; the third one follows
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationWork:
+    """How much is read, and how far the other regions are."""
+
+    round_trip_ms: float
+    slow_ms: float
+    entries: int
+    size: int
+    rate: int
+    seconds: float
+
+
+async def measure_speculation(
+    servers: DistantProcesses, work: SpeculationWork
+) -> AsyncIterator[dict[str, Any]]:
+    """Yields a row for each fault, with speculation and without. Raises what a read raises."""
+    servers.set_round_trip(0)
+    ledger_id = await _write(servers, work)
+    servers.set_round_trip(work.round_trip_ms)
+    for fault in FAULTS:
+        for settings in (ReadSettings(), ReadSettings(tries_max=1)):
+            yield await _measure(servers, work, ledger_id, fault, settings)
+
+
+async def _write(servers: DistantProcesses, work: SpeculationWork) -> int:
+    room = LedgerConfig(
+        pending_entries_max=work.entries, pending_bytes_max=2 * work.entries * work.size
+    )
+    client = Client(servers.metadata, namespace=NAMESPACE, region=servers.regions[0], ledger=room)
+    all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
+        if all_done.done():
+            return
+        if error is not None:
+            all_done.set_exception(error)
+        elif entry_id == work.entries - 1:
+            all_done.set_result(None)
+
+    async with client:
+        writer = await client.ledgers.create(QUORUM)
+        payload = os.urandom(work.size)
+        for _ in range(work.entries):
+            writer.add(payload, on_done)
+        await all_done
+        await asyncio.sleep(_SETTLE_SECONDS)
+        await writer.close()
+        return writer.ledger_id
+
+
+async def _measure(
+    servers: DistantProcesses,
+    work: SpeculationWork,
+    ledger_id: int,
+    fault: str,
+    settings: ReadSettings,
+) -> dict[str, Any]:
+    region = servers.regions[0]
+    client = Client(servers.metadata, namespace=NAMESPACE, region=region, reads=settings)
+    async with client:
+        assert client.reads is not None
+        counts = client.reads.counts
+        reader = await client.ledgers.open(ledger_id)
+        try:
+            reads = _Reads(reader, work)
+            await reads.run(min(work.seconds, _LEARN_SECONDS_MAX))
+            before = counts.questions, counts.extra, counts.extra_denied
+            with _broken(servers, work, fault):
+                taken = await reads.run(work.seconds)
+            asked, extra, denied = (
+                now - then
+                for now, then in zip(
+                    (counts.questions, counts.extra, counts.extra_denied), before, strict=True
+                )
+            )
+        finally:
+            await reader.aclose()
+    return {
+        "w": f"local-{fault}",
+        "peer": "speculation" if settings.tries_max > 1 else "none",
+        "rec_s": round(taken.count / work.seconds),
+        "reads": taken.count,
+        **latencies(taken),
+        "extra": extra,
+        "extra_percent": round(100 * extra / max(1, asked), 2),
+        "denied": denied,
+    }
+
+
+@contextmanager
+def _broken(servers: DistantProcesses, work: SpeculationWork, fault: str) -> Iterator[None]:
+    region, directory = servers.regions[0], servers.directories[0]
+    if fault == "slow":
+        servers.set_delay(region, directory, work.slow_ms / 2)
+    elif fault == "stopped":
+        os.kill(servers.pid(directory), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if fault == "slow":
+            servers.set_delay(region, directory, 0)
+        elif fault == "stopped":
+            os.kill(servers.pid(directory), signal.SIGCONT)
+
+
+class _Reads:
+    """Single entries at random, at a rate."""
+
+    def __init__(self, reader: LedgerReader, work: SpeculationWork) -> None:
+        self._reader = reader
+        self._work = work
+        self._random = Random(work.entries)
+        self._taken = Histogram()
+
+    async def run(self, seconds: float) -> Histogram:
+        """Reads for so long, and waits for every answer; returns how long each took."""
+        self._taken = Histogram()
+        failures: list[BaseException] = []
+        tasks = Tasks(on_failure=failures.append)
+        clock = time.perf_counter
+        started, count, rate = clock(), 0, self._work.rate
+        try:
+            while (now := clock() - started) < seconds:
+                while count < int(now * rate):
+                    tasks.spawn(self._read_one(started + count / rate), "read")
+                    count += 1
+                await asyncio.sleep(_PACER_SECONDS)
+            async with asyncio.timeout(_OVER_SECONDS_MAX):
+                while len(tasks):  # noqa: ASYNC110 - rarely more than a few turns
+                    await asyncio.sleep(0.01)
+        finally:
+            await tasks.aclose()
+        if failures:
+            raise failures[0]
+        return self._taken
+
+    async def _read_one(self, due_at: float) -> None:
+        entry_id = self._random.randrange(self._work.entries)
+        (entry,) = await self._reader.read(entry_id, entry_id)
+        assert len(entry.payload) == self._work.size
+        self._taken.add(time.perf_counter() - due_at)
