@@ -4,13 +4,13 @@
 id of a test names its seed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from .rehearsal import Rehearsal
+    from .rehearsal import MakeRehearsal
 
 _SEED = "rhumbline_seed"
 
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def rhumbline_cluster(rhumbline_seed: int) -> Iterator["Callable[..., Rehearsal]"]:
+def rhumbline_cluster(rhumbline_seed: int) -> Iterator["MakeRehearsal"]:
     """Makes a cluster: ``rhumbline_cluster(regions=3, rtt_ms=20)``; see ``Rehearsal``."""
     from .rehearsal import Rehearsal
 

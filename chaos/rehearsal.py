@@ -278,5 +278,9 @@ class Rehearsal:
         self._world.network.changed()
 
 
+MakeRehearsal = Callable[..., Rehearsal]
+"""What the fixture ``rhumbline_cluster`` is: call it with the arguments of ``Rehearsal``."""
+
+
 async def _idle(host: SimHost) -> None:
     await asyncio.Event().wait()

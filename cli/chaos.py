@@ -7,12 +7,10 @@ from pathlib import Path
 import click
 
 from ..chaos.lab import library
-from ..chaos.lab.judgement import outcome_of
 from ..chaos.lab.junit import junit_xml
 from ..chaos.lab.outcome import Outcome, load_folder
 from ..chaos.lab.page import report_page
 from ..chaos.lab.scenario import SIM, WAN, WORLDS, Scenario
-from ..chaos.lab.sim_run import play_in_sim
 from ..core.protocol.errors import ConfigurationError
 from .output import Progress, print_rows, say
 
@@ -152,6 +150,8 @@ def overhead(appends: int, servers: Path | None, output: str) -> None:
 def _played(
     scenario: Scenario, world: str, seed: int, servers: Path | None, keep: Path | None
 ) -> Outcome:
+    from ..chaos.lab.judgement import outcome_of
+
     if world == WAN:
         from ..chaos.lab.wan.cluster import SERVERS
         from ..chaos.lab.wan_run import play_in_wan
@@ -159,6 +159,8 @@ def _played(
         kept = keep / f"{scenario.name}-{seed}" if keep is not None else None
         playing = play_in_wan(scenario, seed, servers=servers or SERVERS, keep=kept)
         return outcome_of(asyncio.run(playing))
+    from ..chaos.lab.sim_run import play_in_sim
+
     return outcome_of(play_in_sim(scenario, seed))
 
 

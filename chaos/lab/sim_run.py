@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ...coldstore.archive import SegmentArchiver
-from ...coldstore.service import ArchiveService, ArchiveServiceConfig
 from ...core.log.positioning import EARLIEST
 from ...core.log.stream_store import StreamStore
 from ...core.protocol.dlsn import Dlsn
@@ -165,6 +163,10 @@ class ScenarioRun(_Run):
             await asyncio.Event().wait()
 
     async def _archive(self, host: SimHost) -> None:
+        # Only who has pyarrow can archive; all other scenarios do without.
+        from ...coldstore.archive import SegmentArchiver
+        from ...coldstore.service import ArchiveService, ArchiveServiceConfig
+
         async with self.cluster.client(host) as client:
             known = StreamStore(client.store, NAMESPACE)
             archiver = SegmentArchiver(host.runtime(), self.cold, client.ledgers, known)

@@ -4,6 +4,7 @@ import asyncio
 
 from orders import STREAM, CarefulDesk, Warehouse
 
+from rhumbline.chaos.rehearsal import MakeRehearsal, Rehearsal
 from rhumbline.client.connect import Client
 
 ORDERS = [b"order %d" % number for number in range(100)]
@@ -13,10 +14,10 @@ async def desk(client: Client) -> None:
     await CarefulDesk(client).take(ORDERS)
 
 
-def test_orders_are_shipped_while_a_region_is_lost(rhumbline_cluster) -> None:
+def test_orders_are_shipped_while_a_region_is_lost(rhumbline_cluster: MakeRehearsal) -> None:
     warehouse = Warehouse()
 
-    async def story(cluster) -> None:
+    async def story(cluster: Rehearsal) -> None:
         await cluster.create_stream(STREAM)
         cluster.start("north", warehouse.work)
         taking = cluster.start("east", desk)
@@ -29,8 +30,8 @@ def test_orders_are_shipped_while_a_region_is_lost(rhumbline_cluster) -> None:
     assert warehouse.shipped == ORDERS
 
 
-def test_nothing_is_booked_twice_when_the_desk_is_cut_off(rhumbline_cluster) -> None:
-    async def story(cluster) -> list[bytes]:
+def test_nothing_is_booked_twice_when_the_desk_is_cut_off(rhumbline_cluster: MakeRehearsal) -> None:
+    async def story(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
         taking = cluster.start("east", desk)
         await asyncio.sleep(0.5)
@@ -43,8 +44,8 @@ def test_nothing_is_booked_twice_when_the_desk_is_cut_off(rhumbline_cluster) -> 
     assert rhumbline_cluster(regions=3).play(story) == ORDERS
 
 
-def test_a_region_comes_back_with_everything(rhumbline_cluster) -> None:
-    async def story(cluster) -> list[bytes]:
+def test_a_region_comes_back_with_everything(rhumbline_cluster: MakeRehearsal) -> None:
+    async def story(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
         taking = cluster.start("east", desk)
         await asyncio.sleep(0.5)

@@ -4,16 +4,17 @@ import asyncio
 
 from orders import STREAM, CarelessDesk
 
+from rhumbline.chaos.rehearsal import MakeRehearsal, Rehearsal
 from rhumbline.client.connect import Client
 
 ORDERS = [b"order %d" % number for number in range(100)]
 
 
-def test_nothing_is_booked_twice(rhumbline_cluster) -> None:
+def test_nothing_is_booked_twice(rhumbline_cluster: MakeRehearsal) -> None:
     async def desk(client: Client) -> None:
         await CarelessDesk(client).take(ORDERS)
 
-    async def story(cluster) -> list[bytes]:
+    async def story(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
         taking = cluster.start("east", desk)
         await asyncio.sleep(0.5)
