@@ -36,8 +36,8 @@ async def run_proxy_work(
             client = await closing.enter_async_context(
                 Client(servers.metadata, namespace=NAMESPACE, region=REGION)
             )
-            names = await _make_streams(client, work)
-            clients = await _start_clients(work, names, proxy.address, closing)
+            names = await make_streams(client, work)
+            clients = await start_clients(work, names, f"grpc://{proxy.address}", closing)
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)
             if work.kind == "reading":
@@ -59,7 +59,8 @@ def _usage(servers: BookieProcesses, proxy: ProxyProcess) -> tuple[Usage, float,
     return (servers.usage(), *proxy.usage)
 
 
-async def _make_streams(client: Client, work: ProxyWork) -> list[str]:
+async def make_streams(client: Client, work: ProxyWork) -> list[str]:
+    """Makes the streams of a workload; their names."""
     policy = work.per10.policy
     await ensure_namespace(client, policy)
     names = [f"{work.name}-{number}" for number in range(work.streams)]
@@ -68,15 +69,16 @@ async def _make_streams(client: Client, work: ProxyWork) -> list[str]:
     return names
 
 
-async def _start_clients(
-    work: ProxyWork, names: Sequence[str], address: str, closing: AsyncExitStack
+async def start_clients(
+    work: ProxyWork, names: Sequence[str], uri: str, closing: AsyncExitStack
 ) -> list[ClientProcess]:
+    """Starts the producers or readers of a workload, and returns when they have begun."""
     found = []
     for number in range(work.processes):
         streams = [names[n % len(names)] for n in range(number, work.clients, work.processes)]
         orders = Orders(
             kind=work.kind,
-            uri=f"grpc://{address}",
+            uri=uri,
             namespace=NAMESPACE,
             streams=streams,
             size=work.size,

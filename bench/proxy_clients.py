@@ -61,6 +61,8 @@ class Figures:
     max_seconds: float
     records: int
     cpu_s: float
+    gap_s: float
+    """Longest time without an acknowledgement or delivery."""
     failure: str
 
     def encode(self) -> bytes:
@@ -81,6 +83,17 @@ class Meter:
         self.records = 0
         self.failure = ""
         self._cpu_s = _cpu_s()
+        self._gap_s = 0.0
+        self._last_at = time.perf_counter()
+
+    def see(self, since: float, count: int = 1) -> None:
+        """Notes ``count`` records that were acknowledged or delivered now."""
+        now = time.perf_counter()
+        self.latencies.add(now - since, count)
+        self.records += count
+        if now - self._last_at > self._gap_s:
+            self._gap_s = now - self._last_at
+        self._last_at = now
 
     def fail(self, error: BaseException) -> None:
         """A client failed: a benchmark with errors is none."""
@@ -94,10 +107,12 @@ class Meter:
             self.latencies.max_seconds,
             self.records,
             self._cpu_s - before,
+            max(self._gap_s, time.perf_counter() - self._last_at),
             self.failure,
         )
         self.latencies.clear()
         self.records = 0
+        self._gap_s = 0.0
         return figures
 
 
@@ -164,15 +179,14 @@ async def _batching(orders: Orders, client: ProxyClient, stream: str, meter: Met
 async def _send_batches(
     writer: ProxyWriter, payloads: list[bytes], window: int, meter: Meter
 ) -> None:
-    clock, record, count = time.perf_counter, meter.latencies.add, len(payloads)
+    clock, count = time.perf_counter, len(payloads)
     pending: deque[tuple[AppendMany, float]] = deque()
     while True:
         while (len(pending) + 1) * count <= window:
             pending.append((writer.append_many(payloads), clock()))
         ticket, sent_at = pending.popleft()
         await ticket
-        record(clock() - sent_at, count)
-        meter.records += count
+        meter.see(sent_at, count)
 
 
 async def _awaiting(
@@ -186,26 +200,23 @@ async def _awaiting(
 
 
 async def _send_each(writer: ProxyWriter, payload: bytes, meter: Meter) -> None:
-    clock, record = time.perf_counter, meter.latencies.add
     while True:
-        sent_at = clock()
+        sent_at = time.perf_counter()
         await writer.append(payload)
-        record(clock() - sent_at)
-        meter.records += 1
+        meter.see(sent_at)
 
 
 async def _send_when_due(
     writer: ProxyWriter, payload: bytes, period_s: float, phase: float, meter: Meter
 ) -> None:
-    clock, record = time.perf_counter, meter.latencies.add
+    clock = time.perf_counter
     due = clock() + period_s * phase
     while True:
         now = clock()
         if now < due:
             await asyncio.sleep(due - now)
         await writer.append(payload)
-        record(clock() - due)
-        meter.records += 1
+        meter.see(due)
         due += period_s
 
 
@@ -213,12 +224,8 @@ async def _reading(client: ProxyClient, stream: str, meter: Meter) -> _Work:
     reader = await client.namespace().open_reader(stream, LATEST)
 
     async def read() -> None:
-        clock, record, unpack = time.perf_counter, meter.latencies.add, DUE.unpack_from
         async for batch in reader.batches():
-            now = clock()
-            payloads = batch.payloads()
-            for payload in payloads:
-                record(now - unpack(payload)[0])
-            meter.records += len(payloads)
+            for payload in batch.payloads():
+                meter.see(DUE.unpack_from(payload)[0])
 
     return read()

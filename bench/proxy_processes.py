@@ -24,12 +24,12 @@ ProxyKind = Literal["write-proxy", "read-proxy"]
 
 
 class ProxyProcess:
-    """A proxy of its own for one row; it is gone behind the block."""
+    """A proxy process; it is gone behind the block. It may end and be started again within it."""
 
-    def __init__(self, root: Path, metadata: str, kind: ProxyKind) -> None:
+    def __init__(self, root: Path, metadata: str, kind: ProxyKind, name: str = "") -> None:
         self.address = ""
-        self._log = root / f"{kind}.log"
-        self._command = [*COMMAND, kind, "--port", "0", "-u", metadata, "--region", REGION]
+        self._log = root / f"{name or kind}.log"
+        self._command = [*COMMAND, kind, "-u", metadata, "--region", REGION]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -38,17 +38,36 @@ class ProxyProcess:
         assert self._process is not None
         return usage_of(self._process.pid)
 
-    def __enter__(self) -> Self:
-        """Starts it, and returns when it serves. Raises UnavailableError."""
+    def start(self) -> None:
+        """Starts it, where it was before, and returns when it serves. Raises UnavailableError."""
+        port = self.address.rpartition(":")[2] or "0"
         with self._log.open("wb") as out:
-            self._process = subprocess.Popen(self._command, stdout=out, stderr=out)
+            self._process = subprocess.Popen(
+                [*self._command, "--port", port], stdout=out, stderr=out
+            )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while _SERVES not in (text := self._log.read_text()):
             if time.monotonic() > deadline or self._process.poll() is not None:
-                self._end()
+                self.end(signal.SIGKILL)
                 raise UnavailableError(f"the proxy did not start: {text.strip()[-200:]}")
             time.sleep(0.02)
         self.address = text.partition(_SERVES)[2].split()[0]
+
+    def end(self, number: signal.Signals) -> None:
+        """Sends a signal that ends it, and waits until it is gone. Safe to repeat."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+    def __enter__(self) -> Self:
+        """Starts it. Raises UnavailableError."""
+        self.start()
         return self
 
     def __exit__(
@@ -57,16 +76,7 @@ class ProxyProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        self.end(signal.SIGTERM)
 
 
 class ClientProcess:

@@ -44,3 +44,8 @@ PROXY = (
     ProxyWork("P3-100", "reading", 1_000, streams=1, clients=100, processes=2, rate=1_000),
     ProxyWork("P3-1000", "reading", 128, streams=1, clients=1_000, processes=2, rate=5),
 )
+
+FAILOVER = ProxyWork(
+    "P4-failover", "awaiting", 128, streams=1, clients=100, processes=1, rate=4_000
+)
+"""A hundred producers of one stream while its owner ends, again and again."""

@@ -15,7 +15,8 @@ from ..bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_re
 from ..bench.positions import measure_positions
 from ..bench.processes import BookieProcesses
 from ..bench.proxies import run_proxy_work
-from ..bench.proxy_work import PROXY, ProxyWork
+from ..bench.proxy_failover import measure_failover
+from ..bench.proxy_work import FAILOVER, PROXY, ProxyWork
 from ..bench.workload import READ, TAIL, WRITE, Workload
 from ..client.host import run
 from ..core.protocol.errors import InvalidArgumentError
@@ -184,14 +185,19 @@ def proxy(
 
     P1: 100 streams, batching producers. P2: 1,000 producers in four processes await each record,
     as fast as it goes and at 20,000 records/s in all. P3: one stream of 1 MB/s to 100 readers, and
-    a small one to 1,000; MB/s and latencies are those of delivery.
+    a small one to 1,000; MB/s and latencies are those of delivery. P4: 100 producers while the
+    owner of their stream is killed, and stopped in order; the gap is the median of five.
     """
-    chosen = _chosen(PROXY, only)
+    chosen = _chosen((*PROXY, FAILOVER), only)
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
 
     async def all_rows(servers: BookieProcesses) -> Rows:
         for work in chosen:
-            async for row in run_proxy_work(work, servers, timing):
+            if work is FAILOVER:
+                rows = measure_failover(servers, seconds)
+            else:
+                rows = run_proxy_work(work, servers, timing)
+            async for row in rows:
                 yield row
 
     _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
@@ -341,14 +347,15 @@ def _shown_of_proxy(row: dict[str, Any]) -> dict[str, Any]:
         "MB/s": row["MB_s"],
         "p50 ms": row["p50_ms"],
         "p99 ms": row["p99_ms"],
-        "cpu proxy": row["proxy_cpu"],
-        "cpu servers": row["srv_cpu"],
-        "cpu clients": row["cli_cpu"],
-        "s/M proxy": row["proxy_cpu_per_M"],
-        "s/M servers": row["srv_cpu_per_M"],
-        "s/M clients": row["cli_cpu_per_M"],
-        "MiB proxy": row["proxy_rss"],
-        "MiB clients": row["cli_rss"],
+        "gap ms": row.get("gap_ms"),
+        "cpu proxy": row.get("proxy_cpu"),
+        "cpu servers": row.get("srv_cpu"),
+        "cpu clients": row.get("cli_cpu"),
+        "s/M proxy": row.get("proxy_cpu_per_M"),
+        "s/M servers": row.get("srv_cpu_per_M"),
+        "s/M clients": row.get("cli_cpu_per_M"),
+        "MiB proxy": row.get("proxy_rss"),
+        "MiB clients": row.get("cli_rss"),
     }
 
 

@@ -1,0 +1,34 @@
+"""`rhumbline bench proxy` end to end, very short: raw limits first, rows in the peers' keys."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rhumbline.tests.support.processes import rhumbline
+
+KEYS = {
+    "w", "peer", "size", "streams", "rec_s", "MB_s", "p50_ms", "p99_ms", "p999_ms",
+    "srv_cpu_per_M", "cli_cpu_per_M", "srv_rss", "proxy_cpu_per_M", "proxy_rss", "cli_rss",
+}  # fmt: skip
+
+
+@pytest.mark.timeout(200)
+def test_producers_and_readers_are_measured_by_side(tmp_path: Path) -> None:
+    figures = tmp_path / "figures.jsonl"
+    done = rhumbline(
+        "bench", "proxy", "--only", "P1-batching,P3-100", "--seconds", "0.5",
+        "--json", str(figures), "--directory", str(tmp_path), timeout_s=180,
+    )  # fmt: skip
+    text = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert "append 4 KiB + fdatasync" in text.splitlines()[1]
+    rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
+    assert list(rows) == ["P1-batching", "P3-100"]
+    for row in rows.values():
+        assert row.keys() >= KEYS
+        assert row["rec_s"] > 0 and row["err"] == 0
+        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
+    assert rows["P3-100"]["readers"] == 100
+    assert rows["P3-100"]["del"]["p50_ms"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"]
