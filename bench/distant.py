@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -85,8 +85,14 @@ class DistantWriters:
     def _name(self, number: int) -> str:
         return f"{self._work.name}-{number:06d}"
 
-    async def measure(self, mode: str, window: int) -> tuple[float, tuple[float, float]]:
-        """Sends for a while; (seconds, CPU seconds of servers and client); see ``acks``."""
+    async def measure(
+        self,
+        mode: str,
+        window: int,
+        meanwhile: Callable[[], Awaitable[object]] | None = None,
+    ) -> tuple[float, tuple[float, float]]:
+        """Sends for a while, or for as long as ``meanwhile`` takes; (seconds, CPU seconds of
+        servers and client); see ``acks``."""
         work = self._work
         failures: list[BaseException] = []
         tasks = Tasks(on_failure=failures.append)
@@ -101,7 +107,7 @@ class DistantWriters:
             await asyncio.sleep(work.warm_seconds)
             self.acks.clear()
             before, started = self._servers.usage(), time.perf_counter()
-            await asyncio.sleep(work.seconds)
+            await (meanwhile() if meanwhile is not None else asyncio.sleep(work.seconds))
             seconds, after = time.perf_counter() - started, self._servers.usage()
         finally:
             await tasks.aclose()

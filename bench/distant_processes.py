@@ -24,7 +24,8 @@ class DistantProcesses(BookieProcesses):
     """A fresh cluster below ``root``: ``each`` bookies in each of ``regions``.
 
     ``spares``: the regions of further bookies, which are formatted and not started.
-    ``slows_local``: links inside a region, too (without delay), so that they can be slowed.
+    Without ``has_links`` all are as near as loopback is. ``slows_local``: links inside a region,
+    too (without delay), so that they can be slowed.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class DistantProcesses(BookieProcesses):
         *,
         each: int = 1,
         spares: Sequence[str] = (),
+        has_links: bool = True,
         slows_local: bool = False,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -45,6 +47,7 @@ class DistantProcesses(BookieProcesses):
         self.directories = list(self._regions_of)
         self.spares = [root / f"{region}-spare{i}" for i, region in enumerate(spares)]
         self._regions_of.update(zip(self.spares, spares, strict=True))
+        self._has_links = has_links
         self._slows_local = slows_local
         self._ports: dict[str, int] = {}
         self._wan: subprocess.Popen[str] | None = None
@@ -141,7 +144,7 @@ class DistantProcesses(BookieProcesses):
             (viewer, one)
             for one, region in self._regions_of.items()
             for viewer in self.regions
-            if viewer != region or self._slows_local
+            if self._has_links and (viewer != region or self._slows_local)
         ]
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""``rhumbline bench`` of several regions: regions, speculation."""
+"""``rhumbline bench`` of several regions: regions, speculation, lost."""
 
 import tempfile
 from collections.abc import Callable
@@ -10,12 +10,15 @@ import click
 
 from ..bench.distant import DistantWork, fsync_samples, measure_distant
 from ..bench.distant_processes import DistantProcesses
+from ..bench.lost_bookie import REGIONS as LOSS_REGIONS
+from ..bench.lost_bookie import LossWork, measure_loss
 from ..bench.speculation import SpeculationWork, measure_speculation
 from ..client.host import run
 from ..core.protocol.errors import InvalidArgumentError
 from ..core.protocol.quorum import Quorum
 from .bench_output import collect, print_raw
 from .output import format_table
+from .units import parse_bytes, show_bytes
 
 _FSYNC_SAMPLES = 500
 
@@ -215,4 +218,74 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-REGION_BENCHMARKS = (regions, speculation)
+# --- losing a bookie ------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--size", default="5GiB", show_default=True, help="Payload that it holds.")
+@click.option(
+    "--bytes-per-second", default="200MiB", show_default=True, help="What repair may copy."
+)
+@click.option(
+    "--streams",
+    type=click.IntRange(1, 10_000),
+    default=16,
+    show_default=True,
+    help="Written meanwhile, at --rate records of 1 KiB a second in all.",
+)
+@click.option("--rate", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 600),
+    default=10,
+    show_default=True,
+    help="How long writers are measured before and after.",
+)
+@click.option(
+    "--seconds-max",
+    type=click.FloatRange(1, 86_400),
+    default=3_600,
+    show_default=True,
+    help="Fails if there are not as many copies again by then.",
+)
+@_measuring
+def lost(
+    size: str, bytes_per_second: str, streams: int, rate: int, seconds: float, seconds_max: float,
+    directory: Path | None, json_file: Path | None,
+) -> None:  # fmt: skip
+    """Kills a bookie for good: time to full replication, bytes moved, what writers notice.
+
+    Three regions of one bookie, 3/3/2/R2, and a spare one. Needs about five times --size of disk.
+    """
+    work = LossWork(
+        parse_bytes(size), parse_bytes(bytes_per_second), streams, rate, seconds, seconds_max
+    )
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
+        root = Path(folder)
+        print_raw(root)
+        with DistantProcesses(root, LOSS_REGIONS, spares=LOSS_REGIONS[-1:], has_links=False) as b:
+            found = run(collect(measure_loss(b, root, work), json_file))
+    by_name = {row["w"]: row for row in found}
+    during, filled = by_name["during"], by_name["fill"]
+    click.echo()
+    click.echo(format_table([_shown_of_loss(by_name[n]) for n in ("before", "during", "after")]))
+    click.echo(
+        f"\nheld {show_bytes(filled['bytes'])}; whole again after {during['seconds']} s "
+        f"({during['open_ledgers_too_seconds']} s with those being written), "
+        f"{show_bytes(during['moved_bytes'])} moved ({during['moved_MB_s']} MB/s); "
+        f"at risk afterwards, entries by region: {during['entries_at_risk']}"
+    )
+
+
+def _shown_of_loss(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "writers": f"{row['w']} repair",
+        "appends": row["appends"],
+        "p50 ms": row["p50_ms"],
+        "p99 ms": row["p99_ms"],
+        "p99.9 ms": row["p999_ms"],
+        "max ms": row["max_ms"],
+    }
+
+
+REGION_BENCHMARKS = (regions, speculation, lost)

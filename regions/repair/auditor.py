@@ -133,7 +133,8 @@ class Auditor:
             why = await self._incomplete(metadata, version, census, counts)
         if why is not None:
             now_ms = self._runtime.clock.wall_ms()
-            counts.wanted += await self._tasks.want(ledger_id, why, now_ms)
+            is_new = await self._tasks.want(ledger_id, why, now_ms)
+            counts.wanted += is_new
 
     # --- what may be wrong ----------------------------------------------------------------------
 

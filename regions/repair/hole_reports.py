@@ -74,4 +74,5 @@ class HoleReports:
             missing = [bookie for bookie in bookies if bookie in up]
             if missing:
                 why = f"its writer knows that {', '.join(missing)} missed entries"
-                self.reported += await self._store.want(ledger_id, why, self._clock.wall_ms())
+                is_new = await self._store.want(ledger_id, why, self._clock.wall_ms())
+                self.reported += is_new

@@ -220,9 +220,10 @@ class Mender:
             raise RepairStuckError(f"entry {first} cannot be read now: {error}") from error
         await self._pace.take(sum(len(entry.payload) for entry in entries))
         try:
-            self.counts.bytes += await self._client.copies.put(bookie, metadata, entries)
+            size = await self._client.copies.put(bookie, metadata, entries)
         except RhumblineError as error:
             raise RepairStuckError(f"{bookie} does not take copies: {error}") from error
+        self.counts.bytes += size  # not across an await: several workers count here
         self.counts.entries += len(entries)
         return len(entries)
 

@@ -53,3 +53,17 @@ def test_reads_go_past_a_replica_in_trouble_with_few_extra_requests(tmp_path: Pa
     with_it, without = rows[-2:]
     assert without["max_ms"] > 1_000, "a stopped process says nothing"
     assert with_it["p50_ms"] < without["max_ms"]
+
+
+def test_a_bookie_that_is_lost_is_replaced_while_writers_go_on(tmp_path: Path) -> None:
+    rows = figures_of(
+        tmp_path, "lost", "--size", "50MiB", "--seconds", "1", "--rate", "20", "--streams", "4",
+        "--seconds-max", "90",
+    )  # fmt: skip
+    by_name = {row["w"]: row for row in rows}
+    assert list(by_name) == ["fill", "before", "during", "after", "read-back"]
+    during = by_name["during"]
+    assert during["appends"] > 0
+    assert during["moved_bytes"] >= by_name["fill"]["bytes"], "every copy of the lost bookie"
+    assert during["entries_at_risk"] == {"a": 0, "b": 0, "c": 0}
+    assert by_name["read-back"]["records"] > 0

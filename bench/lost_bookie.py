@@ -1,0 +1,209 @@
+"""A bookie dies with all that it holds: how long until there are as many copies again, what was
+moved for it, and what writers notice meanwhile.
+
+Three regions of one bookie hold the data, a copy each. A spare one starts in the region of the one
+that is then killed; a repair process of its own copies, while writers send at a fixed rate.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..client.connect import Client
+from ..client.status_server import fetch_status
+from ..core.ledger.config import LedgerConfig
+from ..core.log.policy import FlushPolicy, StreamPolicy
+from ..core.log.writer import StreamWriter
+from ..core.protocol.bookie_id import BookieId, bookie_name
+from ..core.protocol.errors import UnavailableError
+from ..core.protocol.quorum import Quorum
+from ..regions.repair.progress import remaining
+from ..regions.repair.tasks import TaskStore
+from .distant import DistantWork, DistantWriters
+from .distant_processes import DistantProcesses
+from .load import NAMESPACE, ensure_namespace, latencies
+from .processes import COMMAND
+from .wan import HOST
+
+QUORUM = Quorum(3, 3, 2, 2)
+REGIONS = ("a", "b", "c")
+_FILL_STREAMS = 8
+_FILL_RECORD_BYTES = 64 << 10
+_FILL_WINDOW = 32
+_ROLL_BYTES = 64 << 20
+_LOOK_SECONDS = 0.5
+_START_SECONDS_MAX = 30
+_STATUS_TIMEOUT_MS = 5_000
+_WARM_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LossWork:
+    """``bytes_held``: payload that the lost bookie holds; the rest is what writers do meanwhile."""
+
+    bytes_held: int
+    bytes_per_second: int
+    streams: int
+    rate: int
+    seconds: float
+    seconds_max: float
+    replace_after_ms: int
+    """How long a writer bears with a bookie that is away."""
+
+
+async def measure_loss(
+    servers: DistantProcesses, root: Path, work: LossWork
+) -> AsyncIterator[dict[str, Any]]:
+    """Yields rows: filling, writers before, during and after repair. Raises UnavailableError when
+    it is not done after ``seconds_max``."""
+    ledger = LedgerConfig(underreplicated_ms_max=work.replace_after_ms)
+    client = Client(servers.metadata, namespace=NAMESPACE, region=REGIONS[0], ledger=ledger)
+    async with client:
+        started = time.perf_counter()
+        await _fill(client, work.bytes_held)
+        yield {
+            "w": "fill",
+            "peer": "rhumbline",
+            "seconds": round(time.perf_counter() - started, 1),
+            "bytes": work.bytes_held,
+        }
+        await asyncio.to_thread(servers.start, servers.spares[0])
+        writing = DistantWork(
+            "meanwhile", QUORUM, 0, work.streams, 1024, work.rate, work.seconds, _WARM_SECONDS,
+            loses=False,
+        )  # fmt: skip
+        writers = DistantWriters(servers, client, writing)
+        await writers.open()
+        try:
+            with _repair(servers, root, work) as log:
+                await writers.measure("rate", 1)
+                yield _row("before", writers)
+                victim = servers.directories[-1]
+                found: dict[str, Any] = {}
+
+                async def lose() -> None:
+                    found.update(await _lose(client, servers, victim, log, work.seconds_max))
+
+                await writers.measure("rate", 1, lose)
+                yield _row("during", writers) | found
+                await writers.measure("rate", 1)
+                yield _row("after", writers)
+            yield {
+                "w": "read-back",
+                "peer": "rhumbline",
+                "seconds": 0,
+                "records": await writers.check(),
+            }
+        finally:
+            await writers.abort()
+
+
+def _row(name: str, writers: DistantWriters) -> dict[str, Any]:
+    return {
+        "w": name,
+        "peer": "rhumbline",
+        "appends": writers.acks.count,
+        **latencies(writers.acks),
+    }
+
+
+async def _fill(client: Client, total: int) -> None:
+    policy = StreamPolicy(quorum=QUORUM, flush=FlushPolicy(period_ms=10), roll_bytes=_ROLL_BYTES)
+    await ensure_namespace(client, policy)
+    payload = os.urandom(_FILL_RECORD_BYTES)
+    each = max(1, total // _FILL_STREAMS // _FILL_RECORD_BYTES)
+
+    async def fill_one(number: int) -> None:
+        name = f"fill-{number}"
+        await client.namespace().create_stream(name, policy)
+        async with await client.namespace().open_writer(name) as writer:
+            await _fill_stream(writer, payload, each)
+
+    await asyncio.gather(*map(fill_one, range(_FILL_STREAMS)))
+
+
+async def _fill_stream(writer: StreamWriter, payload: bytes, count: int) -> None:
+    for first in range(0, count, _FILL_WINDOW):
+        await writer.room()
+        tickets = [writer.append(payload) for _ in range(min(_FILL_WINDOW, count - first))]
+        await tickets[-1]
+
+
+@contextmanager
+def _repair(servers: DistantProcesses, root: Path, work: LossWork) -> Iterator[Path]:
+    """A repair process, as an operator runs it; gives its log."""
+    log = root / "repair.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*COMMAND, "repair", "run", "-u", servers.metadata, "--region", REGIONS[1],
+             "--lost-after", "2s", "--audit-interval", "2s",
+             "--bytes-per-second", str(work.bytes_per_second)],
+            stdout=out, stderr=out,
+        )  # fmt: skip
+    try:
+        yield log
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+async def _lose(
+    client: Client, servers: DistantProcesses, victim: Path, log: Path, seconds_max: float
+) -> dict[str, Any]:
+    """Kills the bookie and waits until nothing names it any more."""
+    port = await _status_port(log)
+    known = await client.directory.all_known()
+    (bookie,) = [one for one in known if bookie_name(one) == victim.name]
+    before = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+    started = time.perf_counter()
+    servers.end(victim, signal.SIGKILL)
+    settled_at = await _until_whole(client, bookie, started + seconds_max)
+    ended_at = time.perf_counter()
+    after = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
+    moved = after["mended"]["bytes"] - before["mended"]["bytes"]
+    return {
+        "seconds": round(settled_at - started, 1),
+        "open_ledgers_too_seconds": round(ended_at - started, 1),
+        "moved_bytes": moved,
+        "moved_MB_s": round(moved / (settled_at - started) / 1e6, 1),
+        "entries_at_risk": after["entries_at_risk"],
+    }
+
+
+async def _until_whole(client: Client, lost: BookieId, deadline: float) -> float:
+    """Returns when nothing names the bookie any more; when it was so but for ledgers that are
+    being written."""
+    tasks = TaskStore(client.store)
+    settled_at: float | None = None
+    while True:
+        found = await remaining(
+            client.ledger_store, client.directory, tasks, lambda one, _: one == lost
+        )
+        if settled_at is None and not found.entries:
+            settled_at = time.perf_counter()
+        if found.is_empty and not await tasks.ids():
+            assert settled_at is not None
+            return settled_at
+        if time.perf_counter() > deadline:
+            raise UnavailableError(f"not whole again: {found.copies} copies, {found.reasons}")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _status_port(log: Path) -> int:
+    deadline = time.perf_counter() + _START_SECONDS_MAX
+    while "/stat" not in (text := await asyncio.to_thread(log.read_text)):
+        if time.perf_counter() > deadline:
+            raise UnavailableError(f"repair did not start: {text[-200:]}")
+        await asyncio.sleep(0.05)
+    return int(text.split("/stat", 1)[0].rpartition(":")[2])
