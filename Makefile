@@ -6,6 +6,9 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 PLAN ?= swarm
 MINUTES ?= 1
+CHAOS_REPORT ?= chaos-report
+WAN_SCENARIOS ?= region-lost-under-load owners-region-lost metadata-leaders-region-lost everything-at-work wan-200ms
+FETCH_SERVERS := $(VENV)/bin/python -c 'from rhumbline.tests.support import installs as i; i.toxiproxy_binary(); i.etcd_binary()'
 AWAY_S ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -20,7 +23,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses bench soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses chaos chaos-all bench soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -82,6 +85,18 @@ mutation: $(SELF) ## plant one bug and run one seed: make mutation NAME=b5 SEED=
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
 	$(BIN)/python -m rhumbline.chaos.simulation.region_losses
+
+chaos: setup-test ## rehearse outages: every scenario simulated, some with real processes
+	$(BIN)/rhumbline chaos run --all --report $(CHAOS_REPORT)
+	$(FETCH_SERVERS)
+	$(BIN)/rhumbline chaos run $(WAN_SCENARIOS) --world wan --report $(CHAOS_REPORT)
+	$(BIN)/rhumbline chaos report $(CHAOS_REPORT)
+
+chaos-all: setup-test ## rehearse every outage in every world it has (a quarter of an hour)
+	$(BIN)/rhumbline chaos run --all --report $(CHAOS_REPORT)
+	$(FETCH_SERVERS)
+	$(BIN)/rhumbline chaos run --all --world wan --report $(CHAOS_REPORT)
+	$(BIN)/rhumbline chaos report $(CHAOS_REPORT)
 
 spark-many: setup-test ## kill the driver of a Spark query many times: make spark-many KILLS=30
 	RHUMBLINE_SPARK_KILLS=$(KILLS) $(PYTEST) tests/integration/spark/test_streaming_is_exactly_once.py

@@ -409,6 +409,8 @@ def _words_of(cluster: WanCluster) -> str:
         )
     else:
         words.append("the metadata store is a file of this host, neither delayed nor cut")
+    if cluster.scenario.workload.through_proxies:
+        words.append("proxies advertise one address: the delay to them is by destination")
     full = [one for one in cluster.scenario.fault if one.kind == "full-disk"]
     if full:
         small = all(cluster.bookie(one.target).is_small for one in full)

@@ -227,6 +227,8 @@ class WanCluster:
         self.cold = folder / "cold"
         self._uris: dict[str, str] = {}
         self._app_starts = 0
+        self._proxies: dict[str, dict[str, str]] = {}
+        """Of a proxy's region: its address by viewer."""
         self._is_far = self._is_linked = True
 
     # --- start and end --------------------------------------------------------------------------
@@ -383,20 +385,30 @@ class WanCluster:
         return program
 
     async def _start_proxies(self) -> None:
-        self._proxy_ports = {region: free_port() for region in self.scenario.topology.regions}
-        for region, port in self._proxy_ports.items():
+        """A proxy advertises one address to all: a link of the viewer "*", whose delay is the mean
+        of its region's ways. The first connection of an application in its region is direct."""
+        for region in self.scenario.topology.regions:
+            name, port = f"proxy-{region}", free_port()
+            link = await self.toxiproxy.link("*", name, region, port)
+            await self._make_far(link)
             command = rhumbline(
                 "write-proxy", "--with-read", "--port", str(port), "-u", self._uris[region],
-                "-n", app.NAMESPACE, "--region", region,
+                "-n", app.NAMESPACE, "--region", region, "--advertise", link.address,
             )  # fmt: skip
-            self._add(f"proxy-{region}", region, command, "proxy serves at").launch()
+            self._add(name, region, command, "proxy serves at").launch()
+            self._proxies[region] = {region: f"127.0.0.1:{port}"}
+            for viewer in self.scenario.topology.regions:
+                if viewer != region:
+                    far = await self.toxiproxy.link(viewer, f"{name}-client", region, port)
+                    await self._make_far(far)
+                    self._proxies[region][viewer] = far.address
         for program in self.others:
             await program.wait_ready()
 
     def _proxies_of(self, region: str) -> str:
-        """The proxies, that of the region first."""
-        ports = [self._proxy_ports[region], *self._proxy_ports.values()]
-        return "grpc://" + ",".join(f"127.0.0.1:{port}" for port in dict.fromkeys(ports))
+        """The proxies as a region reaches them, its own first."""
+        ordered = sorted(self._proxies, key=lambda one: one != region)
+        return "grpc://" + ",".join(self._proxies[one][region] for one in ordered)
 
     async def _make_far(self, link: Link) -> None:
         """Distance by the ways of the scenario; to a viewer "*" the mean of all ways."""
