@@ -6,6 +6,7 @@ certain that nothing happened, after that only etcd's own refusals are certain.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ TRY_MS = 1_000
 """How long one server is given to be connected, or to answer a read, while others are left."""
 
 _PAUSE_MS = 50
+_REFUSED_PAUSE_MS = 500
 _SERVICE = "/etcdserverpb."
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 6_000),
@@ -53,6 +55,12 @@ _REFUSALS: dict[grpc.StatusCode, type[RhumblineError]] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: MetadataUnavailableError,
     grpc.StatusCode.NOT_FOUND: SessionLostError,  # only leases are asked for by id
 }
+_CREDENTIALS_REFUSED = (
+    grpc.StatusCode.INVALID_ARGUMENT,  # no such user, or another password
+    grpc.StatusCode.FAILED_PRECONDITION,  # etcd knows no users: authentication is off
+)
+_NO_USER = "user name is empty"
+"""What etcd says, as an invalid argument, to who shows no credentials."""
 
 
 class CompactedError(Exception):
@@ -80,6 +88,7 @@ class EtcdClient:
         self._current = 0
         self._token: str | None = None
         self._is_closed = False
+        self._last_failure = ""
         self._loop = asyncio.get_running_loop()
 
     async def read(
@@ -129,13 +138,17 @@ class EtcdClient:
         stream: Stream = call(metadata=[*self._metadata(), _HAS_LEADER])
         return stream
 
-    async def stream_failed(self, error: grpc.aio.AioRpcError | None) -> None:
-        """Turns to the next server, after a pause, and forgets a token that was refused."""
-        if error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED:
+    async def stream_failed(
+        self, error: grpc.aio.AioRpcError | None, *, is_refused: bool = False
+    ) -> None:
+        """Turns to the next server, after a pause, with a new token if the old one was refused."""
+        if is_refused or (error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED):
             self._token = None
-            await self._authenticate(TRY_MS / 1000)
         self._next()
-        await asyncio.sleep(_PAUSE_MS / 1000)
+        await asyncio.sleep((_REFUSED_PAUSE_MS if is_refused else _PAUSE_MS) / 1000)
+        if self._token is None and self._access.user is not None:
+            with suppress(grpc.aio.AioRpcError, UnauthorizedError):  # then the stream fails again
+                await self._authenticate(TRY_MS / 1000)
 
     async def aclose(self) -> None:
         """Closes the channels. Safe to repeat."""
@@ -170,6 +183,7 @@ class EtcdClient:
             if self._is_closed and caller is not None and not caller.cancelling():
                 raise ClosedError("the etcd client was closed") from None
             raise
+        self._last_failure = ""
         return result
 
     async def _authenticate(self, timeout_s: float) -> None:
@@ -177,7 +191,14 @@ class EtcdClient:
             return
         name, password = self._access.user
         request = pb.AuthenticateRequest(name=name, password=password)
-        answer = await self._unary("Auth/Authenticate", request, pb.AuthenticateResponse, timeout_s)
+        try:
+            answer = await self._unary(
+                "Auth/Authenticate", request, pb.AuthenticateResponse, timeout_s
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _CREDENTIALS_REFUSED:
+                raise UnauthorizedError(f"etcd: {_line(error)}") from error
+            raise
         self._token = answer.token
 
     async def _ready(self, deadline: float) -> None:
@@ -202,13 +223,14 @@ class EtcdClient:
         elif error.code() in _REFUSALS and error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
             raise _refusal(error) from error
         else:
+            self._last_failure = f" ({_line(error)})"
             self._next()
             await asyncio.sleep(min(_PAUSE_MS / 1000, self._left(deadline)))
 
     def _left(self, deadline: float) -> float:
         left = deadline - self._loop.time()
         if left <= 0:
-            raise MetadataUnavailableError("etcd did not answer in time")
+            raise MetadataUnavailableError(f"etcd did not answer in time{self._last_failure}")
         return left
 
     def _channel(self) -> grpc.aio.Channel:
@@ -238,6 +260,8 @@ class EtcdClient:
 
 
 def _refusal(error: grpc.aio.AioRpcError) -> RhumblineError:
+    if _NO_USER in (error.details() or ""):
+        return UnauthorizedError(f"etcd: {_line(error)}")
     return _REFUSALS[error.code()](f"etcd: {_line(error)}")
 
 

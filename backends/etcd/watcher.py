@@ -14,6 +14,14 @@ from . import etcd_pb2 as pb
 from .client import EtcdClient
 from .keys import Keys
 
+_REFUSALS = ("permission denied", "auth")
+"""etcd refuses a watch in an answer, not by a status: the reason says so. For as long as the stream
+lives, whatever becomes of the token that it began with."""
+
+
+class _RefusedError(Exception):
+    """The token was not good enough for a watch."""
+
 
 class Watcher:
     """Keeps the server's watches like ``watches``."""
@@ -43,17 +51,20 @@ class Watcher:
             self._stale.update(dict.fromkeys(self.watches.paths()))
             self._news.set()
             failure: grpc.aio.AioRpcError | None = None
+            is_refused = False
             call = self._client.stream("Watch/Watch", pb.WatchResponse)
             writing = asyncio.create_task(self._write(call), name="etcd watch requests")
             try:
                 await self._read(call)
             except grpc.aio.AioRpcError as error:
                 failure = error
+            except _RefusedError:
+                is_refused = True
             finally:
                 call.cancel()
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
-            await self._client.stream_failed(failure)
+            await self._client.stream_failed(failure, is_refused=is_refused)
 
     async def _read(
         self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
@@ -61,6 +72,8 @@ class Watcher:
         while isinstance(answer := await call.read(), pb.WatchResponse):
             if answer.created and not answer.canceled:
                 self._fire(answer.watch_id)
+            elif any(reason in answer.cancel_reason for reason in _REFUSALS):
+                raise _RefusedError
             elif answer.canceled:
                 path = self._paths.pop(answer.watch_id, None)
                 if path is not None:

@@ -38,9 +38,9 @@ REGISTER_WAIT_MS = 30_000
 _LOOK_AGAIN_MS = 1_000
 _READS_AT_ONCE = 64
 
-FRESH_WAIT_MS = 1_000
+FRESH_WAIT_MS = 300
 """How long the address of a bookie that has one already is looked up before the old one will do:
-well below the time that a connection may take to be made."""
+requests wait for the connection, and must not run out of time."""
 
 T = TypeVar("T")
 
@@ -227,10 +227,13 @@ class BookieDirectory:
         earlier = self._earlier.get(bookie)
         if earlier is None:
             return await self._look_up(bookie)
+        generation = self._generation
         try:
             async with asyncio.timeout(FRESH_WAIT_MS / 1000):
                 return await self._look_up(bookie)
         except (MetadataUnavailableError, TimeoutError):
+            if generation == self._generation:  # the watch fires when the store is back
+                self._registrations[bookie] = earlier
             return earlier
 
     async def _look_up(self, bookie: BookieId) -> Registration:

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -138,6 +139,8 @@ class ZooKeeper(Server):
         self.peer_port, self.election_port = free_port(), free_port()
         self.number = 1
         self.members: Sequence[ZooKeeper] = [self]
+        self.settings: list[str] = []
+        self.java_options: list[str] = []
 
     def command(self) -> list[str]:
         lines = [
@@ -156,13 +159,14 @@ class ZooKeeper(Server):
                 f"server.{member.number}=127.0.0.1:{member.peer_port}:{member.election_port}"
                 for member in self.members
             ]
+        lines += self.settings
         (self.directory / "data").mkdir(exist_ok=True)
         (self.directory / "data" / "myid").write_text(str(self.number))
         (self.directory / "zoo.cfg").write_text("\n".join(lines) + "\n")
         main = "quorum.QuorumPeerMain" if len(self.members) > 1 else "ZooKeeperServerMain"
         return [
             "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-            "-Dzookeeper.forceSync=no", "-cp", f"{self._jars}/*",
+            "-Dzookeeper.forceSync=no", *self.java_options, "-cp", f"{self._jars}/*",
             f"org.apache.zookeeper.server.{main}", "zoo.cfg",
         ]  # fmt: skip
 
@@ -205,6 +209,9 @@ class Etcd(Server):
         self.peer_port = free_port()
         self.number = 1
         self.members: Sequence[Etcd] = [self]
+        self.flags: list[str] = []
+        self.tls: ssl.SSLContext | None = None
+        """What a client of it needs; then ``flags`` name its certificates."""
 
     def command(self) -> list[str]:
         cluster = ",".join(
@@ -214,26 +221,43 @@ class Etcd(Server):
             str(self._binary),
             f"--name=m{self.number}",
             f"--data-dir={self.directory}/data",
-            f"--listen-client-urls=http://127.0.0.1:{self.port}",
-            f"--advertise-client-urls=http://127.0.0.1:{self.port}",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
             f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
             f"--initial-advertise-peer-urls=http://127.0.0.1:{self.peer_port}",
             f"--initial-cluster={cluster}",
             "--heartbeat-interval=50",
             "--election-timeout=500",
+            *self.flags,
         ]
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"{'http' if self.tls is None else 'https'}://{self.address}"
 
     def is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.address}/health", timeout=2) as answer:
-                return bool(json.load(answer)["health"] == "true")
+            return bool(self._get("/health")["health"] == "true")
         except (OSError, ValueError):
             return False
 
     def version(self) -> str:
         """What it says that it is."""
-        with urllib.request.urlopen(f"http://{self.address}/version", timeout=2) as answer:
-            return str(json.load(answer)["etcdserver"])
+        return self._get("/version")["etcdserver"]
+
+    def call(self, method: str, **body: object) -> None:
+        """A call of its JSON interface. Raises OSError when it is refused."""
+        request = urllib.request.Request(
+            f"{self.url}/v3/{method}", data=json.dumps(body).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=5, context=self.tls) as answer:
+            answer.read()
+
+    def _get(self, path: str) -> dict[str, str]:
+        with urllib.request.urlopen(self.url + path, timeout=2, context=self.tls) as answer:
+            found: dict[str, str] = json.load(answer)
+        return found
 
     def is_leader(self) -> bool:
         """Whether it leads its cluster now."""

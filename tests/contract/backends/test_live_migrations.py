@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -21,6 +22,7 @@ from rhumbline.core.runtime.metadata_store import Create
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.fdb_model import ModelCluster
 from rhumbline.tests.support.migration_world import KEYS, Writers
+from rhumbline.tests.support.places import fdb_uri
 
 NODES = 1_500
 Opener = Callable[[str], Awaitable[MovableStore]]
@@ -50,14 +52,32 @@ async def move(opener: Opener, source: str, target: str) -> None:
         await end.store.close()
 
 
-@pytest.mark.needs_server("zookeeper")
-@pytest.mark.needs_server("etcd")
-def test_sqlite_to_zookeeper_to_etcd_and_back_to_zookeeper_under_writes(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost, nothing is done twice, and no number is given twice."""
+def to_real_servers() -> list[str]:
     name = f"live-{uuid4().hex[:8]}"
-    sqlite = f"sqlite://{tmp_path}/m.db"
     zookeeper = f"zk://{servers.zookeeper().address}/{name}"
-    etcd = f"etcd://{servers.etcd().address}/{name}"
+    return [zookeeper, f"etcd://{servers.etcd().address}/{name}", zookeeper]
+
+
+def to_fdb_and_on() -> list[str]:
+    fdb = fdb_uri(f"live-{uuid4().hex[:8]}")
+    return [fdb, f"{fdb}-2", fdb]
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        pytest.param(
+            to_real_servers,
+            id="real-servers",
+            marks=[pytest.mark.needs_server("zookeeper"), pytest.mark.needs_server("etcd")],
+        ),
+        pytest.param(to_fdb_and_on, id="fdb"),
+    ],
+)
+def test_from_store_to_store_under_writes(ways: Callable[[], list[str]], tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, nothing is done twice, and no number is given twice."""
+    sqlite = f"sqlite://{tmp_path}/m.db"
+    route = [sqlite, *ways()]
 
     async def run() -> None:
         store = await open_store(sqlite)
@@ -74,7 +94,7 @@ def test_sqlite_to_zookeeper_to_etcd_and_back_to_zookeeper_under_writes(tmp_path
             asyncio.create_task(writers.run(handle, key)) for key, handle in enumerate(handles)
         ]
         given = [await ids.next_id()]
-        for source, target in ((sqlite, zookeeper), (zookeeper, etcd), (etcd, zookeeper)):
+        for source, target in pairwise(route):
             done = sum(writers.known)
             await move(open_as_it_is, source, target)
             given.append(await ids.next_id())
@@ -84,10 +104,10 @@ def test_sqlite_to_zookeeper_to_etcd_and_back_to_zookeeper_under_writes(tmp_path
         for task in tasks:
             await task
         await writers.check(store)
-        assert store.uri == zookeeper
+        assert store.uri == route[-1]
         assert given[0] < 700 < given[1] < given[2] < given[3]
         late = await open_store(sqlite)
-        assert late.uri == zookeeper
+        assert late.uri == route[-1]
         assert (await late.get("/-odd.name!/~/Ωμέγα")).data == b"x" * 90_000
         print(
             f"{sum(writers.known)} writes, {writers.refused} repeated, "
@@ -128,6 +148,21 @@ def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def uri_of(kind: str, path: Path) -> str | None:
+    """A new place in a kind of store; None: it is a model in this process."""
+    name = f"gate-{uuid4().hex[:8]}"
+    match kind:
+        case "sqlite":
+            return f"sqlite://{path}/m.db"
+        case "zookeeper":
+            return f"zk://{servers.zookeeper().address}/{name}"
+        case "etcd":
+            return f"etcd://{servers.etcd().address}/{name}"
+        case "fdb":
+            return fdb_uri(name)
+    return None
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -135,20 +170,17 @@ def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
         pytest.param("zookeeper", marks=pytest.mark.needs_server("zookeeper")),
         pytest.param("etcd", marks=pytest.mark.needs_server("etcd")),
         "fdb_model",
+        "fdb",
     ],
 )
 def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_path: Path) -> None:
     """Also for handles that were open before, and ones opened behind the closed gate."""
     cluster = ModelCluster()
-    name = f"gate-{uuid4().hex[:8]}"
+    uri = uri_of(kind, tmp_path)
 
     async def opener() -> MovableStore:
-        if kind == "sqlite":
-            return await open_as_it_is(f"sqlite://{tmp_path}/m.db")
-        if kind == "zookeeper":
-            return await open_as_it_is(f"zk://{servers.zookeeper().address}/{name}")
-        if kind == "etcd":
-            return await open_as_it_is(f"etcd://{servers.etcd().address}/{name}")
+        if uri is not None:
+            return await open_as_it_is(uri)
         store = FdbStore("fdb:model", cluster, b"p", 10_000)
         await store.start()
         return store

@@ -1,7 +1,6 @@
 """The conformance kit on every metadata store that can be had here."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.backends.open import open_store
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.fdb_model import ModelCluster
+from rhumbline.tests.support.places import fdb_uri
 
 
 def run(check: Check, target: Target) -> None:
@@ -66,13 +66,6 @@ def test_fdb_on_a_model_of_its_transactions(check: Check) -> None:
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
 def test_fdb(check: Check) -> None:
-    uri = f"fdb://{real_fdb_cluster_file()}?dir=rhumbline-contract"
+    """FoundationDB is in no package registry: only who has a cluster can run these."""
+    uri = fdb_uri("contract")
     run(check, Target(lambda: open_store(uri), uri))
-
-
-def real_fdb_cluster_file() -> str:
-    """FoundationDB's server is in no package registry: only who has a cluster can run these."""
-    file = os.environ.get("RHUMBLINE_FDB_CLUSTER_FILE")
-    if not file:
-        pytest.skip("RHUMBLINE_FDB_CLUSTER_FILE names no FoundationDB cluster")
-    return file

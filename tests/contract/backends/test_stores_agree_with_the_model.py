@@ -13,6 +13,7 @@ from rhumbline.backends.open import open_store
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.fdb_model import ModelCluster
+from rhumbline.tests.support.places import fdb_uri, fresh_name
 
 LOCAL = settings(max_examples=200, deadline=None)
 REMOTE = settings(max_examples=40, deadline=None)
@@ -75,6 +76,11 @@ def fdb_model() -> Iterator[Bench]:
     yield from benches(open_handle)
 
 
+@pytest.fixture(scope="module")
+def fdb() -> Iterator[Bench]:
+    yield from benches(fdb_uri(fresh_name()))
+
+
 def benches(where: str | Callable[[], Awaitable[MetadataStore]]) -> Iterator[Bench]:
     bench = Bench(where if not isinstance(where, str) else lambda: open_store(where))
     yield bench
@@ -111,3 +117,9 @@ def test_etcd(etcd: Bench, program: list[Step]) -> None:
 @given(program=programs())
 def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[Step]) -> None:
     fdb_model.check(program)
+
+
+@REMOTE
+@given(program=programs())
+def test_fdb(fdb: Bench, program: list[Step]) -> None:
+    fdb.check(program)

@@ -50,9 +50,9 @@ class Rolling:
     writer: StreamWriter
     segments: list[int] = field(default_factory=list)
 
-    async def send(self) -> None:
+    async def send(self, count: int = 10) -> None:
         """Some records: enough for a segment."""
-        for _ in range(10):
+        for _ in range(count):
             at = await self.writer.append(b"x" * 1_000)
             self.segments.append(at.dlsn.lssn)
 
@@ -87,6 +87,10 @@ def test_appends_and_reads_go_on(
             while len(set(rolling.segments)) < 3:
                 await rolling.send()
             await tail.reaches(SOME)
+            # Bookies ask the store about a ledger before they take its first entry: a segment that
+            # had begun, and was still empty when the store left, would wait for it.
+            await asyncio.sleep(1)
+            await rolling.send(1)
             before = max(rolling.segments)
             changes = await fragments(bonn)
 

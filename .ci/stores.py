@@ -1,0 +1,144 @@
+"""Runs every test of the metadata stores and prints the results of the stores side by side.
+
+`python .ci/stores.py` (or `make stores`). What FoundationDB's column says depends on whether
+RHUMBLINE_FDB_CLUSTER_FILE names a cluster; its model is not FoundationDB, and has a column of its
+own.
+"""
+
+import os
+import platform
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from pathlib import Path
+
+from rhumbline.tests.support import installs, places
+from rhumbline.tests.support.servers import Etcd, ZooKeeper
+
+MODEL = "fdb model"
+STORES = ("memory", "sqlite", "zookeeper", "etcd", MODEL, "fdb")
+SUITES = {
+    "kit: checks": "contract.backends.test_metadata_stores",
+    "kit: random programs": "contract.backends.test_stores_agree_with_the_model",
+    "faults on the way": "contract.backends.test_faults_on_the_way_to_a_store",
+    "faults of servers": "contract.backends.test_faults_of_store_servers",
+    "faults of processes": "contract.backends.test_sqlite_processes",
+    "TLS, passwords": "contract.backends.test_stores_let_in_who_proves_who_he_is",
+    "gates, migrations": "contract.backends.test_live_migrations",
+    "story of 3 regions": "integration.stores.test_the_same_story_on_every_store",
+    "store away": "integration.stores.test_streams_go_on_while_the_metadata_is_away",
+    "stream migrated": "integration.stores.test_a_stream_is_written_across_migrations",
+}
+FAULTS = ("faults", "TLS", "store away", "stream migrated")
+"""Beginnings of the suites whose tests are listed one by one."""
+
+Counts = dict[str, int]
+Table = dict[str, dict[str, Counts]]
+
+
+def stores_of(test: str) -> list[str]:
+    """The stores that a test is about, by its name with its parameters."""
+    found = [store for store in ("memory", "sqlite", "zookeeper", "etcd") if store in test]
+    if "real-servers" in test:
+        found = ["sqlite", "zookeeper", "etcd"]
+    if "fdb" in test or "foundationdb" in test:
+        found.append(MODEL if "model" in test.partition("::")[2] else "fdb")
+    return found
+
+
+def run(report: Path) -> int:
+    """Runs the tests; their output goes to ours."""
+    files = [f"tests/{module.replace('.', '/')}.py" for module in SUITES.values()]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--junitxml={report}"]
+    return subprocess.run([*command, *files], check=False).returncode
+
+
+def results(report: Path) -> tuple[Table, Table]:
+    """Outcomes counted by suite and store, and by single test of faults and store."""
+    by_suite: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    by_test: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for case in ElementTree.parse(report).iter("testcase"):
+        module = case.get("classname", "").removeprefix("tests.")
+        suite = next(name for name, wanted in SUITES.items() if module.endswith(wanted))
+        name = case.get("name", "")
+        outcome = "passed"
+        for kind in ("skipped", "failure", "error"):
+            if case.find(kind) is not None:
+                outcome = "skipped" if kind == "skipped" else "failed"
+        stores = stores_of(f"{suite}::{name}") or (["sqlite"] if "processes" in suite else ["etcd"])
+        for store in stores:
+            by_suite[suite][store][outcome] += 1
+            if suite.startswith(FAULTS):
+                by_test[words(name)][store][outcome] += 1
+    return by_suite, by_test
+
+
+def words(name: str) -> str:
+    """A test's name as a sentence, without its parameters."""
+    return re.sub(r"\[.*", "", name).removeprefix("test_").replace("_", " ")
+
+
+def cell(counts: Counts | None) -> str:
+    """Passed, and what did not."""
+    if not counts:
+        return "-"
+    said = [str(counts.get("passed", 0))] if counts.get("passed") else []
+    said += [f"{counts[kind]} {kind}" for kind in ("skipped", "failed") if counts.get(kind)]
+    return ", ".join(said)
+
+
+def show(title: str, table: Table) -> None:
+    """Prints a table with a column for each store."""
+    width = max(map(len, [title, *table]))
+    print(f"\n{title:{width}}  " + "  ".join(f"{store:>11}" for store in STORES))
+    for row, by_store in table.items():
+        cells = "  ".join(f"{cell(by_store.get(store)):>11}" for store in STORES)
+        print(f"{row:{width}}  {cells}")
+
+
+def versions() -> dict[str, str]:
+    """What each store is here, as it says itself."""
+    said = {
+        "memory": f"Python {platform.python_version()}",
+        "sqlite": f"SQLite {sqlite3.sqlite_version}",
+        MODEL: "tests/support/fdb_model.py: our model of its transactions, not FoundationDB",
+    }
+    for name, kind in (("zookeeper", ZooKeeper), ("etcd", Etcd)):
+        try:
+            server = kind()
+        except installs.NotInstalledError as reason:
+            said[name] = f"skipped: {reason}"
+            continue
+        server.start()
+        said[name] = f"{name} {server.version()}"
+        server.remove()
+    file = os.environ.get(places.FDB_CLUSTER_FILE)
+    skipped = f"skipped: {places.FDB_CLUSTER_FILE} names no FoundationDB cluster"
+    said["fdb"] = f"FoundationDB, cluster file {file}" if file else skipped
+    return said
+
+
+def main() -> int:
+    """Runs, prints, and returns pytest's exit code."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        code = run(report)
+        by_suite, by_test = results(report)
+    said = versions()
+    print("\nstores")
+    for store in STORES:
+        print(f"  {store:10} {said[store]}")
+    show("passed", by_suite)
+    show("faults tried", by_test)
+    print(f"\n{time.monotonic() - began:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
