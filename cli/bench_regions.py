@@ -18,7 +18,7 @@ from ..core.protocol.errors import InvalidArgumentError
 from ..core.protocol.quorum import Quorum
 from .bench_output import collect, print_raw
 from .output import format_table
-from .units import parse_bytes, show_bytes
+from .units import parse_bytes, parse_ms, show_bytes
 
 _FSYNC_SAMPLES = 500
 
@@ -242,6 +242,12 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
     help="How long writers are measured before and after.",
 )
 @click.option(
+    "--replace-after",
+    default="30s",
+    show_default=True,
+    help="How long a writer bears with a bookie that is away.",
+)
+@click.option(
     "--seconds-max",
     type=click.FloatRange(1, 86_400),
     default=3_600,
@@ -250,16 +256,17 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
 )
 @_measuring
 def lost(
-    size: str, bytes_per_second: str, streams: int, rate: int, seconds: float, seconds_max: float,
-    directory: Path | None, json_file: Path | None,
+    size: str, bytes_per_second: str, streams: int, rate: int, seconds: float, replace_after: str,
+    seconds_max: float, directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Kills a bookie for good: time to full replication, bytes moved, what writers notice.
 
     Three regions of one bookie, 3/3/2/R2, and a spare one. Needs about five times --size of disk.
     """
     work = LossWork(
-        parse_bytes(size), parse_bytes(bytes_per_second), streams, rate, seconds, seconds_max
-    )
+        parse_bytes(size), parse_bytes(bytes_per_second), streams, rate, seconds, seconds_max,
+        parse_ms(replace_after),
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
         root = Path(folder)
         print_raw(root)

@@ -58,7 +58,7 @@ def test_reads_go_past_a_replica_in_trouble_with_few_extra_requests(tmp_path: Pa
 def test_a_bookie_that_is_lost_is_replaced_while_writers_go_on(tmp_path: Path) -> None:
     rows = figures_of(
         tmp_path, "lost", "--size", "50MiB", "--seconds", "1", "--rate", "20", "--streams", "4",
-        "--seconds-max", "90",
+        "--seconds-max", "90", "--replace-after", "2s",
     )  # fmt: skip
     by_name = {row["w"]: row for row in rows}
     assert list(by_name) == ["fill", "before", "during", "after", "read-back"]
