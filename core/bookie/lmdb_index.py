@@ -162,8 +162,9 @@ class LmdbIndex:
         self._covered_log, self._sequence = covered_log, sequence
 
     async def _write_elsewhere(self, work: Callable[[], None]) -> None:
-        """One writer at a time; a cancelled caller doesn't stop it, and ``close`` waits for it."""
-        assert self._writing is None or self._writing.done(), "one checkpoint at a time"
+        """One writer at a time; a cancelled caller doesn't stop it: who comes next waits for it."""
+        if self._writing is not None and not self._writing.done():
+            await settled(self._writing)
         self._writing = asyncio.ensure_future(self._run(work))
         await asyncio.shield(self._writing)
 

@@ -172,6 +172,42 @@ def test_failed_checkpoint_loses_nothing() -> None:
     asyncio.run(main())
 
 
+def test_a_checkpoint_waits_for_one_whose_caller_has_gone(tmp_path: Path) -> None:
+    """A bookie that is told to stop in the midst of a checkpoint makes a last one."""
+
+    async def main() -> None:
+        gate, waits = asyncio.Event(), 0
+
+        async def when_open(work: Callable[[], Any]) -> Any:  # noqa: ANN401
+            nonlocal waits
+            waits += 1
+            await gate.wait()
+            return work()
+
+        gate.set()
+        store = await open_lmdb_index(tmp_path, ME, when_open)
+        gate.clear()
+        index = TieredIndex(store)
+        index.put([IndexedEntry(1, 0, 10, 1)])
+        first = asyncio.ensure_future(index.checkpoint(1, 1))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        index.put([IndexedEntry(1, 1, 20, 1)])
+        second = asyncio.ensure_future(index.checkpoint(2, 2))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert waits == 2
+        gate.set()
+        await second
+        assert first.cancelled()
+        assert (store.covered_log, store.sequence) == (2, 2)
+        assert store.page(1, 0, 9) == [IndexedEntry(1, 0, 10, 1), IndexedEntry(1, 1, 20, 1)]
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_index_of_another_bookie_or_a_damaged_one_is_emptied(tmp_path: Path) -> None:
     async def main() -> None:
         rows = MemoryIndex()
