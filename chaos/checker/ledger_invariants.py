@@ -309,9 +309,14 @@ def lengths_add_up(record: Record) -> Iterator[str]:
 
 def _believed(record: Record, ledger_id: int, entry_id: int, by_ms: float) -> set[str]:
     """Bookies with lying disks that had confirmed the entry: nobody could know better."""
-    said = record.testimony.stored
-    answers = {bookie: said.get((bookie, ledger_id, entry_id)) for bookie in record.liars}
-    return {bookie for bookie, when in answers.items() if when is not None and when[0] <= by_ms}
+    testimony, never = record.testimony, float("inf")
+    found: set[str] = set()
+    for bookie in record.liars:
+        place = bookie, ledger_id, entry_id
+        first_ms, _ = testimony.stored.get(place, (never, never))
+        if min(first_ms, testimony.copied.get(place, never)) <= by_ms:
+            found.add(bookie)
+    return found
 
 
 @invariant("R1")

@@ -75,6 +75,8 @@ class Testimony:
     """(bookie id, ledger) to its first answer to a fencing read that was not "unknown"."""
     stored: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first and last time it confirmed a plain add of it."""
+    copied: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    """(bookie id, ledger, entry) to the first time it confirmed a recovery's or repair's add."""
     denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first "never had it" to a fencing read."""
     tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)

@@ -90,7 +90,19 @@ def hunt_one(name: str, budget: Budget) -> Outcome:
     if control.seeds == 1 and not control.is_found and not control.crashes:
         return outcome
     words = f"seed {outcome.seed} fails in the unchanged package, too: {control.text}"
-    return replace(outcome, found_by=(), seed=None, errors=words)
+    left_s = budget.seconds - outcome.seconds
+    if outcome.seeds == budget.seeds or left_s <= 0:
+        return replace(outcome, found_by=(), seed=None, errors=words)
+    rest = replace(
+        budget, first=outcome.seed + 1, seeds=budget.seeds - outcome.seeds, seconds=left_s
+    )
+    later = hunt_one(name, rest)
+    return replace(
+        later,
+        seeds=outcome.seeds + later.seeds,
+        seconds=outcome.seconds + later.seconds,
+        crashes=outcome.crashes + later.crashes,
+    )
 
 
 def _run(

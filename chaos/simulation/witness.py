@@ -31,6 +31,8 @@ class Witness:
         self._held: dict[SimTransport, bytes] = {}
         self._fencing: dict[tuple[int, int], tuple[int, int]] = {}
         """(connection, transaction) of a fencing read to its ledger and entry."""
+        self._copying: dict[tuple[int, int], tuple[int, int]] = {}
+        """The same of adds, which in this form are those of recoveries and repair."""
         cluster.world.network.on_sent = self._sent
 
     def _sent(self, end: SimTransport, data: bytes) -> None:
@@ -75,11 +77,19 @@ class Witness:
             if read.HasField("flag") and read.flag == pb.ReadRequest.FENCE_LEDGER:
                 wanted = read.ledger_id, read.entry_id
                 self._fencing[end.number, request.header.txn_id] = wanted
+            elif request.HasField("add_request"):
+                add = request.add_request
+                self._copying[end.number, request.header.txn_id] = add.ledger_id, add.entry_id
             return
-        if not self._fencing:
+        if not (self._fencing or self._copying):
             return
         response = pb.Response.FromString(packet)
-        asked = self._fencing.pop((end.number, response.header.txn_id), None)
+        transaction = end.number, response.header.txn_id
+        copied = self._copying.pop(transaction, None)
+        if copied is not None and response.status == pb.EOK:
+            key = (self._cluster.ids[end.node.name], *copied)
+            self.testimony.copied.setdefault(key, self._loop.now * 1000)
+        asked = self._fencing.pop(transaction, None)
         if asked is None or response.status not in _SAID:
             return
         bookie, now_ms = self._cluster.ids[end.node.name], self._loop.now * 1000
