@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ..core.log.policy import FlushPolicy
 from .workload import Workload
 
 Kind = Literal["batching", "awaiting", "reading"]
@@ -33,8 +34,10 @@ class ProxyWork:
 
     @property
     def per10(self) -> Workload:
-        """Its streams: three copies, two acknowledgements, fsync, flushed after 10 ms."""
-        return Workload(self.name, "max", self.size, streams=self.streams)
+        """Its streams: three copies, two acknowledgements, fsync, flushed after 10 ms; what nobody
+        reads at once is made visible by the next entry, if that comes within 10 ms."""
+        flush = FlushPolicy(period_ms=10, visibility_ms=0 if self.kind == "reading" else 10)
+        return Workload(self.name, "max", self.size, streams=self.streams, flush=flush)
 
 
 PROXY = (
