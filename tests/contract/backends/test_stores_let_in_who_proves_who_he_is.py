@@ -1,6 +1,10 @@
-"""TLS, passwords and client certificates, on real servers with certificates made for the test."""
+"""TLS, passwords and client certificates, on real servers with certificates made for the test.
+
+The URIs that work are those of the guide, with other servers, places and files in them.
+"""
 
 import asyncio
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
@@ -19,8 +23,11 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.runtime.metadata_store import Create, MetadataStore
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.certificates import CLIENT, Certificates, Pair, certificates
+from rhumbline.tests.support.doc_blocks import blocks
 from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fresh_name
 from rhumbline.tests.support.servers import Etcd, ZooKeeper, free_port
+
+GUIDE = Path(__file__).parents[3] / "docs/how-to/choose-a-metadata-store.md"
 
 REFUSED_MS = 700
 """How long those try who do not even get a connection."""
@@ -68,6 +75,17 @@ async def refused(uri: str, error: type[RhumblineError]) -> str:
     return str(refusal.value)
 
 
+def documented(scheme: str, option: str, place: str, **files: Path) -> str:
+    """The guide's URI of a scheme that has an option, for ``place`` and these files."""
+    shown = [line for block in blocks(GUIDE.read_text()) for line in block.text.splitlines()]
+    (found,) = [line for line in shown if line.startswith(f"{scheme}://") and option in line]
+    uri = re.sub(r"://[^/]+/rhumbline", lambda _: f"://{place}", found)
+    for name, file in files.items():
+        uri = re.sub(rf"{name}=[^&]+", f"{name}={file}", uri)
+    assert "/etc/" not in uri
+    return uri
+
+
 def tls(ca: Path, pair: Pair | None = None) -> str:
     """The options of a URI."""
     own = "" if pair is None else f"&tls_cert={pair.cert}&tls_key={pair.key}"
@@ -109,10 +127,16 @@ def secure_zookeeper(made: Certificates) -> Iterator[str]:
 def test_zookeeper_with_certificates_of_both_sides(
     secure_zookeeper: str, made: Certificates
 ) -> None:
-    place = f"zk://{secure_zookeeper}/{fresh_name()}"
+    name = fresh_name()
+    place = f"zk://{secure_zookeeper}/{name}"
 
     async def run() -> None:
-        await use(f"{place}?{tls(made.ca, made.client)}")
+        await use(
+            documented(
+                "zk", "tls_cert", f"{secure_zookeeper}/{name}",
+                tls_ca=made.ca, tls_cert=made.client.cert, tls_key=made.client.key,
+            )
+        )  # fmt: skip
         for stranger in (
             f"{place}?{tls(made.other_ca, made.client)}",  # it is not the server that we trust
             f"{place}?{tls(made.ca, made.stranger)}",
@@ -127,11 +151,12 @@ def test_zookeeper_with_certificates_of_both_sides(
 @ZOOKEEPER
 def test_zookeeper_with_passwords(tmp_path: Path) -> None:
     """What one user made is closed to others, and to who says nothing."""
-    place = f"zk://{servers.zookeeper().address}/{fresh_name()}"
+    at = f"{servers.zookeeper().address}/{fresh_name()}"
+    place = f"zk://{at}"
     own, wrong = (auth_file(tmp_path, f"digest:me:{word}") for word in ("secret", "guess"))
 
     async def run() -> None:
-        await use(f"{place}?auth_file={own}")
+        await use(documented("zk", "auth_file", at, auth_file=own))
         async with opened(f"{place}?auth_file={own}") as store:
             assert "secret" not in store.uri
             assert "auth" not in store.uri
@@ -182,10 +207,16 @@ def begin_users(server: Etcd, user: str, password: str | None, prefix: str) -> N
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["certificates"], indirect=True)
 def test_etcd_with_certificates_of_both_sides(secure_etcd: Etcd, made: Certificates) -> None:
-    place = f"etcd://{secure_etcd.address}/{fresh_name()}"
+    at = f"{secure_etcd.address}/{fresh_name()}"
+    place = f"etcd://{at}"
 
     async def run() -> None:
-        await use(f"{place}?{tls(made.ca, made.client)}")
+        await use(
+            documented(
+                "etcd", "tls_cert", at,
+                tls_ca=made.ca, tls_cert=made.client.cert, tls_key=made.client.key,
+            )
+        )  # fmt: skip
         for stranger in (
             f"{place}?{tls(made.other_ca, made.client)}",
             f"{place}?{tls(made.ca, made.stranger)}",
@@ -224,7 +255,8 @@ def test_etcd_with_passwords_over_tls(
     place, ca = f"etcd://{secure_etcd.address}", tls(made.ca)
 
     async def run() -> None:
-        await use(f"{place}/ours/a?{ca}&auth_file={own}")
+        at = f"{secure_etcd.address}/ours/a"
+        await use(documented("etcd", "auth_file", at, tls_ca=made.ca, auth_file=own))
         for stranger in (
             f"{place}/ours/b?{ca}&auth_file={wrong}",
             f"{place}/ours/b?{ca}&auth_file={nobody}",
