@@ -7,7 +7,7 @@ that moment, and the closed one is repair's.
 
 Bound: a writer begins to roll at most ``REREAD_MS``, one read of the metadata store, and
 1/``LEAVE_PER_SECOND`` s for each writer of the process that leaves before it, after the command
-returned. While there is no legal place for the next segment it goes on where it is.
+returned. While there is no legal place for such a segment it is left alone.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import asyncio
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
+from ..core.protocol.quorum import Quorum
 from ..core.runtime.tasks import Tasks
 from .repair.bell import Bell
 from .states import REREAD_MS, State, States, StateStore
@@ -50,13 +51,25 @@ class LeavingWriters:
             if not self._client.writers():
                 continue
             try:
-                states = await self._states.read()
+                leaving = await self._who_leaves(await self._states.read())
             except RhumblineError:
                 continue  # the store is away or the node is damaged: nobody moves by guesswork
-            await self._ask(states)
+            await self._ask(leaving)
 
-    async def _ask(self, states: States) -> None:
-        leaving = [one for one in self._client.writers() if _should_leave(one, states)]
+    async def _who_leaves(self, states: States) -> list[LedgerWriter]:
+        """Those that should leave and have somewhere to go."""
+        leaving = []
+        known: dict[tuple[Quorum, tuple[str, ...]], bool] = {}
+        for writer in self._client.writers():
+            if _should_leave(writer, states):
+                demand = writer.view.quorum, writer.metadata.allowed_regions()
+                if demand not in known:
+                    known[demand] = await self._client.has_place(*demand)
+                if known[demand]:
+                    leaving.append(writer)
+        return leaving
+
+    async def _ask(self, leaving: list[LedgerWriter]) -> None:
         for first in range(0, len(leaving), _AT_ONCE):
             for writer in leaving[first : first + _AT_ONCE]:
                 writer.leave()

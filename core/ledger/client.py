@@ -1,6 +1,7 @@
 """The ledger client: makes, opens, recovers and deletes ledgers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from types import TracebackType
 from typing import Any, Self
 
@@ -119,6 +120,19 @@ class LedgerClient:
                 if backoff.is_over or isinstance(error, NotEnoughBookiesError):
                     raise
             await backoff.pause()
+
+    async def has_place(self, quorum: Quorum, allowed: Sequence[str] = ()) -> bool:
+        """Whether a ledger could be made now, in ``allowed`` regions (() for all).
+
+        Raises MetadataUnavailableError.
+        """
+        context = self._context
+        candidates = in_regions(await context.directory.snapshot(), allowed)
+        try:
+            context.placement.new_ensemble(quorum, candidates, random=Random(0))
+        except NotEnoughBookiesError:
+            return False
+        return True
 
     async def _create(
         self, quorum: Quorum, password: bytes, custom: dict[str, bytes]
