@@ -54,6 +54,8 @@ class DistantWork:
     warm_seconds: float
     loses: bool
     """Whether a region is cut off at the end."""
+    request_timeout_ms: int = 5_000
+    """Longer where more is outstanding than can be answered within the usual time."""
 
 
 class DistantWriters:
@@ -202,7 +204,7 @@ async def measure_distant(
     """Yields a row for each phase and way to send. Raises InvariantBrokenError if a record of a
     stream that was looked at is not there once."""
     home = servers.regions[0]
-    ledger = LedgerConfig(pending_entries_max=100_000)
+    ledger = LedgerConfig(pending_entries_max=100_000, request_timeout_ms=work.request_timeout_ms)
     client = Client(servers.metadata, namespace=NAMESPACE, region=home, ledger=ledger)
     async with client:
         writers = DistantWriters(servers, client, work)
