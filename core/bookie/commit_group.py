@@ -1,5 +1,6 @@
 """A commit group: what one sync makes durable, and who is told when it has."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -61,3 +62,19 @@ class Group:
         self.buffers.append(data)
         self.body_bytes += len(data)
         self.count += 1
+
+
+class Waiting:
+    """An ``OnDurable`` that can be awaited."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, error: RhumblineError | None) -> None:
+        """See OnDurable."""
+        if self.done.cancelled():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)

@@ -34,7 +34,8 @@ from .long_poll import ParkedPoll, Poll, PollDesk
 from .proofs import LedgerReader, Proof, Proofs
 from .requests import Add, BatchRead, Read, WriteLac
 from .space import SpaceWatch
-from .storage import Storage, StorageListener
+from .storage import Storage
+from .storage_listener import StorageListener
 
 _LIST_PAGE = 20_000
 _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)

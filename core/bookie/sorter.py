@@ -186,7 +186,7 @@ class Sorter:
                 part = rows.part(start, start + ROWS_AT_ONCE)
                 _order(part, 0, len(part))
                 part.last = part.ids[-1]
-                self._storage.move(ledger_id, old_number, part)
+                self._storage.index.move(ledger_id, old_number, part)
                 await self._pace.pause()
 
     def _is_still_needed(self, number: int) -> bool:

@@ -5,7 +5,6 @@ that a crash could take back. Answers are three-valued: an entry, NoSuchEntryErr
 NoSuchLedgerError where that can be proved, and otherwise an error that means "unknown".
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from crc32c import crc32c
@@ -24,11 +23,10 @@ from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
-from .commit_group import Answerer, Group, OnDurable
+from .commit_group import Answerer, Group, OnDurable, Waiting
 from .config import BookieConfig
 from .files import FileGoneError, LogFiles
 from .groups import (
-    OFFSET_BITS,
     RECORD_HEADER,
     RECORD_HEADER_BYTES,
 )
@@ -37,6 +35,7 @@ from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_bo
 from .recovery import recover, remove_leftovers
 from .replay import Damage
 from .sorted_file import SortedFile, SortedFileWriter
+from .storage_listener import StorageListener
 from .tail_cache import TailCache
 from .tiered_index import IndexStore, TieredIndex
 from .write_log import WriteLog
@@ -45,49 +44,6 @@ LOG_GONE = (
     "the write log of this bookie is gone: what it acknowledged is lost here; "
     "format an empty directory as a new bookie"
 )
-
-
-def _all_stand_in(rows: LedgerEntries, number: int) -> bool:
-    low, high = min(rows.positions), max(rows.positions)
-    return low >> OFFSET_BITS == number == high >> OFFSET_BITS
-
-
-def _those_that_stand_in(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
-    """Those ``rows`` whose ids ``known`` has in this file."""
-    found = LedgerEntries()
-    for entry_id, position, length in zip(rows.ids, rows.positions, rows.lengths, strict=True):
-        location = known.find(entry_id)
-        if location is not None and location.position >> OFFSET_BITS == number:
-            found.put(entry_id, position, length)
-    return found
-
-
-class _Waiting:
-    """An ``OnDurable`` that can be awaited."""
-
-    def __init__(self) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def __call__(self, error: RhumblineError | None) -> None:
-        if self.done.cancelled():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-
-
-class StorageListener:
-    """Whom storage tells; the bookie. All are called between awaits and must not block."""
-
-    def ledgers_advanced(self, ledgers: list[LedgerState]) -> None:
-        """Ledgers with parked polls whose LAC has risen."""
-
-    def log_failed(self, error: RhumblineError) -> None:
-        """No add will ever succeed again until a restart."""
-
-    def space_ran_out(self, error: RhumblineError) -> None:
-        """A group found no space."""
 
 
 class Storage:
@@ -234,7 +190,7 @@ class Storage:
 
     async def fence_durably(self, ledger: LedgerState) -> None:
         """``fence``, and waits. Raises what the log failed with."""
-        waiting = _Waiting()
+        waiting = Waiting()
         self.fence(ledger, waiting)
         await waiting.done
 
@@ -334,7 +290,7 @@ class Storage:
 
     async def journal(self, record: bytes) -> None:
         """Appends a state record and waits until it is durable. Raises what the log failed with."""
-        waiting = _Waiting()
+        waiting = Waiting()
         self.log.append_state(record, waiting)
         await waiting.done
 
@@ -354,13 +310,6 @@ class Storage:
         """A writer for a sorted file with a number and generation of its own."""
         number = self.next_file_number()
         return SortedFileWriter(self.files, self._bookie, number, self.next_generation())
-
-    def move(self, ledger_id: int, old_number: int, rows: LedgerEntries) -> None:
-        """Has the index point to new places, where it still points to the old file."""
-        known = self.index.span(ledger_id, rows.ids[0], rows.last)
-        if known.ids != rows.ids or not _all_stand_in(known, old_number):
-            rows = _those_that_stand_in(known, old_number, rows)
-        self.index.recent.update([(ledger_id, rows)])
 
     # --- what the log asks and tells ------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from .groups import OFFSET_BITS
 from .index import EntryIndex, IndexedEntry, LedgerEntries, Location, MemoryIndex
 
 
@@ -136,6 +137,13 @@ class TieredIndex:
         """See EntryIndex."""
         self.recent.put(rows)
 
+    def move(self, ledger_id: int, old_number: int, rows: LedgerEntries) -> None:
+        """Has rows point to new places, where they still point into the old file."""
+        known = self.span(ledger_id, rows.ids[0], rows.last)
+        if known.ids != rows.ids or not _all_stand_in(known, old_number):
+            rows = _those_that_stand_in(known, old_number, rows)
+        self.recent.update([(ledger_id, rows)])
+
     def drop(self, ledger_id: int) -> None:
         """See EntryIndex."""
         self.recent.drop(ledger_id)
@@ -178,3 +186,18 @@ class TieredIndex:
         if not self._is_dropped(ledger_id):
             tiers.append(self.store)
         return tiers
+
+
+def _all_stand_in(rows: LedgerEntries, number: int) -> bool:
+    low, high = min(rows.positions), max(rows.positions)
+    return low >> OFFSET_BITS == number == high >> OFFSET_BITS
+
+
+def _those_that_stand_in(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
+    """Those ``rows`` whose ids ``known`` has in this file."""
+    found = LedgerEntries()
+    for entry_id, position, length in zip(rows.ids, rows.positions, rows.lengths, strict=True):
+        location = known.find(entry_id)
+        if location is not None and location.position >> OFFSET_BITS == number:
+            found.put(entry_id, position, length)
+    return found
