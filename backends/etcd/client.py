@@ -35,9 +35,9 @@ _PAUSE_MS = 50
 _REFUSED_PAUSE_MS = 500
 _SERVICE = "/etcdserverpb."
 _OPTIONS = [
-    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_time_ms", 8_000),  # etcd hangs up on who asks more often than every 5 s,
     ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_permit_without_calls", 0),  # or without a call under way
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
