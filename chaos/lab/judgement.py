@@ -115,6 +115,10 @@ def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
     if play.archived is not None:
         found = play.archive_faults[0] if play.archive_faults else "equal"
         yield Check("the archive and what readers got", "equal", found, not play.archive_faults)
+    if play.query_faults is not None:
+        found = play.query_faults[0] if play.query_faults else "equal"
+        text = "the Spark query and what readers got"
+        yield Check(text, "equal", found, not play.query_faults)
     behind = [name for name, got_all in play.caught_up.items() if not got_all]
     if play.caught_up:
         found = f"{len(behind)} of {len(play.caught_up)} did not"

@@ -33,6 +33,8 @@ class Play:
     archived: int | None = None
     """Archived segments; None: there is no archive."""
     archive_faults: list[str] = field(default_factory=list)
+    query_faults: list[str] | None = None
+    """Where a Spark query differs from what readers got; None: there was none."""
     whole_ms: float | None = None
     """From the last fault until all copies were there; None: they were not."""
     broke: str = ""

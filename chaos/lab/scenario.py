@@ -89,6 +89,8 @@ class Workload:
     archives: bool = False
     repairs: bool = False
     """Whether a repair process runs in each region."""
+    queries: bool = False
+    """Whether a Spark query reads archive and ledgers at the end; only in the real world."""
     through_proxies: bool = False
     """Whether applications are thin clients of write and read proxies; only in the real world."""
 
@@ -242,6 +244,8 @@ def _faults_of(scenario: Scenario) -> "list[str]":
         faults.append("workload.writers: the first one writes from 0 ms on")
     if work.through_proxies and scenario.worlds != (WAN,):
         faults.append("workload.through_proxies: there are no proxies in the simulator")
+    if work.queries and (scenario.worlds != (WAN,) or not work.archives):
+        faults.append("workload.queries: needs archives, and there is no Spark in the simulator")
     for one in scenario.fault:
         if one.target not in targets_of(one.kind, regions, scenario.bookies):
             faults.append(f"fault {one.kind}: there is no target {one.target!r}")

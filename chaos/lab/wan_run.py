@@ -9,31 +9,24 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from ...coldstore.local import LocalColdStore
-from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata
-from ...regions.repair.spans import settled_spans
-from ..checker.verdict import Copy, Record
-from ..simulation.probe import probe
+from ..checker.verdict import Record
 from .cold import compare_archive
 from .kinds import LEADER, OWNER
 from .outcome import Band
 from .play import Play
 from .scenario import ETCD, WAN, FaultTable, Scenario
 from .wan import app
-from .wan.bookie import HOST
-from .wan.cluster import SERVERS, AppProgram, WanCluster
+from .wan.cluster import SERVERS, WanCluster
+from .wan.errands import Errands, NotAliveError, behind, text_of
 from .wan.faults import Faults
 from .wan.histories import history_of
 from .wan.metadata_history import MetadataHistory
+from .wan.questions import Copies, ask_all, incomplete, query_faults, regions_of_ids
 
 _FINAL_APPENDS = 10
-_ERRAND_S_MAX = 60.0
 _LOOK_S = 0.1
-
-
-class NotAliveError(Exception):
-    """Something that had to happen after the faults did not."""
 
 
 class WanRun:
@@ -43,14 +36,14 @@ class WanRun:
         self.scenario = scenario
         self.cluster = cluster
         self.result = play
+        self.errands = Errands(cluster, play, self.note)
         self.faults = Faults(cluster, seed, self._relaunch)
         self.active = scenario.workload.writers[0].region
         self.is_over = False
         self._timed: list[asyncio.Task[None]] = []
-        self._caring: list[asyncio.Task[None]] = []
         self._lines: list[tuple[float, str]] = []
         self.metadata: MetadataHistory | None = None
-        self.copies: dict[int, dict[tuple[int, str], Copy]] = {}
+        self.copies: Copies = {}
         self.unasked: set[str] = set()
 
     # --- the course -----------------------------------------------------------------------------
@@ -75,7 +68,7 @@ class WanRun:
             result.load_ends_ms = self._now_ms()
             await self._epilogue()
         finally:
-            tasks = [looking, *self._timed, *self._caring]
+            tasks = [looking, *self._timed, *self.errands.tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -90,7 +83,7 @@ class WanRun:
             self._at(fault.at_ms, self._strike(fault))
         if work.catch_up_every_ms:
             for number in range(1, work.lasts_ms // work.catch_up_every_ms + 1):
-                self._at(number * work.catch_up_every_ms, self._catch_up(number))
+                self._at(number * work.catch_up_every_ms, self.errands.catch_up(number))
         if work.truncate_every_ms:
             for number in range(1, work.lasts_ms // work.truncate_every_ms + 1):
                 self._at(number * work.truncate_every_ms, self._truncate())
@@ -160,70 +153,8 @@ class WanRun:
                 if region == self.active and not self.is_over:
                     one.tell("write", is_on=True)
 
-    # --- errands --------------------------------------------------------------------------------
-
-    def _acked(self) -> dict[Dlsn, float]:
-        """Every position that was acknowledged, and when."""
-        found = {}
-        for one in self.cluster.apps.values():
-            one.look()
-            for event in one.events:
-                if event[0] == "end" and event[4] == "ok":
-                    found[Dlsn.parse(event[5])] = float(event[1])
-        return found
-
-    async def _catch_up(self, number: int) -> None:
-        apps = [one for one in self.cluster.apps.values() if one.program.is_running]
-        wanted = self._acked()
-        if not apps or not wanted:
-            return
-        one, last = apps[number % len(apps)], max(wanted)
-        name = f"catch-up {number} {one.name}"
-        first = self.result.truncated_before
-        errand = one.tell(
-            "read", name=name, start=_text(first), until=f"{last.lssn}:{last.entry_id + 1}:0"
-        )
-        self._caring.append(asyncio.create_task(self._caught_up(one, errand, name, set(wanted))))
-
-    async def _caught_up(self, one: AppProgram, errand: int, name: str, wanted: set[Dlsn]) -> None:
-        deadline = time.monotonic() + _ERRAND_S_MAX
-        fault = one.answer(errand)
-        while fault is None and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
-            fault = one.answer(errand)
-        if fault != "":
-            self.note(one.name, f"{name}: {fault or 'did not end'}")
-            return
-        reads = {event[2] for event in one.events if event[0] == "read" and event[3] == name}
-        found = {
-            Dlsn.parse(dlsn)
-            for event in one.events
-            if event[0] == "got" and event[2] in reads
-            for dlsn, _ in event[3]
-        }
-        first = self.result.truncated_before or Dlsn(0, 0, 0)
-        self.result.caught_up[name] = all(dlsn in found or dlsn < first for dlsn in wanted)
-
     async def _truncate(self) -> None:
-        order = sorted(self._acked())
-        if len(order) <= 10:
-            return
-        position = order[len(order) // 2]
-        if self.result.truncated_before is None or position > self.result.truncated_before:
-            self.result.truncated_before = position
-        one = self.cluster.apps[self.active]
-        one.tell("truncate", position=str(position))
-
-    async def _finish(self, one: AppProgram, what: str, errand: str, **arguments: object) -> None:
-        """Has an application do an errand, to its end. Raises NotAliveError."""
-        number = one.tell(errand, **arguments)
-        deadline = time.monotonic() + _ERRAND_S_MAX
-        while (fault := one.answer(number)) is None:
-            if time.monotonic() > deadline or not one.program.is_running:
-                raise NotAliveError(f"{what} in {one.region} did not end")
-            await asyncio.sleep(_LOOK_S)
-        if fault:
-            raise NotAliveError(f"{what} in {one.region}: {fault}")
+        await self.errands.truncate(self.active)
 
     # --- after the faults -----------------------------------------------------------------------
 
@@ -250,7 +181,7 @@ class WanRun:
             return
         faults = ["nobody looked"]
         while self._now_ms() < begin_ms + expect.whole_ms_max:
-            faults = await self._incomplete(expect.whole_regions)
+            faults = await incomplete(self.cluster, self._closed(), expect.whole_regions)
             if not faults:
                 self.result.whole_ms = self._now_ms() - begin_ms
                 return
@@ -258,46 +189,8 @@ class WanRun:
         for fault in faults[:5]:
             self.note("lab", f"not whole: {fault}")
 
-    async def _incomplete(self, least: int) -> list[str]:
-        """Closed fragments that miss a copy, or lie in fewer regions than they should."""
-        regions = self._regions()
-        copies, _ = await self._ask_all()
-        faults = []
-        for metadata in self._closed():
-            for span in settled_spans(metadata):
-                where = f"ledger {metadata.ledger_id} from {span.first}"
-                found = {regions[bookie] for bookie in span.fragment.bookies}
-                if len(found) < least:
-                    faults.append(f"{where}: only in {sorted(found)}")
-                for entry_id in range(span.first, span.last + 1):
-                    for index in span.quorum.write_set(entry_id):
-                        bookie = span.fragment.bookies[index]
-                        if (entry_id, str(bookie)) not in copies.get(metadata.ledger_id, {}):
-                            faults.append(f"{where}: {bookie} misses {entry_id}")
-        return faults
-
-    def _regions(self) -> dict[str, str]:
-        return {
-            one.bookie_id: one.region
-            for bookie in self.cluster.bookies
-            for one in bookie.incarnations
-        }
-
     def _closed(self) -> list[LedgerMetadata]:
         return self.metadata.closed() if self.metadata is not None else []
-
-    async def _ask_all(self) -> tuple[dict[int, dict[tuple[int, str], Copy]], set[str]]:
-        ledgers = self._closed()
-        copies: dict[int, dict[tuple[int, str], Copy]] = {one.ledger_id: {} for one in ledgers}
-        unasked = set()
-        for bookie in self.cluster.bookies:
-            found = await probe((HOST, bookie.port), bookie.bookie_id, ledgers)
-            if found is None:
-                unasked.add(bookie.bookie_id)
-                continue
-            for (ledger_id, entry_id), copy in found.items():
-                copies[ledger_id][entry_id, bookie.bookie_id] = copy
-        return copies, unasked
 
     async def _epilogue(self) -> None:
         """A new writer, everything read in every region, every bookie asked."""
@@ -310,22 +203,21 @@ class WanRun:
             one.tell("write", is_on=False)
         regions = self.scenario.topology.regions
         heir = cluster.apps[regions[(regions.index(self.active) + 1) % len(regions)]]
-        await self._finish(heir, "a new writer", "end", count=_FINAL_APPENDS)
-        last = max(self._acked())
-        until = f"{last.lssn}:{last.entry_id + 1}:0"
+        await self.errands.finish(heir, "a new writer", "end", count=_FINAL_APPENDS)
+        until = behind(self.errands.acked()[-1])
         for one in cluster.apps.values():
-            await self._finish(
+            await self.errands.finish(
                 one,
                 "a reader of everything",
                 "read",
                 name=f"final {one.name}",
-                start=_text(result.truncated_before),
+                start=text_of(result.truncated_before),
                 until=until,
                 is_complete=True,
             )
         assert self.metadata is not None
         await self.metadata.look()
-        self.copies, self.unasked = await self._ask_all()
+        self.copies, self.unasked = await ask_all(cluster, self._closed())
         if self.scenario.workload.archives:
             history = history_of(list(cluster.apps.values()), [])
             read = next(one for one in history.reads if one.is_complete)
@@ -335,6 +227,8 @@ class WanRun:
                 result.archived, result.archive_faults = found
             finally:
                 await cold.close()
+            if self.scenario.workload.queries:
+                result.query_faults = await query_faults(cluster, self.active, read, until)
 
     def finish(self) -> None:
         """Fills in what is handed over."""
@@ -353,7 +247,7 @@ class WanRun:
                 result.history,
                 metadata.ledgers,
                 metadata.segments,
-                self._regions(),
+                regions_of_ids(self.cluster),
                 lost=frozenset(one for bookie in self.cluster.bookies for one in bookie.lost),
                 copies=self.copies,
                 unasked=frozenset(self.unasked),
@@ -420,7 +314,3 @@ def _words_of(cluster: WanCluster) -> str:
             else "the disk only counts as full, by a setting: no file system could be mounted"
         )
     return "; ".join(words)
-
-
-def _text(position: Dlsn | None) -> str | None:
-    return None if position is None else str(position)
