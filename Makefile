@@ -23,7 +23,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses chaos chaos-all bench soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses chaos chaos-all bench proxies-many soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -105,6 +105,12 @@ bench: $(SELF) ## measure on this machine: writing, delivery, catch-up
 	$(BIN)/rhumbline bench write
 	$(BIN)/rhumbline bench tail
 	$(BIN)/rhumbline bench read
+	$(BIN)/rhumbline bench proxy
+
+proxies-many: ROUNDS = 20
+proxies-many: setup-test ## proxies end again and again, for real and simulated: ROUNDS=20
+	$(PYTEST) tests/integration/proxies/test_owners_and_regions_are_lost_under_load.py \
+		tests/sim/test_two_owners_at_once_are_harmless.py --seeds $(ROUNDS) -s
 
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s
