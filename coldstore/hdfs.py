@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import hdfs
 import requests
+import urllib3
 
 from ..core.protocol.errors import (
     DiskFullError,
@@ -147,7 +148,7 @@ class HdfsColdStore:
         try:
             return _typed(call, path, True)
         finally:
-            with contextlib.suppress(hdfs.HdfsError, requests.RequestException):
+            with contextlib.suppress(hdfs.HdfsError, requests.RequestException, OSError):
                 self._client.delete(temporary)
 
 
@@ -156,7 +157,7 @@ def _typed(call: Callable[[], T], path: str, writes: bool = False) -> T:
         return call()
     except hdfs.HdfsError as error:
         raise _translated(error, path) from error
-    except (requests.RequestException, OSError) as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         kind = UnknownOutcomeError if writes else UnavailableError
         raise kind(f"HDFS, {path}: {error}") from error
 

@@ -183,7 +183,7 @@ class S3ColdStore:
         try:
             return call()
         except ClientError as error:
-            raise _translated(error, key) from error
+            raise _translated(error, key, writes) from error
         except (BotoCoreError, OSError) as error:
             kind = UnknownOutcomeError if writes else UnavailableError
             raise kind(f"S3, {key}: {error}") from error
@@ -207,7 +207,7 @@ class _BeyondTheEndError(RhumblineError):
     code = "s3-range"
 
 
-def _translated(error: ClientError, key: str) -> RhumblineError:
+def _translated(error: ClientError, key: str, writes: bool) -> RhumblineError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     said = {code, str(status)}
@@ -223,6 +223,6 @@ def _translated(error: ClientError, key: str) -> RhumblineError:
     ):
         if said & known:
             return kind(f"S3, {key}: {error}")
-    if status >= 500:
+    if status >= 500 and writes:
         return UnknownOutcomeError(f"S3, {key}: {error}")
     return UnavailableError(f"S3, {key}: {error}")

@@ -30,10 +30,17 @@ class StreamIndex:
         """By LSSN, rising."""
 
     async def refresh(self) -> None:
-        """Looks what there is now. Raises CorruptionError, UnavailableError."""
+        """Looks what there is now. Raises CorruptionError, UnavailableError.
+
+        A listing may be late: what it leaves out among the others, or what was known, is asked for
+        by name before it is taken for gone.
+        """
+        listed = await archived_lssns(self._cold, self._namespace, self._stream)
+        known = self.manifests
+        numbers = {*listed, *known}
         found: dict[int, Manifest] = {}
-        for lssn in await archived_lssns(self._cold, self._namespace, self._stream):
-            manifest = self.manifests.get(lssn)
+        for lssn in range(min(numbers), max(numbers) + 1) if numbers else ():
+            manifest = known.get(lssn) if lssn in listed else None
             if manifest is None:
                 manifest = await read_manifest(self._cold, self._namespace, self._stream, lssn)
             if manifest is not None:

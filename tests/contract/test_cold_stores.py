@@ -1,15 +1,12 @@
 """Every cold store passes the same checks; real servers, where they can be had."""
 
 import asyncio
-import functools
-import itertools
 import os
 from pathlib import Path
 
 import pytest
 
 from rhumbline.coldstore.conformance import CHECKS
-from rhumbline.coldstore.hdfs import HdfsColdStore, HdfsOptions
 from rhumbline.coldstore.local import LocalColdStore, sweep_leftovers
 from rhumbline.coldstore.open import open_cold_store
 from rhumbline.coldstore.s3 import S3ColdStore, S3Options
@@ -20,10 +17,8 @@ from rhumbline.core.protocol.errors import (
     UnknownOutcomeError,
 )
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.tests.support.cold_servers import S3, Hdfs
-from rhumbline.tests.support.servers import free_port, started
-
-_NUMBERS = itertools.count()
+from rhumbline.tests.support import cold_servers
+from rhumbline.tests.support.servers import free_port
 
 
 def checked(name: str, store: ColdStore) -> None:
@@ -43,54 +38,26 @@ def test_a_local_directory_keeps_the_contract(name: str, tmp_path: Path) -> None
     checked(name, LocalColdStore(tmp_path / "cold"))
 
 
-@functools.cache
-def s3() -> S3:
-    server = S3()
-    server.start()
-    return server
-
-
-@functools.cache
-def hdfs() -> Hdfs:
-    server = Hdfs()
-    server.start()
-    return server
-
-
-def s3_store(secret_key: str = S3.secret_key, bucket: str = S3.bucket) -> S3ColdStore:
-    """A store of its own below a fresh prefix of the shared server."""
-    return S3ColdStore(
-        S3Options(
-            bucket,
-            f"test-{next(_NUMBERS)}",
-            endpoint=f"http://{started(s3).address}",
-            access_key=S3.access_key,
-            secret_key=secret_key,
-        )
-    )
-
-
 @pytest.mark.needs_server("s3")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", CHECKS)
 def test_s3_keeps_the_contract(name: str) -> None:
-    checked(name, s3_store())
+    checked(name, cold_servers.s3_store())
 
 
 @pytest.mark.needs_server("hdfs")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", CHECKS)
 def test_hdfs_keeps_the_contract(name: str) -> None:
-    url = f"http://{started(hdfs).address}"
-    checked(name, HdfsColdStore(HdfsOptions(url, f"/test-{next(_NUMBERS)}")))
+    checked(name, cold_servers.hdfs_store())
 
 
 @pytest.mark.needs_server("s3")
 def test_s3_refusals_are_typed() -> None:
     with pytest.raises(UnauthorizedError):
-        checked("a_key_is_put_once", s3_store(secret_key="wrong"))
+        checked("a_key_is_put_once", cold_servers.s3_store(secret_key="wrong"))
     with pytest.raises(ConfigurationError):
-        checked("a_key_is_put_once", s3_store(bucket="no-such-bucket"))
+        checked("a_key_is_put_once", cold_servers.s3_store(bucket="no-such-bucket"))
 
 
 def test_a_store_that_is_away_is_unavailable() -> None:

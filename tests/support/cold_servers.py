@@ -1,13 +1,20 @@
 """Real cold stores for tests: an S3 server and HDFS (one NameNode, one DataNode)."""
 
+import functools
+import getpass
+import itertools
 import json
 import os
 import subprocess
 import urllib.request
 from pathlib import Path
 
+from rhumbline.coldstore.hdfs import HdfsColdStore, HdfsOptions
+from rhumbline.coldstore.s3 import S3ColdStore, S3Options
 from rhumbline.tests.support import installs
-from rhumbline.tests.support.servers import Server, free_port
+from rhumbline.tests.support.servers import Server, free_port, started
+
+_NUMBERS = itertools.count()
 
 VERSITYGW = "v1.8.0"
 HADOOP = "3.5.0"
@@ -69,6 +76,7 @@ class Hdfs(Server):
     """A NameNode and a DataNode, each a JVM of its own. ``port`` is the NameNode's HTTP port."""
 
     name = "hdfs"
+    user = getpass.getuser()
 
     def __init__(self) -> None:
         installs.require("java", "mvn")
@@ -107,7 +115,7 @@ class Hdfs(Server):
                 "dfs.datanode.http.address": "127.0.0.1:0",
                 "dfs.datanode.hostname": "127.0.0.1",
                 "dfs.webhdfs.enabled": "true",
-                "dfs.permissions.enabled": "false",
+                "dfs.permissions.enabled": "true",  # who starts it is the superuser
                 "dfs.namenode.safemode.extension": "0",
                 "dfs.heartbeat.interval": "1",
                 "dfs.namenode.fs-limits.min-block-size": "65536",
@@ -139,6 +147,22 @@ class Hdfs(Server):
         except (OSError, ValueError, LookupError):
             return False
 
+    def data_address(self) -> str:
+        """host:port to which the NameNode sends clients for the bytes of files."""
+        (node,) = json.loads(str(self._bean("NameNodeInfo")["LiveNodes"])).values()
+        return str(node["infoAddr"])
+
+    def limit_space(self, path: str, size_bytes: int) -> None:
+        """The directory may hold so much."""
+        self._put(f"{path}?op=MKDIRS")
+        self._put(f"{path}?op=SETQUOTA&storagespacequota={size_bytes}&namespacequota=1000000")
+
+    def _put(self, query: str) -> None:
+        url = f"http://{self.address}/webhdfs/v1{query}&user.name={self.user}"
+        request = urllib.request.Request(url, method="PUT")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            answer.read()
+
     def _bean(self, name: str) -> "dict[str, object]":
         url = f"http://{self.address}/jmx?qry=Hadoop:service=NameNode,name={name}"
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -164,6 +188,66 @@ class _DataNode(Server):
     def command(self) -> list[str]:
         """See Server."""
         return self._command
+
+
+@functools.cache
+def _s3() -> S3:
+    server = S3()
+    server.start()
+    return server
+
+
+@functools.cache
+def _hdfs() -> Hdfs:
+    server = Hdfs()
+    server.start()
+    return server
+
+
+def s3() -> S3:
+    """The shared S3 server of this test process."""
+    return started(_s3)
+
+
+def hdfs() -> Hdfs:
+    """The shared HDFS of this test process."""
+    return started(_hdfs)
+
+
+def s3_store(
+    *,
+    prefix: str | None = None,
+    address: str | None = None,
+    secret_key: str = S3.secret_key,
+    bucket: str = S3.bucket,
+    timeout_ms: int = 60_000,
+) -> S3ColdStore:
+    """A store in the shared server, below a fresh prefix unless one is given."""
+    endpoint = f"http://{address or s3().address}"
+    place = prefix or f"test-{next(_NUMBERS)}"
+    return S3ColdStore(
+        S3Options(
+            bucket,
+            place,
+            endpoint=endpoint,
+            access_key=S3.access_key,
+            secret_key=secret_key,
+            timeout_ms=timeout_ms,
+        )
+    )
+
+
+def hdfs_store(
+    *,
+    root: str | None = None,
+    address: str | None = None,
+    user: str = Hdfs.user,
+    timeout_ms: int = 60_000,
+) -> HdfsColdStore:
+    """A store in the shared HDFS, below a fresh directory unless one is given."""
+    url = f"http://{address or hdfs().address}"
+    place = root or f"/test-{next(_NUMBERS)}"
+    return HdfsColdStore(HdfsOptions(url, place, user=user, timeout_ms=timeout_ms))
 
 
 def _write_xml(path: Path, values: dict[str, str]) -> None:
