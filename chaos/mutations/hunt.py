@@ -17,7 +17,7 @@ from ..simulation.many import PLANS
 from ..simulation.scenario import run_plan
 
 SEED_S_MAX = 30
-"""Real seconds for one seed; a mutation may make a run endless."""
+"""CPU seconds for one seed; a mutation may make a run endless."""
 
 BY_ACCIDENT = ("CRASH", "ENDLESS")
 """What is not the checker's: an exception in the code, a run without end."""
@@ -38,16 +38,16 @@ def is_find(name: str, counts: Sequence[str]) -> bool:
 
 def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
     """Prints what each seed came to, and stops at the first that the checker found."""
-    signal.signal(signal.SIGALRM, _on_alarm)
+    signal.signal(signal.SIGPROF, _on_alarm)
     started = time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
-        signal.alarm(SEED_S_MAX)
+        signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)
         try:
             found = [(one.id, one.text) for one in run_plan(PLANS[plan](seed)).violations]
         except _EndlessError:
             found = [("ENDLESS", f"no end after {SEED_S_MAX} s")]
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps({"seeds": done, "seconds": time.monotonic() - started}), flush=True)
         if found:
             print(json.dumps({"seed": seed, "found": found}), flush=True)

@@ -26,7 +26,7 @@ def test_another_failure_than_the_one_that_is_told_does_not_count() -> None:
     plan = plan_with_many_faults()
 
     def run(tried: Plan) -> Result:
-        return Result(tried, violations=[Violation("LIVE", "slow")])
+        return Result(tried, violations=[Violation("V7", "slow")])
 
     assert shrink(plan, "L1", run=run) == tuple(range(len(plan.faults)))
 

@@ -1,0 +1,28 @@
+"""Seeds of all plans that must never fail: random subsets of all faults, races, changes."""
+
+import pytest
+
+from rhumbline.chaos.simulation.many import Total, run_many
+from rhumbline.chaos.simulation.scenario import STATES
+
+SEEDS = 24
+
+
+@pytest.fixture(scope="module")
+def total(request: pytest.FixtureRequest) -> Total:
+    first = request.config.option.seed
+    count = request.config.option.seeds or SEEDS
+    return run_many("mixed", range(first, first + count), jobs=2)
+
+
+@pytest.mark.timeout(400)
+def test_every_invariant_holds_in_every_seed(total: Total) -> None:
+    assert [(run.seed, run.violations[:1], run.replay) for run in total.failed] == []
+
+
+def test_the_seeds_go_through_most_states_and_faults(total: Total) -> None:
+    if total.seeds < SEEDS:
+        pytest.skip("too few seeds to expect much")
+    assert len(total.states) >= len(STATES) - 1
+    assert len(total.faults) >= 20
+    assert total.acked > 100 * total.seeds
