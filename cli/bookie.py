@@ -9,6 +9,7 @@ import click
 
 from ..backends.open import open_store
 from ..client.bookie_host import format_bookie, running_bookie
+from ..client.process_memory import bound_heap
 from ..core.protocol.errors import ConfigurationError
 from .bookie_storage import COMMANDS
 from .options import Session, runs, session_options
@@ -61,6 +62,7 @@ async def run_(
     if not where.is_dir():
         raise ConfigurationError(f"{where}: there is no such directory; format it first")
     sys.setswitchinterval(_SWITCH_S)
+    bound_heap()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,8 @@
 """The files of a bookie by number: write logs and sorted files, opened, read in chunks, removed.
 
 Both kinds draw their numbers from one counter, so that a number alone names a file. Sealed files
-never change, so chunks of them may be kept in memory; the one being written is read directly.
+never change, so chunks of them may be kept in memory, from the second read on that falls into one:
+a single entry somewhere is read by itself, as is one in the file that is being written.
 """
 
 from collections import OrderedDict
@@ -19,6 +20,7 @@ from .groups import (
 from .index import Location
 
 CHUNK_BYTES = 128 * 1024
+_TOUCHED_MAX = 512
 
 DIRECTORIES = {LOG_KIND: "log", SORTED_KIND: "sorted"}
 _SUFFIXES = {LOG_KIND: ".log", SORTED_KIND: ".sorted"}
@@ -49,6 +51,7 @@ class LogFiles:
         self._files: dict[int, File] = {}
         self._sealed: set[int] = set()
         self._chunks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._touched: dict[tuple[int, int], None] = {}
         self._chunk_count_max = cache_bytes_max // CHUNK_BYTES
 
     async def prepare(self) -> None:
@@ -132,9 +135,21 @@ class LogFiles:
 
     async def _read_chunked(self, number: int, start: int, length: int) -> bytes:
         first, last = start // CHUNK_BYTES, (start + length - 1) // CHUNK_BYTES
+        if self._is_new(number, first) and (number, last) not in self._chunks:
+            return await self._read(number, start, length)
         data = b"".join([await self._chunk(number, at) for at in range(first, last + 1)])
         start -= first * CHUNK_BYTES
         return data[start : start + length]
+
+    def _is_new(self, number: int, at: int) -> bool:
+        """Whether nothing was read from this chunk lately: then it is not worth reading whole."""
+        key = (number, at)
+        if key in self._chunks or key in self._touched:
+            return False
+        self._touched[key] = None
+        if len(self._touched) > _TOUCHED_MAX:
+            del self._touched[next(iter(self._touched))]
+        return True
 
     async def _chunk(self, number: int, at: int) -> bytes:
         key = (number, at)
