@@ -23,7 +23,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-many spark-many mutations mutation region-losses chaos chaos-all bench proxies-many soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many mutations mutation region-losses chaos chaos-all bench proxies-many soak reference wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -72,6 +72,11 @@ migrations: setup-test ## kill metadata migrations at every step, on real server
 
 sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) $(if $(KEEP),--keep $(KEEP))
+
+sim-before: $(SELF) ## replay a seed on an older commit: make sim-before COMMIT=dfd10aa PLAN=changes SEED=7
+	@folder=$$(mktemp -d) && trap 'rm -rf '$$folder EXIT && git clone -q . $$folder/rhumbline && cd $$folder/rhumbline && \
+	today=$$(git rev-parse HEAD) && git checkout -q $(COMMIT) && git checkout -q $$today -- chaos && cd .. && \
+	PYTHONPATH=$$folder $(CURDIR)/$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --brief
 
 sim-many: PLAN = mixed
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
