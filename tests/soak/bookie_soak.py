@@ -46,6 +46,7 @@ _CLIENT = LedgerConfig(
 _WRITERS = 3
 _ENTRIES_MAX = 3_000
 _PATIENCE_SECONDS = 60
+_SPARED_AFTER_SECONDS = 15
 _PENDING_MAX = 500
 
 
@@ -81,6 +82,8 @@ class Soak:
     report: Report = field(default_factory=Report)
     _ledgers: dict[int, int] = field(default_factory=dict)
     """Closed ledgers, and their last entries."""
+    _asked: list[float] = field(default_factory=list)
+    """When each request that is not answered yet was first asked."""
     _failures: list[BaseException] = field(default_factory=list)
 
     @property
@@ -120,7 +123,7 @@ class Soak:
 
     async def _write_one(self, client: Client) -> None:
         """A ledger from its first entry to its end; by half of them the writer is fenced."""
-        writer = await patiently(lambda: client.ledgers.create(Quorum(1, 1, 1)))
+        writer = await self._patiently(lambda: client.ledgers.create(Quorum(1, 1, 1)))
         acknowledged = -1
 
         def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
@@ -172,11 +175,11 @@ class Soak:
         return True
 
     async def _recover(self, client: Client, ledger_id: int) -> int:
-        return (await patiently(lambda: client.ledgers.recover(ledger_id))).last_entry_id
+        return (await self._patiently(lambda: client.ledgers.recover(ledger_id))).last_entry_id
 
     async def _delete(self, client: Client, ledger_id: int) -> None:
         if self._ledgers.pop(ledger_id, None) is not None:
-            await patiently(lambda: client.ledgers.delete(ledger_id))
+            await self._patiently(lambda: client.ledgers.delete(ledger_id))
             self.report.deleted_ledgers += 1
 
     async def _read_until(self, client: Client, end: float) -> None:
@@ -189,10 +192,10 @@ class Soak:
         """Reads a whole ledger. One that is deleted meanwhile is none of our business."""
         last = self._ledgers[ledger_id]
         try:
-            reader = await patiently(lambda: client.ledgers.open(ledger_id))
+            reader = await self._patiently(lambda: client.ledgers.open(ledger_id))
             at = 0
             while at <= last:
-                for entry in await patiently(partial(reader.read, at, last)):
+                for entry in await self._patiently(partial(reader.read, at, last)):
                     assert entry.entry_id == at
                     assert entry.payload == payload_of(ledger_id, at), (ledger_id, at)
                     at += 1
@@ -203,11 +206,28 @@ class Soak:
             return
         self.report.read_entries += last + 1
 
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Repeats while the bookie is down."""
+        started = time.monotonic()
+        self._asked.append(started)
+        try:
+            while True:
+                try:
+                    return await ask()
+                except (UnavailableError, IndeterminateError):
+                    if time.monotonic() > started + _PATIENCE_SECONDS:
+                        raise
+                await asyncio.sleep(0.1)
+        finally:
+            self._asked.remove(started)
+
     # --- what happens to it ---------------------------------------------------------------------
 
     async def _kill_until(self, end: float) -> None:
         while time.monotonic() < end and not self._failures:
             await asyncio.sleep(self.random.uniform(1.0, 4.0))
+            if self._asked and time.monotonic() > min(self._asked) + _SPARED_AFTER_SECONDS:
+                continue  # a slow machine gets nothing done between two kills
             self.report.largest_bytes = max(self.report.largest_bytes, self.space())
             if self.random.random() < 0.75:
                 await asyncio.to_thread(self.bookie.kill)
@@ -235,15 +255,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0  # sorted away meanwhile
-
-
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Repeats while the bookie is down."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            return await ask()
-        except (UnavailableError, IndeterminateError):
-            if time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(0.1)
