@@ -35,6 +35,7 @@ _COMMANDS = {
     "bookie": ("bookie", "Formats, runs and examines a bookie."),
     "write-proxy": ("proxy", "Runs a write proxy: many producers, one owner a stream."),
     "read-proxy": ("proxy", "Runs a read proxy: many readers, one tail a stream."),
+    "proxy": ("proxy_admin", "Shows the proxies, and moves their streams."),
     "plan": ("plan", "Says what a quorum promises before anything is deployed."),
     "cluster": ("cluster", "Initialises a cluster."),
     "metadata": ("metadata", "Looks into the metadata store, and moves it to another one."),

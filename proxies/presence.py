@@ -160,22 +160,24 @@ class Presence:
 
     async def _refresh(self) -> None:
         for role in (WRITE, READ):
-            found = await self._listed(role)
+            found = await list_members(self._store, role)
             if found != self._members[role]:
                 self._members[role] = found
                 for callback in self.on_members:
                     callback()
 
-    async def _listed(self, role: str) -> tuple[Member, ...]:
+
+async def list_members(store: MetadataStore, role: str) -> tuple[Member, ...]:
+    """Who is up in a role, sorted by address. Raises MetadataUnavailableError."""
+    try:
+        names = await store.children(f"{ROOT}/{role}")
+    except NoNodeError:
+        return ()
+    found = []
+    for name in names:
         try:
-            names = await self._store.children(f"{ROOT}/{role}")
-        except NoNodeError:
-            return ()
-        found = []
-        for name in names:
-            try:
-                value = await self._store.get(f"{ROOT}/{role}/{name}")
-                found.append(Member.decode(name, value.data))
-            except (NoNodeError, CorruptionError):
-                continue  # it has just gone, or is nothing that can be talked to
-        return tuple(sorted(found, key=lambda member: (member.address, member.id)))
+            value = await store.get(f"{ROOT}/{role}/{name}")
+            found.append(Member.decode(name, value.data))
+        except (NoNodeError, CorruptionError):
+            continue  # it has just gone, or is nothing that can be talked to
+    return tuple(sorted(found, key=lambda member: (member.address, member.id)))

@@ -1,6 +1,7 @@
 """A client that is not ours, from the generated stubs: health, reflection, every kind of call."""
 
 import asyncio
+import json
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -23,18 +24,21 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies import rhumbline_pb2_grpc
-from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.processes import ProcessCluster, refusal, succeeded
 from rhumbline.tests.support.proxy_processes import ProxyProcess
 
 STREAM: Any = {"namespace": "default", "stream": "orders"}
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    with (
-        ProcessCluster(tmp_path_factory.mktemp("one") / "cluster", ("a", "a", "a")) as cluster,
-        ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy,
-    ):
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster(tmp_path_factory.mktemp("one") / "cluster", ("a", "a", "a")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: ProcessCluster) -> Iterator[ProxyProcess]:
+    with ProxyProcess(cluster, "write-proxy", "both", "--with-read") as proxy:
         yield proxy
 
 
@@ -159,3 +163,26 @@ def test_a_proxy_tells_its_figures_to_probes_and_prometheus(proxy: ProxyProcess)
     ):
         with urllib.request.urlopen(found[1] + path, timeout=10) as answer:
             assert wanted in answer.read().decode()
+
+
+def test_operators_see_and_move(cluster: ProcessCluster, proxy: ProxyProcess) -> None:
+    def listed() -> dict[str, Any]:
+        (found,) = json.loads(cluster.run("proxy", "ls", "--output", "json"))
+        assert isinstance(found, dict)
+        return found
+
+    assert listed() == {
+        "address": proxy.address, "roles": "write read", "region": "a", "takes streams": True,
+    }  # fmt: skip
+    cluster.run("stream", "create", "moved")
+    succeeded("stream", "append", "moved", "--via", f"grpc://{proxy.address}", stdin=b"x\n")
+    cluster.run("proxy", "release", "moved")
+    code, text = refusal("proxy", "release", "moved", *cluster.options())
+    assert (code, "no proxy owns stream moved" in text) == (1, True)
+    cluster.run("proxy", "home", "moved", "b")
+    cluster.run("proxy", "drain", proxy.address)
+    assert listed()["takes streams"] is False
+    cluster.run("proxy", "accept", proxy.address)
+    assert listed()["takes streams"] is True
+    code, text = refusal("proxy", "drain", "nowhere:1", *cluster.options())
+    assert (code, "no proxy at nowhere:1 is up" in text) == (2, True)
