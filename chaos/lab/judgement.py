@@ -127,9 +127,9 @@ def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
         )
     for limit in expect.unavailable:
         for level in _levels(outcome, limit.operation, limit.region):
-            where = "any region" if level.region == EVERYWHERE else level.region
+            where = "anywhere" if level.region == EVERYWHERE else f"in {level.region}"
             what = {APPEND: "an append", DELIVER: "a delivery"}[level.operation]
-            text = f"longest time without {what} in {where}"
+            text = f"longest time without {what} {where}"
             yield _most(text, level.unavailable_ms, limit.ms_max, " ms")
 
 

@@ -124,7 +124,7 @@ def _lane(one: Outcome, region: str, series: Series, top: float, scales: _Scales
     yield _rule(_LEFT, right, base)
     rate = scales.rate_max * 1000 / scales.slice_ms
     yield f'<text x="{right + 6}" y="{top + 10:.0f}">{rate:.0f}/s</text>'
-    for ms in (1, 10, 100, 1000, 10_000):
+    for ms in (1, 100, 10_000) if scales.latency_max > 1_000 else (1, 10, 100):
         if ms < scales.latency_max:
             y = low - scales.latency(ms)
             yield _rule(_LEFT, right, y, "2 5")

@@ -73,6 +73,13 @@ def test_a_fault_that_a_world_does_not_know_is_refused() -> None:
     assert "fault expire-sessions is not known in world wan" in faults_of(text)
 
 
+@pytest.mark.parametrize("what", ["through_proxies", "queries"])
+def test_what_the_simulator_has_not_is_refused_there(what: str) -> None:
+    text = GOOD.replace("[workload]", f"[workload]\n{what} = true\narchives = true")
+    assert f"workload.{what}" in faults_of(text)
+    library.parse(text.replace('["sim"]', '["wan"]'), "x")
+
+
 def test_a_file_cannot_lose_a_member() -> None:
     text = GOOD.replace('["sim"]', '["wan"]').replace("cut-region", "metadata-member")
     assert "a metadata store in a file has no members" in faults_of(text)
