@@ -216,3 +216,33 @@ def test_reads_do_without_regions_that_cannot_be_looked_up() -> None:
             assert [len(bookie.requests) for bookie in world.bookies] == [0, 0, 1]
 
     world.run(main())
+
+
+def test_bookies_of_an_outdated_ensemble_are_not_believed_while_the_store_is_away() -> None:
+    """All of them say that they never had an entry that is confirmed: others have it."""
+    world = SlowWorld("aabbcc")
+
+    async def main() -> None:
+        async with world.client("a") as client, world.client("c") as other:
+            writer = await written(client, 5)
+            reader = await other.open(writer.ledger_id)
+            reader.learn_lac(3)
+            assert len(await reader.read(0, 3)) == 4
+            world.ledgers.watches.clear()  # the news of the change does not arrive
+            before = set(reader.metadata.last_fragment.bookies)
+            writer.failures.mask = 0b111
+            writer.changer.replace(0b111)
+            await writer.changer.wait_idle()
+            assert not before & set(writer.metadata.last_fragment.bookies)
+            done = Outcomes()
+            writer.add(b"005", done)
+            await until(lambda: len(done.acked) == 1)
+            reader.learn_lac(writer.last_add_confirmed)
+            world.leave()
+            with pytest.raises(UnavailableError):
+                await reader.read(5, 5)
+            world.come_back()
+            [entry] = await insist(reader, 5, 5)
+            assert entry.payload == b"005"
+
+    world.run(main())
