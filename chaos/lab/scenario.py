@@ -134,6 +134,8 @@ class Limit:
     ms_max: int = limited(1, _MINUTES_MS)
     region: str = EVERYWHERE
     """``*`` for appends: none of the regions acknowledges; for deliveries: each of the regions."""
+    world: str = limited(words=("", *WORLDS), default="")
+    """Holds in this world only; real processes take their time to start."""
 
 
 @dataclass(frozen=True, slots=True)

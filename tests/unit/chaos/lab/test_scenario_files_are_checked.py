@@ -3,7 +3,9 @@
 import pytest
 
 from rhumbline.chaos.lab import library
+from rhumbline.chaos.lab.judgement import outcome_of
 from rhumbline.chaos.lab.kinds import KINDS
+from rhumbline.chaos.lab.sim_run import play_in_sim
 from rhumbline.core.protocol.errors import ConfigurationError
 
 GOOD = """\
@@ -95,3 +97,16 @@ def test_the_library_is_large_and_covers_every_kind_of_fault() -> None:
 def test_an_unknown_name_says_where_to_look() -> None:
     with pytest.raises(ConfigurationError, match="chaos ls"):
         library.load("no-such-scenario")
+
+
+def test_a_limit_may_hold_in_one_world_only() -> None:
+    strict = '\n[expect]\nacked_min = 1\nunavailable = [{ operation = "append", ms_max = 1%s }]'
+    text = (
+        GOOD.replace("rtt_ms = 10 }]", "rtt_ms = 10 }]\n[quorum]\nensemble = 2\nwrite = 2") + strict
+    )
+    everywhere, elsewhere = (
+        library.parse(text % "", "x"),
+        library.parse(text.replace('["sim"]', '["sim", "wan"]') % ', world = "wan"', "x"),
+    )
+    failed = [not outcome_of(play_in_sim(one, 1)).is_good for one in (everywhere, elsewhere)]
+    assert failed == [True, False]
