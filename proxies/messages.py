@@ -45,6 +45,8 @@ def encode_policy(policy: StreamPolicy) -> pb.Policy:
         roll_ms=policy.roll_ms,
         retention_ms=policy.retention_ms,
         hot_retention_ms=policy.hot_retention_ms,
+        keepalive_ms=policy.keepalive_ms,
+        regions=policy.regions,
         truncates_by_subscriptions=policy.truncates_by_subscriptions,
         purge_grace_ms=policy.purge_grace_ms,
     )
@@ -70,6 +72,8 @@ def decode_policy(message: pb.Policy) -> StreamPolicy:
         roll_bytes=message.roll_bytes,
         roll_ms=message.roll_ms,
         retention_ms=message.retention_ms if message.HasField("retention_ms") else None,
+        keepalive_ms=message.keepalive_ms if message.HasField("keepalive_ms") else None,
+        regions=tuple(message.regions),
         hot_retention_ms=(
             message.hot_retention_ms if message.HasField("hot_retention_ms") else None
         ),
