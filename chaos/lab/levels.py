@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from ..checker.history import Append, Outcome
+from ..checker.history import Append, Outcome, token_of
 from .outcome import Level, Series
 from .play import Play
 from .scenario import APPEND, DELIVER, EVERYWHERE
+
+_TOKEN_BYTES = len(token_of(0, 0))
 
 SLICES = 72
 """Slices of a timeline, about."""
@@ -48,7 +50,7 @@ def deliveries(play: Play) -> dict[str, dict[bytes, float]]:
             continue
         seen = found.setdefault(region, {})
         for one in read.records:
-            token = one.payload[:13]
+            token = one.payload[:_TOKEN_BYTES]
             at_ms = one.at_ms - play.start_ms
             seen[token] = min(seen.get(token, at_ms), at_ms)
     return found
