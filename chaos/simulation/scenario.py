@@ -193,6 +193,9 @@ class _Run:
         end = self._end()
         for host in self.cluster.app_hosts:
             await self._finish("V5", host, "a reader of everything", apps.read_everything, end)
+        for mender in self._menders:
+            mender.kill("is done")  # or copies would move while bookies are asked for them
+        await asyncio.sleep(1.0)
         await self._finish("V9", heir, "asking the bookies", self._ask_all, self._closed_ledgers())
 
     async def _hear_of(self, appends: list[Append]) -> None:
