@@ -67,6 +67,7 @@ def ls(output: str) -> None:
 @click.option(
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
+    envvar="RHUMBLINE_SERVERS",
     help="Where toxiproxy and etcd are looked for besides PATH.",
 )
 @click.option(
@@ -135,6 +136,7 @@ def report(folder: Path, output: str) -> int:
 @click.option(
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
+    envvar="RHUMBLINE_SERVERS",
     help="Where toxiproxy is looked for besides PATH.",
 )
 @_output
