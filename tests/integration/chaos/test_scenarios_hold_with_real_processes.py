@@ -39,4 +39,5 @@ def test_promises_are_kept_and_expectations_hold(name: str, tmp_path: Path) -> N
     assert outcome.acked > 0 and outcome.lost == 0 and outcome.doubled == 0
     judged = {one.id for one in outcome.invariants if one.is_judged}
     assert {"G1", "G2", "G3", "G4", "L1", "L2", "L3", "L11", "R1"} <= judged
+    assert play.record is not None and any(play.record.copies.values()), "bookies were asked"
     assert set(outcome.series) == set(scenario.topology.regions)
