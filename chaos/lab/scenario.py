@@ -13,7 +13,7 @@ from .tables import limited
 
 SIM, WAN = "sim", "wan"
 WORLDS = (SIM, WAN)
-FILE, ETCD = "file", "etcd"
+FILE, ETCD, ZOOKEEPER = "file", "etcd", "zookeeper"
 EVERYWHERE = "*"
 
 APPEND, DELIVER = "append", "deliver"
@@ -39,7 +39,7 @@ class Topology:
     bookies: int = limited(1, 10, default=2)
     """In each region."""
     ways: tuple[Way, ...] = ()
-    metadata: str = limited(words=(FILE, ETCD), default=FILE)
+    metadata: str = limited(words=(FILE, ETCD, ZOOKEEPER), default=FILE)
     """In the real world: a file of the host, which is neither delayed nor cut, or an ensemble."""
     metadata_regions: tuple[str, ...] = ()
     """Where the ensemble's members are; empty: one in each region."""

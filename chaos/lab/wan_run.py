@@ -16,7 +16,7 @@ from .cold import compare_archive
 from .kinds import LEADER, OWNER
 from .outcome import Band
 from .play import Play
-from .scenario import ETCD, WAN, FaultTable, Scenario
+from .scenario import ETCD, FILE, WAN, ZOOKEEPER, FaultTable, Scenario
 from .wan import app
 from .wan.cluster import SERVERS, WanCluster
 from .wan.errands import Errands, NotAliveError, behind, text_of
@@ -27,6 +27,15 @@ from .wan.questions import Copies, ask_all, incomplete, query_faults, regions_of
 
 _FINAL_APPENDS = 10
 _LOOK_S = 0.1
+
+
+_STORES = {
+    FILE: "the metadata store is a file of this host, neither delayed nor cut",
+    ETCD: "etcd with a member in each region, whose peers see one address: between members the "
+    "delay is by destination, and a member whose region is cut off is stopped",
+    ZOOKEEPER: "ZooKeeper with a member in each region: no distance between members, and a member "
+    "whose region is cut off is stopped",
+}
 
 
 class WanRun:
@@ -296,13 +305,7 @@ def _words_of(cluster: WanCluster) -> str:
         f"{len(cluster.toxiproxy.links)} toxiproxy links, one by (region, server); half of each "
         "round trip in each direction"
     ]
-    if cluster.scenario.topology.metadata == ETCD:
-        words.append(
-            "etcd with a member in each region, whose peers see one address: between members the "
-            "delay is by destination, and a member whose region is cut off is stopped"
-        )
-    else:
-        words.append("the metadata store is a file of this host, neither delayed nor cut")
+    words.append(_STORES[cluster.scenario.topology.metadata])
     if cluster.scenario.workload.through_proxies:
         words.append("proxies advertise one address: the delay to them is by destination")
     full = [one for one in cluster.scenario.fault if one.kind == "full-disk"]

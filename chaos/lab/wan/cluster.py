@@ -1,7 +1,7 @@
 """The processes of a scenario, and the links between their regions."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ....backends.open import open_store
@@ -11,12 +11,14 @@ from ....core.log.stream_store import StreamStore
 from ....core.metadata.layout import initialise_cluster
 from ....core.runtime.metadata_store import MetadataStore
 from .. import settings
-from ..scenario import ETCD, Scenario, bookie_name
+from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
 from . import app
-from .etcd import Member, etcd_binary
+from .ensemble import Member
+from .etcd import EtcdMember, etcd_binary
 from .members import AppProgram, BookieProgram
 from .programs import Program, free_port, rhumbline
 from .toxiproxy import Link, Toxiproxy, toxiproxy_binary
+from .zookeeper import ZooKeeperMember, zookeeper_jars
 
 SERVERS = Path.home() / ".cache" / "rhumbline" / "servers"
 """Where servers are looked for that are not in PATH."""
@@ -29,10 +31,7 @@ class WanCluster:
         self.scenario = scenario
         self.folder = folder
         self.toxiproxy = Toxiproxy(toxiproxy_binary(servers), folder)
-        self.members: list[Member] = []
-        if scenario.topology.metadata == ETCD:
-            binary = etcd_binary(servers)
-            self.members = [Member(region, binary, folder) for region in scenario.topology.members]
+        self.members = _members(scenario, folder, servers)
         self.bookies: list[BookieProgram] = []
         self.apps: dict[str, AppProgram] = {}
         self.others: list[Program] = []
@@ -85,8 +84,7 @@ class WanCluster:
     async def open_store(self) -> MetadataStore:
         """A handle of the lab's own, which is never cut off."""
         addresses = ",".join(f"127.0.0.1:{one.port}" for one in self.members)
-        uri = f"etcd://{addresses}/lab" if self.members else self._file_uri()
-        return await open_store(uri, timeout_ms=3_000)
+        return await open_store(self._uri_of(addresses), timeout_ms=3_000)
 
     def aclose(self) -> None:
         """Kills everything. Safe to repeat."""
@@ -107,12 +105,16 @@ class WanCluster:
         """By name."""
         return next(one for one in self.bookies if one.name == name)
 
-    def _file_uri(self) -> str:
+    def _uri_of(self, addresses: str) -> str:
+        if self.members:
+            return f"{self.members[0].scheme}://{addresses}/lab"
         return f"sqlite://{self.folder}/metadata.db"
 
     async def _start_metadata(self) -> None:
         regions = self.scenario.topology.regions
         for member in self.members:
+            if not member.has_peer_link:
+                continue
             link = await self.toxiproxy.link("*", member.name, member.region, member.peer_port)
             await self._make_far(link)
             member.peer_address = link.address
@@ -131,9 +133,7 @@ class WanCluster:
                     link = await self.toxiproxy.link(region, name, member.region, member.port)
                     await self._make_far(link)
                     addresses.append(link.address)
-            self._uris[region] = (
-                f"etcd://{','.join(addresses)}/lab" if self.members else self._file_uri()
-            )
+            self._uris[region] = self._uri_of(",".join(addresses))
         store = await self.open_store()
         try:
             runtime = system_runtime()
@@ -249,3 +249,15 @@ class WanCluster:
             if await asyncio.to_thread(member.is_leader):
                 return member.region
         return self.scenario.topology.members[0]
+
+
+def _members(scenario: Scenario, folder: Path, servers: Path) -> Sequence[Member]:
+    """The metadata ensemble. Raises ConfigurationError when its server is not on this machine."""
+    topology, regions = scenario.topology, enumerate(scenario.topology.members, 1)
+    if topology.metadata == ETCD:
+        binary = etcd_binary(servers)
+        return [EtcdMember(region, number, folder, binary) for number, region in regions]
+    if topology.metadata == ZOOKEEPER:
+        jars = zookeeper_jars(servers)
+        return [ZooKeeperMember(region, number, folder, jars) for number, region in regions]
+    return []

@@ -6,14 +6,13 @@ of their own. A member whose region is cut off is stopped (SIGSTOP) as long: it 
 nothing, and as a minority it could serve nobody in its region either.
 """
 
-import asyncio
 import json
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....core.protocol.errors import UnavailableError
-from .programs import READY_S_MAX, Program, found, free_port
+from .ensemble import Member
+from .programs import found
 
 
 def etcd_binary(servers: Path) -> Path:
@@ -22,30 +21,23 @@ def etcd_binary(servers: Path) -> Path:
     return found("etcd", servers / "etcd" / "usr" / "bin" / "etcd", hint=hint)
 
 
-class Member:
-    """One member."""
+class EtcdMember(Member):
+    """One etcd server."""
 
-    def __init__(self, region: str, binary: Path, folder: Path) -> None:
-        self.region = region
-        self.port, self.peer_port = free_port(), free_port()
-        self.peer_address = f"127.0.0.1:{self.peer_port}"
-        """What peers are told: set it before the command is made."""
+    scheme = "etcd"
+    has_peer_link = True
+
+    def __init__(self, region: str, number: int, folder: Path, binary: Path) -> None:
+        super().__init__(region, number, folder)
         self._binary = binary
-        self._folder = folder
-        self.program = Program(f"metadata-{region}", region, [], folder / f"etcd-{region}.log")
 
-    @property
-    def name(self) -> str:
-        """In the ensemble."""
-        return f"metadata-{self.region}"
-
-    def join(self, members: Sequence["Member"]) -> None:
-        """Says who belongs to the ensemble."""
+    def join(self, members: Sequence[Member]) -> None:
+        """See Member."""
         everybody = ",".join(f"{one.name}=http://{one.peer_address}" for one in members)
         self.program.command = [
             str(self._binary),
             f"--name={self.name}",
-            f"--data-dir={self._folder}/etcd-{self.region}",
+            f"--data-dir={self.folder}/etcd-{self.region}",
             f"--listen-client-urls=http://127.0.0.1:{self.port}",
             f"--advertise-client-urls=http://127.0.0.1:{self.port}",
             f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
@@ -56,7 +48,7 @@ class Member:
         ]
 
     def is_ready(self) -> bool:
-        """Whether it serves."""
+        """See Member."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.port}/health", timeout=2
@@ -66,7 +58,7 @@ class Member:
             return False
 
     def is_leader(self) -> bool:
-        """Whether it leads now."""
+        """See Member."""
         url = f"http://127.0.0.1:{self.port}/v3/maintenance/status"
         request = urllib.request.Request(url, data=b"{}", method="POST")
         try:
@@ -75,11 +67,3 @@ class Member:
         except (OSError, ValueError):
             return False
         return bool(status["header"]["member_id"] == status.get("leader"))
-
-    async def wait_ready(self) -> None:
-        """Raises UnavailableError with the end of its log."""
-        for _ in range(int(READY_S_MAX / 0.1)):
-            if await asyncio.to_thread(self.is_ready):
-                return
-            await asyncio.sleep(0.1)
-        raise UnavailableError(f"{self.name} is not up:\n{self.program.end_of_log()}")
