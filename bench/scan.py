@@ -20,7 +20,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 from ..coldstore.local import LocalColdStore
 from ..coldstore.manifest import Manifest
 from ..coldstore.part_scan import part_tables
-from ..spark.batch import BatchReader
+from ..spark.batch import FilteringBatchReader
 from ..spark.columns import stored_columns
 from ..spark.options import parse_options
 from ..spark.splits import ArchiveSplit
@@ -128,6 +128,7 @@ def _options(root: Path, columns: str) -> dict[str, str]:
         "namespace": NAMESPACE,
         "subscribe": STREAM,
         "columns": columns,
+        "pushFilters": "true",  # each DataFrame here is used once
     }
 
 
@@ -146,7 +147,7 @@ class _CountedColdStore(LocalColdStore):
 async def _touched(root: Path, columns: str, filters: list[Filter]) -> tuple[int, int, int, int]:
     """Files, row groups, rows and bytes that a query reads."""
     options = parse_options(_options(root, columns), is_streaming=False)
-    reader = BatchReader(options)
+    reader = FilteringBatchReader(options)
     list(reader.pushFilters(filters))
     splits: list[Any] = await asyncio.to_thread(reader.partitions)
     cold = _CountedColdStore(root)

@@ -1,17 +1,17 @@
-"""Spark: reads archives and the live tail of streams as one, by batch or as a streaming query."""
+"""Spark: reads archives and the live tail of streams as one, writes streams, and runs jobs."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .session import register
+    from .session import open_session, register
 
-__all__ = ["register"]
+__all__ = ["open_session", "register"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - the one public name
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
     """Imports PySpark when it is first needed: ``import rhumbline.spark`` works without it."""
-    if name != "register":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .session import register
+    from . import session
 
-    return register
+    return getattr(session, name)

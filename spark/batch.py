@@ -21,12 +21,6 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._ranges = Ranges()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Learns which files and row groups are needed; Spark applies all filters itself."""
-        for one in filters:
-            self._ranges.learn(one)
-            yield one
-
     def partitions(self) -> list[InputPartition]:
         """Part files of the archive, and the rest by segments."""
         planner = Planner(self._options)
@@ -44,3 +38,17 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of one of them."""
         return read_split(self._options, partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """Reads only what the filters of the query can need.
+
+    Only where it is asked for: Spark (4.3) plans a loaded DataFrame once, with the filters of the
+    query that it sees first, and keeps that plan also for uses of the DataFrame without them.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Learns which files and row groups are needed; Spark applies all filters itself."""
+        for one in filters:
+            self._ranges.learn(one)
+            yield one

@@ -95,14 +95,15 @@ class HotView:
             found += names
         return found
 
-    async def first_at_time(self, stream: str, lssn: int, ms: int) -> Dlsn | None:
-        """The first entry of a segment with a record made at ``ms`` or later; None if none is."""
+    async def first_at_time(self, stream: str, begin: Dlsn, ms: int) -> Dlsn | None:
+        """The first entry from ``begin`` on, in its segment, with a record made at ``ms`` or
+        later; None if none is."""
 
         async def look() -> Dlsn | None:
-            async with self._client.reader(stream, Dlsn(lssn, 0, 0)) as reader:
-                until = min(await self.end(stream), Dlsn(lssn + 1, 0, 0))
+            async with self._client.reader(stream, begin) as reader:
+                until = min(await self.end(stream), Dlsn(begin.lssn + 1, 0, 0))
                 while (batch := await reader.next_batch(until=until)) is not None:
-                    if batch.lssn == lssn and batch.record_set.created_ms >= ms:
+                    if batch.lssn == begin.lssn and batch.record_set.created_ms >= ms:
                         return batch.first_dlsn._replace(slot=0)
             return None
 

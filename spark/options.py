@@ -55,6 +55,8 @@ class Options:
     max_offsets: int | None
     """Most records of a micro-batch; a single entry may exceed it."""
     fails_on_data_loss: bool
+    pushes_filters: bool
+    """See ``FilteringBatchReader``: for a DataFrame that is used with one filter."""
     columns: tuple[str, ...]
     """Of the result, in this order: Spark does not tell a Python source which ones it needs."""
 
@@ -93,6 +95,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
     limit = take("maxOffsetsPerTrigger")
     loss = (take("failOnDataLoss", "true") or "").lower()
     late = (take("startingOffsetsByTimestampStrategy", "error") or "").lower()
+    pushes = (take("pushFilters", "false") or "").lower()
     starting = bound("starting", LATEST if is_streaming else EARLIEST)
     ending = bound("ending", LATEST)
     found = Options(
@@ -107,9 +110,12 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         late_start_is_latest=late == "latest",
         max_offsets=int(limit) if limit is not None and limit.isdecimal() else None,
         fails_on_data_loss=loss != "false",
+        pushes_filters=pushes == "true",
         columns=columns,
     )
     faults += _faults(found, limit=limit, loss=loss, is_streaming=is_streaming)
+    if pushes not in ("true", "false"):
+        faults.append(f"pushFilters: {pushes!r} is neither true nor false")
     if late not in ("error", "latest"):
         faults.append(f"startingOffsetsByTimestampStrategy: {late!r} is neither error nor latest")
     faults += [f"{name}: no such option" for name in sorted(left)]

@@ -189,7 +189,8 @@ class Planner:
                 if segment.entries is not None and segment.completed_ms < ms:
                     continue
                 assert self._hot is not None
-                found = await self._hot.first_at_time(stream, lssn, ms)
+                begin = max(first, Dlsn(lssn, 0, 0))
+                found = await self._hot.first_at_time(stream, begin, ms)
             if found is not None:
                 return max(found, first)
         return None

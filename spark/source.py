@@ -10,7 +10,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..core.protocol.errors import ConfigurationError
-from .batch import BatchReader
+from .batch import BatchReader, FilteringBatchReader
 from .columns import spark_schema
 from .options import parse_options
 from .sink import BatchSink, StreamSink
@@ -40,7 +40,8 @@ class RhumblineSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch."""
-        return BatchReader(parse_options(self.options, is_streaming=False))
+        options = parse_options(self.options, is_streaming=False)
+        return FilteringBatchReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from rhumbline.coldstore import archive as archive_module
@@ -48,13 +48,28 @@ def test_filters_reach_the_files(
     for number in (1, 3, 4):
         for part in (tmp_path / "cold").glob(f"test/s/lssn=*{number}/part-*"):
             part.unlink()
-    frame = spark.read.format("rhumbline").options(**options(tmp_path / "cold")).load()
+
+    def where(text: str) -> DataFrame:
+        given = options(tmp_path / "cold", pushFilters="true")
+        return spark.read.format("rhumbline").options(**given).load().where(text)
+
     expected = {row[0] for row in rows if 40 <= row[1] < 43}
     for few in ("txid >= 40 and txid < 43 and length(payload) > 0", "txid in (40, 41, 42)"):
-        assert {r.dlsn for r in frame.where(few).collect()} == expected
+        assert {r.dlsn for r in where(few).collect()} == expected
+    assert where("lssn = 2").count() == 30
+    assert where("dlsn = '2:1:0'").count() == 1
+    assert where("txid = 100000").count() == 0
+
+
+def test_a_frame_that_was_filtered_still_has_every_record(
+    spark: SparkSession, archive: tuple[Path, list[Row]]
+) -> None:
+    """Spark keeps the plan of a loaded frame: it must not be that of one filter."""
+    root, rows = archive
+    frame = spark.read.format("rhumbline").options(**options(root)).load()
     assert frame.where("lssn = 2").count() == 30
-    assert frame.where("dlsn = '2:1:0'").count() == 1
-    assert frame.where("txid = 100000").count() == 0
+    assert frame.count() == len(rows)
+    assert frame.where("lssn = 2").union(frame).count() == 30 + len(rows)
 
 
 def test_any_tool_reads_the_same_from_the_files(

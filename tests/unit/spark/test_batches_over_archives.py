@@ -24,7 +24,7 @@ from rhumbline.coldstore import part as part_module
 from rhumbline.coldstore.local import LocalColdStore
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import ConfigurationError, GapError, NoSuchStreamError
-from rhumbline.spark.batch import BatchReader
+from rhumbline.spark.batch import BatchReader, FilteringBatchReader
 from rhumbline.spark.options import parse_options
 from rhumbline.tests.unit.spark.spark_world import archive_on_disk, options, read_all
 
@@ -119,7 +119,7 @@ def test_filters_lose_nothing_and_read_little(
         return data
 
     monkeypatch.setattr(LocalColdStore, "get", counted)
-    reader = BatchReader(options(tmp_path))
+    reader = FilteringBatchReader(options(tmp_path))
     assert read_all(reader) == rows
     whole, given = given, 0
     assert list(reader.pushFilters(filters)) == filters, "Spark applies them all"
