@@ -19,6 +19,8 @@ from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
 
 DRIVER = Path(__file__).with_name("exactly_once_driver.py")
+START_S = 300
+"""Two JVMs' worth of patience on a machine that others use: a bound, not an expectation."""
 KILLS = int(os.environ.get("RHUMBLINE_SPARK_KILLS", "2"))
 
 
@@ -76,7 +78,7 @@ class Query:
         return sorted(found)
 
 
-@pytest.mark.timeout(300 + 200 * KILLS)
+@pytest.mark.timeout(400 + 350 * KILLS)
 def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
     random = Random(11)
     with BackgroundCluster(tmp_path) as cluster:
@@ -87,7 +89,7 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
             before = query.newest()
             driver = query.start("forever")
             try:
-                deadline = time.monotonic() + 150
+                deadline = time.monotonic() + START_S
                 while query.newest() <= before:
                     assert driver.poll() is None, query.log()
                     assert time.monotonic() < deadline, query.log()
@@ -101,7 +103,7 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
         written = cluster.stop_writing()
         driver = query.start("drain")
         try:
-            assert driver.wait(250) == 0, query.log()
+            assert driver.wait(START_S) == 0, query.log()
         finally:
             if driver.poll() is None:
                 query.kill(driver)
