@@ -1,5 +1,6 @@
 """What a user gets wrong, against real processes: one line that says what to do, exit 1, 2 or 3."""
 
+import json
 import resource
 import shutil
 import time
@@ -98,6 +99,17 @@ def test_a_region_is_needed_where_there_are_several(cluster: ProcessCluster) -> 
 def test_commands_that_move_no_data_need_no_region(cluster: ProcessCluster) -> None:
     for words in (("stream", "ls"), ("node", "ls"), ("region", "ls"), ("namespace", "ls")):
         assert succeeded(*words, "-u", cluster.metadata)
+
+
+def test_a_namespace_of_some_regions_is_made_shown_and_planned(cluster: ProcessCluster) -> None:
+    where = ("-u", cluster.metadata)
+    succeeded("namespace", "create", "pinned", "--regions", "b,c", *where)
+    assert b"b, c" in succeeded("namespace", "describe", "pinned", *where)
+    plan = json.loads(succeeded("plan", "-n", "pinned", "--output", "json", *where))
+    assert [loss["lost"] for loss in plan["losses"]] == [["b"], ["c"]]
+    code, line = refusal("namespace", "create", "nowhere", "--regions", "b,mars", *where)
+    assert code == 2
+    assert "no bookie is in region mars; there are: a, b, c" in line
 
 
 def test_a_metadata_file_that_is_none(tmp_path: Path) -> None:
