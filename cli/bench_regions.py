@@ -45,14 +45,28 @@ class _Deployment:
     streams: int
     loses: bool
     request_timeout_ms: int
+    warm_seconds: float
+    """Until a closed loop of so many streams has become one."""
 
 
 _DEPLOYMENTS = {
     "D1": _Deployment(
-        ("a", "b", "c"), 1, Quorum(3, 3, 2, 2), 1_000, loses=True, request_timeout_ms=5_000
+        ("a", "b", "c"),
+        1,
+        Quorum(3, 3, 2, 2),
+        1_000,
+        loses=True,
+        request_timeout_ms=5_000,
+        warm_seconds=2,
     ),
     "D2": _Deployment(
-        ("a", "b"), 5, Quorum(10, 10, 6, 2), 10_000, loses=False, request_timeout_ms=60_000
+        ("a", "b"),
+        5,
+        Quorum(10, 10, 6, 2),
+        10_000,
+        loses=False,
+        request_timeout_ms=60_000,
+        warm_seconds=10,
     ),
 }
 
@@ -108,7 +122,8 @@ def regions(
             fsync_ms = fsync_samples(root, _FSYNC_SAMPLES)
             work = DistantWork(
                 name, deployed.quorum, round_trip, streams or deployed.streams, size, rate,
-                seconds, min(2.0, seconds), deployed.loses, deployed.request_timeout_ms,
+                seconds, min(deployed.warm_seconds, 4 * seconds), deployed.loses,
+                deployed.request_timeout_ms,
             )  # fmt: skip
             with DistantProcesses(root, deployed.regions, each=deployed.each) as servers:
                 found += run(collect(measure_distant(servers, work, fsync_ms), json_file))
