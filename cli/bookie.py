@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 
 import click
@@ -14,10 +13,6 @@ from ..core.protocol.errors import ConfigurationError
 from .bookie_storage import COMMANDS
 from .options import Session, runs, session_options
 from .output import say
-
-_SWITCH_S = 0.001
-"""How long a thread that writes the index may keep the loop waiting (Python's default is 5 ms)."""
-
 
 @click.group()
 def bookie() -> None:
@@ -61,7 +56,6 @@ async def run_(
         raise ConfigurationError("which directory? give it, or set [serve] directory")
     if not where.is_dir():
         raise ConfigurationError(f"{where}: there is no such directory; format it first")
-    sys.setswitchinterval(_SWITCH_S)
     bound_heap()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
