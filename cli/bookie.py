@@ -14,6 +14,7 @@ from .bookie_storage import COMMANDS
 from .options import Session, runs, session_options
 from .output import say
 
+
 @click.group()
 def bookie() -> None:
     """A bookie stores entries."""
