@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from ..core.protocol.errors import NotOwnerError, RhumblineError
+from ..core.protocol.trace_context import traceparent_of_set
+from ..core.runtime.tracing import Span, Step, Tracer
 from .items import Item, Placed
 from .messages import Answer
 from .write_proxy import WriteProxy
@@ -30,7 +32,12 @@ class AppendSession:
     """``on_answers`` is called when answers wait that were not there before."""
 
     def __init__(
-        self, proxy: WriteProxy, on_answers: Callable[[], None], *, bytes_max: int
+        self,
+        proxy: WriteProxy,
+        on_answers: Callable[[], None],
+        *,
+        bytes_max: int,
+        tracer: Tracer | None = None,
     ) -> None:
         self.outstanding_bytes = 0
         """Of items without an answer."""
@@ -38,6 +45,7 @@ class AppendSession:
         self._proxy = proxy
         self._on_answers = on_answers
         self._bytes_max = bytes_max
+        self._tracer = tracer
         self._answers: list[Answer] = []
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
@@ -52,7 +60,11 @@ class AppendSession:
             self._answer(id_, NotOwnerError("a set before this one was refused"), size)
             return
 
+        span = None if self._tracer is None else _begin(self._tracer, item)
+
         def done(outcome: Placed | RhumblineError) -> None:
+            if span is not None:
+                _end(span, outcome)
             if outcome.__class__ is not Placed and item.is_numbered:
                 self._blocked[item.namespace, item.stream, item.producer] = None
             self._answer(id_, outcome, size)
@@ -119,3 +131,19 @@ class AppendSession:
         if len(self._answers) == 1:
             self._on_answers()
         self._wake()
+
+
+def _begin(tracer: Tracer, item: Item) -> Span | None:
+    producer = traceparent_of_set(item.record_set)
+    if producer is None:
+        return None
+    span = tracer.follow(Step.PROXY, (producer,), stream=item.stream, records=item.count)
+    item.trace = span.traceparent
+    return span
+
+
+def _end(span: Span, outcome: Placed | RhumblineError) -> None:
+    if isinstance(outcome, Placed):
+        span.end(dlsn=str(outcome.first), regions=outcome.regions)
+    else:
+        span.end(outcome)

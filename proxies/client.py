@@ -302,4 +302,5 @@ class ProxyNamespace:
             config=config,
             first_slot=position.slot,
             first_txid=begun.first_txid,
+            tracer=self._client.runtime.tracer,
         )

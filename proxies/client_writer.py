@@ -26,6 +26,7 @@ from ..core.protocol.record_set import (
     numbering,
 )
 from ..core.runtime.runtime import Runtime
+from ..core.runtime.tracing import Step
 from .sending import Outgoing, Sender, Transport
 
 PRODUCER_BYTES = 16
@@ -52,6 +53,7 @@ class ProxyWriter:
         """The last txid that was given here; 0 if none was."""
         self.producer = runtime.random_bytes(PRODUCER_BYTES)
         self._clock = runtime.clock
+        self._tracer = runtime.tracer
         self._loop = asyncio.get_running_loop()
         self._policy = policy
         self._end_stream = end_stream
@@ -144,6 +146,8 @@ class ProxyWriter:
             if txid is not None:
                 batch.txids = []
                 batch.close_fast_path()
+            if self._tracer is not None:
+                batch.trace(self._tracer.sample(Step.APPEND, stream=self.stream))
             if not self._is_scheduled:
                 self._is_scheduled = True
                 self._loop.call_soon(self._on_turn)
@@ -172,6 +176,7 @@ class ProxyWriter:
             created_ms=batch.created_ms,
             producer=Producer(self.producer, sequence),
             codec=self._policy.codec,
+            extension=batch.extension(),
         )
         batch.count = count
         batch.payloads = []

@@ -33,6 +33,7 @@ class Item:
         "producer",
         "record_set",
         "stream",
+        "trace",
         "tried",
     )
 
@@ -52,6 +53,8 @@ class Item:
         self.record_set = record_set
         self.keeps_txids = keeps_txids
         self.tried = tried
+        self.trace: str | None = None
+        """The span of this proxy's work on it, if it is traced."""
 
     @property
     def is_numbered(self) -> bool:

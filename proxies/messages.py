@@ -22,6 +22,7 @@ from ..core.protocol.record_set import (
     encode_record_set,
 )
 from ..core.protocol.segments import Segment
+from ..core.protocol.trace_context import is_traceparent, trace_extension
 from . import rhumbline_pb2 as pb
 from .items import Item, Placed
 from .sending import Outgoing
@@ -195,12 +196,15 @@ def decode_item(item: pb.AppendItem) -> Item:
             raise InvalidArgumentError("an item has a record set or payloads")
         if item.producer and (len(item.producer) != len(NO_PRODUCER) or item.first_sequence < 0):
             raise InvalidArgumentError("a producer id is 16 bytes; sequences count from 0")
+        if item.traceparent and not is_traceparent(item.traceparent.encode()):
+            raise InvalidArgumentError(f"{item.traceparent!r} is no traceparent")
         record_set = encode_record_set(
             item.payloads,
             first_txid=TXID_FIRST,
             last_txid=TXID_FIRST,
             producer=Producer(item.producer or NO_PRODUCER,
                               item.first_sequence if item.producer else NO_SEQUENCE),
+            extension=trace_extension(item.traceparent) if item.traceparent else b"",
         )  # fmt: skip
     return Item(
         item.namespace,

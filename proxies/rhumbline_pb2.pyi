@@ -57,7 +57,7 @@ class AppendRequest(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[AppendItem, _Mapping]]] = ...) -> None: ...
 
 class AppendItem(_message.Message):
-    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried")
+    __slots__ = ("id", "namespace", "stream", "record_set", "payloads", "producer", "first_sequence", "keeps_txids", "restarts", "tried", "traceparent")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,7 @@ class AppendItem(_message.Message):
     KEEPS_TXIDS_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     TRIED_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     id: int
     namespace: str
     stream: str
@@ -78,7 +79,8 @@ class AppendItem(_message.Message):
     keeps_txids: bool
     restarts: bool
     tried: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, id: _Optional[int] = ..., namespace: _Optional[str] = ..., stream: _Optional[str] = ..., record_set: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ..., producer: _Optional[bytes] = ..., first_sequence: _Optional[int] = ..., keeps_txids: _Optional[bool] = ..., restarts: _Optional[bool] = ..., tried: _Optional[_Iterable[str]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("answers",)

@@ -122,7 +122,9 @@ class ServedStream:
             wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
             if wait_ms:
                 raise OverRateError(f"stream {item.stream} is above its rate", wait_ms)
-        ticket = self._writer.append_set(item.record_set, keeps_txids=item.keeps_txids)
+        ticket = self._writer.append_set(
+            item.record_set, keeps_txids=item.keeps_txids, trace=item.trace
+        )
         self.record_count += item.count
         self.set_count += 1
         if item.is_numbered:

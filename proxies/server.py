@@ -183,7 +183,12 @@ class ProxyServer:
         if self._writes is None:
             raise self._other_role(WRITE)
         wake = asyncio.Event()
-        session = AppendSession(self._writes, wake.set, bytes_max=self._config.session_bytes_max)
+        session = AppendSession(
+            self._writes,
+            wake.set,
+            bytes_max=self._config.session_bytes_max,
+            tracer=self._runtime.tracer,
+        )
         tasks = Tasks(on_failure=lambda _: wake.set())
         reading = tasks.spawn(_submit_all(requests, session, wake), "append call")
         self._calls[wake] = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ..protocol.errors import RhumblineError
 
 if TYPE_CHECKING:
+    from .add_trace import AddTrace
     from .writer import LedgerWriter
 
 OnDone = Callable[[int, RhumblineError | None, tuple[str, ...]], None]
@@ -32,6 +33,7 @@ class AddOp:
         "owner",
         "pushed_at",
         "size",
+        "trace",
         "was_sent",
         "write_mask",
     )
@@ -52,6 +54,7 @@ class AddOp:
         self.write_mask = 0
         self.acks = 0  # indices whose present bookie said that it stored the entry
         self.outstanding = 0  # indices whose present bookie has not answered yet
+        self.trace: AddTrace | None = None
         self.was_sent = False
         self.is_complete = False  # the acks satisfy P; undone when a bookie is replaced
         self.is_done = False  # the owner has called back

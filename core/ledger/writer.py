@@ -34,6 +34,7 @@ from ..runtime.metadata_store import Version
 from ..wire import v2
 from ..wire.entry import EntryDigest, master_key
 from .add_op import AddOp, OnDone
+from .add_trace import AddTrace
 from .changer import EnsembleChanger
 from .close import close_ledger
 from .context import LedgerContext
@@ -132,8 +133,10 @@ class LedgerWriter:
         if self.failure is not None or self._is_half_empty():
             self._loop.call_soon(self._tell_room)
 
-    def add(self, payload: bytes, on_done: OnDone) -> int:
+    def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
         """Pushes an entry and returns its id at once; ``on_done`` hears of the outcome.
+
+        ``traces`` name the spans that it follows from.
 
         Not safe to repeat: each call is another entry. Raises the failure once the writer has
         failed, RecordTooLargeError, and LimitExceededError when there is no room (see ``on_room``).
@@ -155,6 +158,8 @@ class LedgerWriter:
         op = AddOp(self, entry_id, frame, size, on_done)
         op.length = length
         op.pushed_at = self._loop.time()
+        if traces:
+            op.trace = self._trace_of(op, traces)
         start = entry_id % len(self._write_sets)
         op.write_mask = self.view.full_masks[start]
         self.last_add_pushed = entry_id
@@ -171,6 +176,14 @@ class LedgerWriter:
             else:
                 self.send(self.replicas[index], op)
         return entry_id
+
+    def _trace_of(self, op: AddOp, parents: Sequence[str]) -> AddTrace | None:
+        tracer = self.context.runtime.tracer
+        if tracer is None:
+            return None
+        return AddTrace(
+            tracer, parents, ledger_id=self.ledger_id, entry_id=op.entry_id, size=op.size
+        )
 
     def _refuse(self, size: int) -> None:
         if self.failure is not None:
@@ -197,6 +210,8 @@ class LedgerWriter:
             return False
         op.outstanding |= replica.bit
         op.was_sent = True
+        if op.trace is not None:
+            op.trace.on_sent(replica)
         return True
 
     def send_missing(self, replica: Replica) -> None:
@@ -210,9 +225,10 @@ class LedgerWriter:
 
     def on_added(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
         """An answer, a time-out or a lost connection; the connection calls it once per send."""
-        if replica.last_entry_id is not None:  # it was replaced
-            if op.entry_id <= replica.last_entry_id:
-                self._lag.on_answer(op, replica, error)
+        if op.trace is not None:
+            op.trace.on_answer(replica, error)
+        if replica.last_entry_id is not None:
+            self._on_answer_of_replaced(op, replica.last_entry_id, replica, error)
             return
         bit = replica.bit
         op.outstanding &= ~bit
@@ -229,6 +245,12 @@ class LedgerWriter:
             self.failures.on_error(replica, error)
         elif self.failures.mask & bit:
             self.failures.on_stored(replica)
+
+    def _on_answer_of_replaced(
+        self, op: AddOp, last_entry_id: int, replica: Replica, error: RhumblineError | None
+    ) -> None:
+        if op.entry_id <= last_entry_id:
+            self._lag.on_answer(op, replica, error)
 
     def _drain(self) -> None:
         """Calls back complete entries from the head of the queue."""
@@ -261,6 +283,8 @@ class LedgerWriter:
             self._tell_room()
 
     def _call_back(self, op: AddOp, error: RhumblineError | None, regions: tuple[str, ...]) -> None:
+        if op.trace is not None:
+            op.trace.on_done(error, regions)
         try:
             op.on_done(op.entry_id, error, regions)
         except Exception as raised:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..protocol.dlsn import Dlsn
 from ..protocol.errors import RhumblineError
 from ..protocol.record_set import Kind
+from ..protocol.trace_context import trace_extension
+from ..runtime.tracing import Span
 
 if TYPE_CHECKING:
     from .producers import Sent
@@ -50,7 +52,9 @@ class Batch:
         "regions",
         "room",
         "sets",
+        "span",
         "spare",
+        "traces",
         "txids",
         "waiters",
     )
@@ -74,6 +78,10 @@ class Batch:
         """Encoded record sets: (it, its records, the txid to stamp into it)."""
         self.producers: list[Sent] = []
         """Those sets whose producers number them."""
+        self.span: Span | None = None
+        """Of its producer, if that is here and it is traced."""
+        self.traces: list[str] = []
+        """The spans that its entry follows from."""
         self.lssn = 0
         self.entry_id = -1
         self.first_slot = 0
@@ -110,6 +118,16 @@ class Batch:
         """Bytes that still fit."""
         return self.room if self.room >= 0 else self.spare
 
+    def trace(self, span: Span | None) -> None:
+        """Its producer traces it, or not."""
+        if span is not None:
+            self.span = span
+            self.traces.append(span.traceparent)
+
+    def extension(self) -> bytes:
+        """The extension area of the set that its producer makes of it."""
+        return b"" if self.span is None else trace_extension(self.span.traceparent)
+
     def close_fast_path(self) -> None:
         """From now on only ``use_room`` takes room."""
         if self.room >= 0:
@@ -121,6 +139,8 @@ class Batch:
         self.is_done = True
         self.failure = failure
         self.regions = regions
+        if self.span is not None:
+            self.span.end(failure, regions=regions)
         waiters = self.waiters
         if waiters:
             self.waiters = []

@@ -6,6 +6,7 @@ There is at most one, and a timer only while there is one.
 import asyncio
 from collections.abc import Callable
 
+from ..runtime.tracing import Step, Tracer
 from .batch import Batch
 from .pipeline import Pipeline
 
@@ -22,16 +23,26 @@ class Buffer:
         "_leaves_at",
         "_loop",
         "_pipeline",
+        "_stream",
         "_timer",
+        "_tracer",
         "_wall_ms",
         "open",
     )
 
-    def __init__(self, pipeline: Pipeline, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        wall_ms: Callable[[], int],
+        stream: str,
+        tracer: Tracer | None,
+    ) -> None:
         self.open = NO_BATCH
         """The batch that takes records, or NO_BATCH."""
         self._pipeline = pipeline
         self._wall_ms = wall_ms
+        self._stream = stream
+        self._tracer = tracer
         self._loop = asyncio.get_running_loop()
         self._capacity = 0  # of the open batch
         self._is_due = False  # it leaves as soon as the pipeline can send
@@ -51,7 +62,10 @@ class Buffer:
             if not batch.sets and batch.use_room(size):
                 return batch
             self.submit()
-        return self._begin(size, txid)
+        batch = self._begin(size, txid)
+        if self._tracer is not None:
+            batch.trace(self._tracer.sample(Step.APPEND, stream=self._stream))
+        return batch
 
     def of_sets(self, size: int, txid: int) -> Batch:
         """As ``of_records``, for encoded sets: an entry gathers either the ones or the others."""

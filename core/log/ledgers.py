@@ -49,8 +49,10 @@ class LedgerWriter(Protocol):
         """The highest entry up to which all are acknowledged."""
         ...
 
-    def add(self, payload: bytes, on_done: OnDone) -> int:
+    def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
         """Sends an entry and returns its id at once; ``on_done`` comes in the order of ids.
+
+        ``traces`` name the spans that it follows from.
 
         Raises the failure once the ledger failed or was closed, RecordTooLargeError, and
         LimitExceededError when too much is pending.

@@ -256,6 +256,7 @@ class Namespace:
             start,
             config=self._reader_config,
             on_truncated=on_truncated,
+            tracer=self._runtime.tracer,
         )
 
     # --- parts ----------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ class Pipeline:
         self.in_flight.append(batch)
         batch.lssn = segment.lssn
         try:
-            batch.entry_id = segment.ledger.add(entry, self._on_done)
+            batch.entry_id = segment.ledger.add(entry, self._on_done, batch.traces)
         except RhumblineError as error:
             taken = self.in_flight.pop()
             assert taken is batch
@@ -243,6 +243,7 @@ class Pipeline:
             producers_entry=producers_entry,
             created_ms=batch.created_ms,
             codec=self.policy.codec,
+            extension=batch.extension(),
         )
         batch.count = len(batch.payloads)
         batch.sets = [(entry, batch.count, None)]

@@ -16,6 +16,7 @@ from ..protocol.errors import (
 )
 from ..protocol.record_set import RecordSet, decode_entry
 from ..protocol.segments import FIRST_LSSN, Segment
+from ..runtime.tracing import Tracer
 from .archives import SegmentOpener
 from .config import ReaderConfig
 from .entry_source import EntrySource
@@ -67,6 +68,7 @@ async def find_start(
     *,
     config: ReaderConfig,
     on_truncated: OnTruncated | None,
+    tracer: Tracer | None = None,
 ) -> StreamReader:
     """A reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
     search = _Search(streams, opener, stream, record)
@@ -100,6 +102,7 @@ async def find_start(
         first_slot=position.slot,
         first_txid=first_txid,
         find_end=lambda: find_end(streams, opener, stream),
+        tracer=tracer,
     )
 
 

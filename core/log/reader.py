@@ -22,6 +22,7 @@ from ..protocol.errors import (
     StreamIdleError,
 )
 from ..protocol.record_set import Kind, RecordSet, decode_entry
+from ..runtime.tracing import Step, Tracer
 from .config import ReaderConfig
 from .entry_source import Chunk, Entries
 from .read_ahead import ReadAhead
@@ -47,6 +48,7 @@ class StreamReader:
         first_slot: int = 0,
         first_txid: int = 0,
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """``find_end``: the end of what is confirmed, as a quorum says; for ``idle_ms_max``."""
         config = config or ReaderConfig()
@@ -64,6 +66,7 @@ class StreamReader:
         self._is_closed = False
         self._idle_ms_max = config.idle_ms_max
         self._find_end = find_end
+        self._tracer = tracer
         self._ahead = ReadAhead(source, bytes_max=config.read_ahead_bytes_max, name=stream)
 
     @property
@@ -158,6 +161,8 @@ class StreamReader:
         end = batch.record_set.slot + batch.record_set.count
         self._next_dlsn = Dlsn(batch.lssn, batch.entry_id, end)
         self._records = iter(())
+        if batch.delivery is not None:
+            batch.delivery.end()
         return batch
 
     def _take(self, chunk: Chunk) -> None:
@@ -192,14 +197,26 @@ class StreamReader:
         self._joins_at = (chunk.lssn, one.position + one.count)
         first = self._first_wanted(one)
         if first < one.count:
-            self._batches.append(
-                RecordBatch(
-                    chunk.lssn,
-                    entry_id,
-                    one,
-                    first_index=first,
-                    start_sequence_id=chunk.start_sequence_id,
-                )
+            batch = RecordBatch(
+                chunk.lssn,
+                entry_id,
+                one,
+                first_index=first,
+                start_sequence_id=chunk.start_sequence_id,
+            )
+            if one.extension and self._tracer is not None:
+                self._trace(batch, self._tracer)
+            self._batches.append(batch)
+
+    def _trace(self, batch: RecordBatch, tracer: Tracer) -> None:
+        producer = batch.traceparent
+        if producer is not None:
+            batch.delivery = tracer.follow(
+                Step.DELIVER,
+                (producer,),
+                stream=self.stream,
+                dlsn=str(batch.first_dlsn),
+                records=len(batch),
             )
 
     def _first_wanted(self, one: RecordSet) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from ..protocol.dlsn import Dlsn
 from ..protocol.record_arrow import arrow_batch
 from ..protocol.record_set import NO_PRODUCER, RecordSet
+from ..protocol.trace_context import traceparent_in
+from ..runtime.tracing import Span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +66,14 @@ class Record:
 class RecordBatch:
     """Consecutive records of one record set: all of it, or from a start position on."""
 
-    __slots__ = ("entry_id", "first_index", "lssn", "record_set", "start_sequence_id")
+    __slots__ = (
+        "delivery",
+        "entry_id",
+        "first_index",
+        "lssn",
+        "record_set",
+        "start_sequence_id",
+    )
 
     def __init__(
         self,
@@ -80,6 +89,7 @@ class RecordBatch:
         self.record_set = record_set
         self.first_index = first_index
         self.start_sequence_id = start_sequence_id  # of the segment
+        self.delivery: Span | None = None  # if the reader traces it
 
     def __len__(self) -> int:
         """Number of records."""
@@ -99,6 +109,11 @@ class RecordBatch:
     def last_txid(self) -> int:
         """Txid of the last record."""
         return self.record_set.last_txid
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C ``traceparent`` of its producer's span, if that was traced."""
+        return traceparent_in(self.record_set.extension)
 
     def payloads(self) -> list[bytes]:
         """All payloads. Raises CorruptionError."""

@@ -87,7 +87,7 @@ class StreamWriter:
         self._producers = producers
         self._pipeline = Pipeline(self, segment, policy, config, producers, shared)
         self._pipeline.last_txid = self.last_txid
-        self._buffer = Buffer(self._pipeline, self.wall_ms)
+        self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
         self._care = IdleCare(self._pipeline, self, shared.alarms)
@@ -191,12 +191,15 @@ class StreamWriter:
         self.last_txid = batch.last_txid
         return span
 
-    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+    def append_set(
+        self, encoded: bytes, *, keeps_txids: bool = False, trace: str | None = None
+    ) -> AppendMany:
         """Appends a record set that somebody else made, as it is; entries gather several of them.
 
         Its records get one txid of about now, or keep their own (``keeps_txids``), which may not
         be below the last one. If its producer numbers its sets, a set that is in the stream or on
-        its way already is not appended again: the result is that of the first time.
+        its way already is not appended again: the result is that of the first time. ``trace`` names
+        the span that the entry follows from.
 
         Raises, beside what ``append`` raises: CorruptionError, DuplicateRecordError (in the
         stream, position no longer known), SequenceGapError.
@@ -220,6 +223,8 @@ class StreamWriter:
         slot = batch.count
         batch.sets.append((encoded, one.count, None if keeps_txids else first))
         batch.count += one.count
+        if trace is not None:
+            batch.traces.append(trace)
         batch.last_txid = self.last_txid = last
         if numbered:
             now = self._clock.wall_ms()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from .clock import Clock
+from .tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Runtime:
 
     clock: Clock
     random: Random
+    tracer: Tracer | None = None
+    """Hears of traced record sets; None: nothing is traced."""
 
     def random_bytes(self, count: int) -> bytes:
         """``count`` random bytes, e.g. for a token."""

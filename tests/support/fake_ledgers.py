@@ -123,7 +123,7 @@ class FakeLedgerWriter:
     def last_add_confirmed(self) -> int:
         return self._ledger.acked
 
-    def add(self, payload: bytes, on_done: OnDone) -> int:
+    def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
         if self.failure is not None:
             raise self.failure
         ledger = self._ledger
