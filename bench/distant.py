@@ -37,6 +37,7 @@ _PACER_SECONDS = 0.001
 _TICKETS_MAX = 200_000
 _CHECKED_MAX = 20
 _WINDOW_ATTEMPTS = 4
+_OVER_SECONDS_MAX = 120
 _LOCAL_MS = 0.2
 
 
@@ -69,6 +70,7 @@ class DistantWriters:
         self._client = client
         self._work = work
         self._payload = os.urandom(work.size)
+        self._is_sending = False
 
     async def open(self) -> None:
         """Makes the streams and their writers."""
@@ -103,6 +105,7 @@ class DistantWriters:
             senders = [self._send_at_rate(work.rate)]
         else:
             senders = [self._send_in_window(number, window) for number in range(work.streams)]
+        self._is_sending = True
         try:
             for sender in senders:
                 tasks.spawn(sender, "sender")
@@ -111,6 +114,10 @@ class DistantWriters:
             before, started = self._servers.usage(), time.perf_counter()
             await (meanwhile() if meanwhile is not None else asyncio.sleep(work.seconds))
             seconds, after = time.perf_counter() - started, self._servers.usage()
+            self._is_sending = False  # all at once: cancelling thousands takes a turn for each
+            async with asyncio.timeout(_OVER_SECONDS_MAX):
+                while len(tasks):  # noqa: ASYNC110 - they end with their next acknowledgement
+                    await asyncio.sleep(0.01)
         finally:
             await tasks.aclose()
         if failures:
@@ -125,13 +132,14 @@ class DistantWriters:
         clock, record = time.perf_counter, self.acks.add
         append, payload, sent = self.writers[number].append, self._payload, self.sent
         pending: deque[tuple[Append, float]] = deque()
-        while True:
+        while self._is_sending:
             while len(pending) < window:
                 pending.append((append(payload), clock()))
                 sent[number] += 1
             ticket, sent_at = pending.popleft()
             await ticket
-            record(clock() - sent_at)
+            if self._is_sending:
+                record(clock() - sent_at)
 
     async def _send_at_rate(self, rate: int) -> None:
         """Appends what is due, a record to each stream in turn, timed from when it was due."""
@@ -142,7 +150,7 @@ class DistantWriters:
         acks.spawn(self._take_acks(tickets), "acks")
         started, count = clock(), 0
         try:
-            while not failures:
+            while self._is_sending and not failures:
                 while count < int((clock() - started) * rate):
                     number = count % len(self.writers)
                     ticket = self.writers[number].append(self._payload)
@@ -152,7 +160,8 @@ class DistantWriters:
                     tickets.put_nowait((ticket, started + count / rate))
                     count += 1
                 await asyncio.sleep(_PACER_SECONDS)
-            raise failures[0]
+            if failures:
+                raise failures[0]
         finally:
             await acks.aclose()
 
@@ -161,7 +170,8 @@ class DistantWriters:
         while True:
             ticket, due_at = await tickets.get()
             await ticket
-            record(clock() - due_at)
+            if self._is_sending:
+                record(clock() - due_at)
 
     async def time_to_all_acknowledged(self) -> float:
         """Seconds until one record in each stream, sent now, is acknowledged."""
@@ -247,13 +257,13 @@ async def measure_distant(
 
 
 async def _enough(writers: DistantWriters, work: DistantWork, per_second: float) -> int:
-    """Records outstanding by stream so that all together are rate x round trip or more, for the
-    rate that such a window reaches without round trips."""
+    """Records outstanding by stream so that all together are well above rate x round trip, for
+    the rate that such a window reaches without round trips."""
     for _ in range(_WINDOW_ATTEMPTS):
         window = max(2, -(-int(2 * per_second * work.round_trip_ms / 1000) // work.streams))
         seconds, _ = await writers.measure("window", window)
         per_second = writers.acks.count / seconds
-        if window * work.streams >= per_second * work.round_trip_ms / 1000:
+        if window * work.streams >= 1.5 * per_second * work.round_trip_ms / 1000:
             break
     return window
 
