@@ -64,14 +64,18 @@ async def run_(
         loop.add_signal_handler(number, stop.set)
     store = await open_store(session.metadata_uri())
     try:
-        async with running_bookie(
-            where,
-            store,
-            session.settings.bookie,
-            host=host or serve.host,
-            port=serve.port if port is None else port,
-            status_port=status_port,
-        ) as running:
+        async with (
+            session.telemetry("rhumbline-bookie") as telemetry,
+            running_bookie(
+                where,
+                store,
+                session.settings.bookie,
+                host=host or serve.host,
+                port=serve.port if port is None else port,
+                status_port=status_port,
+                observe=telemetry.observe,
+            ) as running,
+        ):
             say(f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}")
             await stop.wait()
             say(f"bookie {running.bookie_id} is stopping")

@@ -11,6 +11,7 @@ import os
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -179,6 +180,8 @@ def _convert(name: str, hint: object, value: object) -> object:
         return _to_bool(value)
     if hint in (int, int | None):
         return _to_int(name, value)
+    if hint is float:
+        return _to_float(value)
     if hint in (str, str | None) and isinstance(value, str):
         return value
     if get_origin(hint) is Literal:
@@ -213,6 +216,13 @@ def _to_int(name: str, value: object) -> int:
     raise InvalidArgumentError(f"{value!r} is not {_type_text(name, int)}")
 
 
+def _to_float(value: object) -> float:
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return float(value)
+    raise InvalidArgumentError(f"{value!r} is not a number")
+
+
 def _is_duration(name: str) -> bool:
     return "ms" in name.split("_")
 
@@ -241,6 +251,8 @@ def _default(f: "Field[Any]") -> object:
 def _type_text(name: str, hint: object) -> str:
     if hint in (int, int | None):
         return "a duration" if _is_duration(name) else "a size" if _is_size(name) else "a number"
+    if hint is float:
+        return "a number"
     if get_origin(hint) is Literal:
         return " or ".join(repr(arg) for arg in get_args(hint))
     if get_origin(hint) is tuple:

@@ -1,7 +1,7 @@
 """Options that many commands share, and the session that they describe."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -10,10 +10,12 @@ from typing import Any
 import click
 
 from ..client.connect import Client
-from ..client.host import run
+from ..client.host import run, system_runtime
 from ..client.settings import Settings
 from ..core.log.namespace import Namespace
 from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.tracing import Tracer
+from ..telemetry.running import Telemetry, running_telemetry
 from .config_file import Loaded, load_settings
 
 Command = Callable[..., Any]
@@ -42,7 +44,9 @@ class Session:
         return uri
 
     @asynccontextmanager
-    async def client(self, *, moves_data: bool = True) -> AsyncIterator[Client]:
+    async def client(
+        self, *, moves_data: bool = True, tracer: Tracer | None = None
+    ) -> AsyncIterator[Client]:
         """A client of the cluster. One that moves no data needs no region."""
         settings = self.settings
         client = Client(
@@ -56,9 +60,16 @@ class Session:
             moves_data=moves_data,
             cold=settings.cluster.cold or None,
             metadata_timeout_ms=settings.cluster.metadata_timeout_ms,
+            runtime=system_runtime(tracer),
         )
         async with client:
             yield client
+
+    def telemetry(self, service: str) -> AbstractAsyncContextManager[Telemetry]:
+        """Exports what this process does, if the settings say so."""
+        return running_telemetry(
+            self.settings.telemetry, service=service, region=self.settings.cluster.region
+        )
 
     @asynccontextmanager
     async def namespace(self, *, moves_data: bool = True) -> AsyncIterator[Namespace]:

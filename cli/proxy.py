@@ -66,7 +66,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with (
-        session.client() as client,
+        session.telemetry("rhumbline-proxy") as telemetry,
+        session.client(tracer=telemetry.tracer) as client,
         running_proxy(
             client,
             session.settings.proxy,
@@ -75,6 +76,7 @@ async def _serve(
             port=port,
             advertised=advertise,
             status_port=status_port,
+            observe=telemetry.observe,
         ) as running,
     ):
         region = f" in region {client.region}" if client.region else ""
@@ -87,16 +89,20 @@ async def _serve(
 @asynccontextmanager
 async def namespace_via(session: Session, via: str | None) -> AsyncIterator[Namespace]:
     """The namespace that a command works on, through proxies if ``via`` names some."""
-    if via is None:
-        async with session.namespace() as namespace:
-            yield namespace
-        return
-    if session.loaded.sources.get("cluster.metadata") == "option":
-        raise ConfigurationError("--via and --metadata exclude each other")
-    client = connect_proxies(via, namespace=session.settings.cluster.namespace)
-    async with client:
-        # It has all calls of the core's namespace that appending and reading need.
-        yield cast(Namespace, client.namespace())
+    async with session.telemetry("rhumbline-stream") as telemetry:
+        if via is None:
+            async with session.client(tracer=telemetry.tracer) as direct:
+                telemetry.observe("client", direct.statistics)
+                yield direct.namespace()
+            return
+        if session.loaded.sources.get("cluster.metadata") == "option":
+            raise ConfigurationError("--via and --metadata exclude each other")
+        client = connect_proxies(
+            via, namespace=session.settings.cluster.namespace, tracer=telemetry.tracer
+        )
+        async with client:
+            # It has all calls of the core's namespace that appending and reading need.
+            yield cast(Namespace, client.namespace())
 
 
 via_option = click.option("--via", help="Through proxies: grpc://host:port,host:port.")

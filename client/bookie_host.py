@@ -24,6 +24,7 @@ from ..core.protocol.errors import (
     WrongClusterError,
 )
 from ..core.runtime.metadata_store import MetadataStore
+from .figures import Statistics
 from .host import boot_id, system_runtime
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads
@@ -71,11 +72,13 @@ async def running_bookie(
     port: int,
     status_port: int | None = None,
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
+    observe: Callable[[str, Statistics], None] | None = None,
 ) -> AsyncIterator[Bookie]:
     """A bookie that serves until the block ends; then it stops in an orderly way.
 
     ``status_port`` serves its figures beside it (0: a free port; None: not at all). ``open_disk``
-    gives the disk, for who wants to look at what is written. Raises
+    gives the disk, for who wants to look at what is written. ``observe`` is told where its figures
+    are, for who exports them. Raises
     ForeignDataError, CorruptionError, WrongClusterError, DiskFullError, DiskFailedError,
     MetadataError, and ConfigurationError when a port is in use.
     """
@@ -106,6 +109,8 @@ async def running_bookie(
         def statistics() -> dict[str, Any]:
             return {**bookie.statistics(), "durable_writes": disk.syncs.summary()}
 
+        if observe is not None:
+            observe("bookie", statistics)
         if status_port is not None:
             server = StatusServer(statistics, lambda: _not_ready(bookie))
             closing.push_async_callback(server.aclose)

@@ -25,6 +25,7 @@ from ..core.protocol.errors import ClosedError, ConfigurationError, WrongCluster
 from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
+from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.directory import SteeredDirectory
 from ..regions.following import FollowedStates
@@ -170,11 +171,15 @@ class Client:
         return self._ledger_store
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and quantiles of what this process wrote and read, by layer and name."""
+        """Counters and quantiles of what this process wrote and read, by layer and name.
+
+        They stay when the client is closed.
+        """
         assert self.reads is not None
+        assert self._ledgers is not None
         return {
             "streams": self._shared.statistics(),
-            "ledgers": self.ledgers.statistics(),
+            "ledgers": self._ledgers.statistics(),
             "reads": self.reads.statistics(),
         }
 
@@ -236,7 +241,11 @@ class Client:
 
 
 def connect_proxies(
-    uri: str, *, namespace: str = "default", reader: ReaderConfig | None = None
+    uri: str,
+    *,
+    namespace: str = "default",
+    reader: ReaderConfig | None = None,
+    tracer: Tracer | None = None,
 ) -> "ProxyClient":
     """A thin client for ``grpc://host:port,host:port``. Raises ConfigurationError."""
     try:
@@ -245,7 +254,7 @@ def connect_proxies(
         raise ConfigurationError(
             f"{uri} needs the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
         ) from error
-    return ProxyClient(uri, system_runtime(), namespace=namespace, reader=reader)
+    return ProxyClient(uri, system_runtime(tracer), namespace=namespace, reader=reader)
 
 
 @overload
@@ -258,6 +267,7 @@ def connect(
     writer: WriterConfig | None = ...,
     reader: ReaderConfig | None = ...,
     cold: str | None = ...,
+    tracer: Tracer | None = ...,
 ) -> Client: ...
 
 
@@ -271,6 +281,7 @@ def connect(
     writer: WriterConfig | None = ...,
     reader: ReaderConfig | None = ...,
     cold: str | None = ...,
+    tracer: Tracer | None = ...,
 ) -> "Client | ProxyClient": ...
 
 
@@ -283,19 +294,22 @@ def connect(
     writer: WriterConfig | None = None,
     reader: ReaderConfig | None = None,
     cold: str | None = None,
+    tracer: Tracer | None = None,
 ) -> "Client | ProxyClient":
     """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
 
     With ``grpc://host:port,host:port`` it goes through the proxies there: they have a region and
-    settings, so only ``namespace`` and ``reader`` may be given. Raises ConfigurationError.
+    settings, so only ``namespace``, ``reader`` and ``tracer`` may be given. Raises
+    ConfigurationError.
 
     ``region`` is where this process is; it may be left out while the cluster has only one.
     ``cold`` is the URI of the cold store: segments that only the archive still has are read there.
+    ``tracer`` makes spans of some record sets, e.g. an ``OtelTracer`` of rhumbline.telemetry.
     """
     if uri.startswith("grpc://"):
         if any(given is not None for given in (region, ledger, writer, cold)):
             raise ConfigurationError(f"{uri}: region, ledger, writer and cold are the proxies' own")
-        return connect_proxies(uri, namespace=namespace, reader=reader)
+        return connect_proxies(uri, namespace=namespace, reader=reader, tracer=tracer)
     return Client(
         uri,
         namespace=namespace,
@@ -304,6 +318,7 @@ def connect(
         writer=writer,
         reader=reader,
         cold=cold,
+        runtime=system_runtime(tracer),
     )
 
 

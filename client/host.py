@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.runtime import Runtime
+from ..core.runtime.tracing import Tracer
 
 T = TypeVar("T")
 
@@ -27,9 +28,9 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-def system_runtime() -> Runtime:
+def system_runtime(tracer: Tracer | None = None) -> Runtime:
     """A runtime with the system's clock, and randomness that the operating system seeded."""
-    return Runtime(clock=SystemClock(), random=Random(os.urandom(32)))
+    return Runtime(clock=SystemClock(), random=Random(os.urandom(32)), tracer=tracer)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

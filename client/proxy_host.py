@@ -1,12 +1,13 @@
 """A proxy of this process, and where its figures are served."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.protocol.errors import ConfigurationError
 from ..proxies.config import ProxyConfig
 from .connect import Client
+from .figures import Statistics
 from .status_server import StatusServer
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ async def running_proxy(
     port: int,
     advertised: str = "",
     status_port: int | None = None,
+    observe: Callable[[str, Statistics], None] | None = None,
 ) -> AsyncIterator["ProxyServer"]:
     """A proxy that serves until the block ends; then it hands its streams over.
 
-    ``status_port`` serves its figures beside it (0: a free port; None: not at all). Raises
+    ``status_port`` serves its figures beside it (0: a free port; None: not at all); ``observe``
+    is told where they are, for who exports them. Raises
     ConfigurationError (a port in use, gRPC not installed), MetadataError.
     """
     try:
@@ -43,13 +46,15 @@ async def running_proxy(
             region=client.region or "",
         )
         closing.push_async_callback(server.aclose)
+
+        def statistics() -> dict[str, Any]:
+            return {**server.statistics(), "client": client.statistics()}
+
+        if observe is not None:
+            observe("proxy", statistics)
         try:
             if status_port is not None:
-                status = StatusServer(
-                    lambda: {**server.statistics(), "client": client.statistics()},
-                    server.not_ready,
-                    service="proxy",
-                )
+                status = StatusServer(statistics, server.not_ready, service="proxy")
                 closing.push_async_callback(status.aclose)
                 server.status_address = f"{host}:{await status.start(host, status_port)}"
             await server.start(host, port, advertised=advertised)

@@ -55,6 +55,28 @@ class ServeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """OpenTelemetry: metrics and traces, sent to a collector. Needs rhumbline[otel]."""
+
+    otlp_endpoint: str = ""
+    """Where to: a collector that speaks OTLP over HTTP, e.g. http://127.0.0.1:4318. Empty: none."""
+    sample_ratio: float = 0.0
+    """Share of record sets that are traced, from 0 to 1; decided by the process that makes them."""
+    export_ms: int = 15_000
+    """How often metrics are sent."""
+
+    def __post_init__(self) -> None:
+        if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise ConfigurationError(f"otlp_endpoint={self.otlp_endpoint!r} is no http:// address")
+        if not 0 <= self.sample_ratio <= 1:
+            raise ConfigurationError(f"sample_ratio={self.sample_ratio} is outside of 0..1")
+        if self.sample_ratio and not self.otlp_endpoint:
+            raise ConfigurationError("sample_ratio needs an otlp_endpoint")
+        if self.export_ms < 1:
+            raise ConfigurationError(f"export_ms={self.export_ms} is below 1")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -67,3 +89,4 @@ class Settings:
     proxy: ProxyConfig = field(default_factory=ProxyConfig)
     reads: ReadSettings = field(default_factory=ReadSettings)
     repair: RepairConfig = field(default_factory=RepairConfig)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

@@ -7,17 +7,17 @@ a connection, everything bounded; it is for probes and operators on a network th
 
 import asyncio
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
+
+from .figures import prometheus_text, samples
 
 _REQUEST_BYTES_MAX = 8 * 1024
 _REQUEST_SECONDS_MAX = 5
 _CONNECTIONS_MAX = 64
 
 _METRICS = "/metrics"
-_NO_NAME = re.compile("[^a-zA-Z0-9_]+")
 
 Answer = tuple[HTTPStatus, Mapping[str, Any]]
 
@@ -64,13 +64,9 @@ class StatusServer:
         return HTTPStatus.NOT_FOUND, {"error": "there are /livez, /readyz, /stat and /metrics"}
 
     def metrics(self) -> str:
-        """Every number of the statistics in Prometheus' text format, named by its path."""
-        lines = [f"rhumbline_{self._service}_ready {int(self._not_ready() is None)}"]
-        lines += [
-            f"rhumbline_{self._service}_{name} {value}"
-            for name, value in _numbers(self._statistics())
-        ]
-        return "\n".join(lines) + "\n"
+        """Every figure of the statistics in Prometheus' text format."""
+        statistics = {"ready": self._not_ready() is None, **self._statistics()}
+        return prometheus_text(samples(self._service, statistics))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connection_count += 1
@@ -97,17 +93,6 @@ class StatusServer:
         finally:
             self._connection_count -= 1
             writer.close()
-
-
-def _numbers(figures: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, int | float]]:
-    for key, value in figures.items():
-        name = path + _NO_NAME.sub("_", str(key))
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{name}_")
-        elif isinstance(value, bool):
-            yield name, int(value)
-        elif isinstance(value, int | float):
-            yield name, value
 
 
 async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:

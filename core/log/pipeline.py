@@ -293,10 +293,10 @@ class Pipeline:
                 self.producers.log(sent)
         batch.producers = []
         if failure is None:
-            self._count(batch)
+            self._count(batch, len(regions))
         batch.settle(failure, regions)
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Batch, region_count: int) -> None:
         shared = self._shared
         if batch.kind is not Kind.DATA:
             shared.control_entries += 1
@@ -304,6 +304,7 @@ class Pipeline:
         shared.entries += 1
         shared.records += batch.count
         shared.bytes += batch.bytes
+        shared.acks_by_regions[region_count] = shared.acks_by_regions.get(region_count, 0) + 1
         shared.acks.add_ms(self._owner.wall_ms() - batch.created_ms)
 
     # --- failure and change of segment ----------------------------------------------------------

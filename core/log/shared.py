@@ -22,6 +22,9 @@ class Shared:
         """From when the first record of an entry was appended to when the entry was acknowledged;
         to a millisecond."""
 
+        self.acks_by_regions: dict[int, int] = {}
+        """Entries by how many regions held them when they were acknowledged; 0: unknown."""
+
     @cached_property
     def alarms(self) -> Alarms:
         """Made in the event loop that first asks."""
@@ -36,4 +39,7 @@ class Shared:
             "control_entries": self.control_entries,
             "segments_failed": self.segments_failed,
             "acks": self.acks.summary(),
+            "acks_by_regions": {
+                str(n): self.acks_by_regions[n] for n in sorted(self.acks_by_regions)
+            },
         }

@@ -67,15 +67,19 @@ class Histogram:
         for index, count in enumerate(self._buckets):
             seen += count
             if count and seen >= rank:
-                middle = _FLOOR_SECONDS * math.exp((index + 0.5) / _SCALE)
-                return min(middle, self.max_seconds) * 1000
+                return min(_middle_s(index), self.max_seconds) * 1000
         return 0.0
 
+    def _mean_ms(self) -> float:
+        total = sum(count * _middle_s(index) for index, count in self.counts())
+        return min(total / max(1, self.count), self.max_seconds) * 1000
+
     def summary(self) -> dict[str, float]:
-        """Count, quantiles and the largest, for people."""
+        """Count, mean (within 2 %), quantiles and the largest, for people."""
         p50, p99, p999 = self.quantiles_ms((0.5, 0.99, 0.999))
         return {
             "count": self.count,
+            "mean_ms": round(self._mean_ms(), 3),
             "p50_ms": round(p50, 3),
             "p99_ms": round(p99, 3),
             "p999_ms": round(p999, 3),
@@ -85,3 +89,7 @@ class Histogram:
     def quantiles_ms(self, shares: Iterable[float]) -> list[float]:
         """Several quantiles."""
         return [self.quantile_ms(share) for share in shares]
+
+
+def _middle_s(index: int) -> float:
+    return _FLOOR_SECONDS * math.exp((index + 0.5) / _SCALE)

@@ -1,0 +1,1 @@
+"""Metrics and traces for OpenTelemetry; the only folder that imports it."""

@@ -1,0 +1,66 @@
+"""The SDK's providers for one process, and where they export to."""
+
+import math
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+from .metrics import Instruments
+from .tracing import OtelTracer
+
+_TIMEOUT_S = 5
+
+
+def otlp_exporters(endpoint: str) -> tuple[SpanExporter, MetricExporter]:
+    """To a collector that speaks OTLP over HTTP, e.g. http://127.0.0.1:4318."""
+    base = endpoint.rstrip("/")
+    return (
+        OTLPSpanExporter(f"{base}/v1/traces", timeout=_TIMEOUT_S),
+        OTLPMetricExporter(f"{base}/v1/metrics", timeout=_TIMEOUT_S),
+    )
+
+
+class Export:
+    """Spans leave by themselves, in the background; metrics when ``metrics`` is called."""
+
+    def __init__(
+        self,
+        span_exporter: SpanExporter,
+        metric_exporter: MetricExporter,
+        *,
+        sample_ratio: float,
+        service: str,
+        region: str = "",
+    ) -> None:
+        attributes = {"service.name": service}
+        if region:
+            attributes["cloud.region"] = region
+        resource = Resource.create(attributes)
+        self._spans = TracerProvider(
+            resource=resource,
+            sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+            shutdown_on_exit=False,
+        )
+        self._spans.add_span_processor(BatchSpanProcessor(span_exporter))
+        # Without a thread of its own: snapshots are taken on the event loop, just before.
+        reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=math.inf)
+        self._reader = reader
+        self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
+        self.tracer = OtelTracer(self._spans)
+        self.instruments = Instruments(self._meters.get_meter("rhumbline"))
+
+    def metrics(self) -> None:
+        """Exports the last snapshot. Blocks."""
+        self._reader.collect()
+
+    def close(self) -> None:
+        """Exports what is left, and ends. Blocks."""
+        self.metrics()
+        self._spans.shutdown()
+        self._meters.shutdown()
