@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..client.connect import Client
+from ..client.host import system_runtime
 from ..core.log.batch import Append
 from ..core.log.namespace import create_namespace
 from ..core.log.policy import StreamPolicy
@@ -18,6 +19,7 @@ from ..core.log.writer import StreamWriter
 from ..core.protocol.errors import NamespaceExistsError, TooManyRequestsError
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
+from ..telemetry.running import OFF, Telemetry
 from .processes import REGION, BookieProcesses
 from .workload import Workload
 
@@ -50,7 +52,7 @@ class _Meter:
 
 
 async def run_workload(
-    workload: Workload, servers: BookieProcesses, timing: Timing
+    workload: Workload, servers: BookieProcesses, timing: Timing, telemetry: Telemetry = OFF
 ) -> AsyncIterator[dict[str, Any]]:
     """Runs a workload and yields a row of figures for each window.
 
@@ -58,8 +60,10 @@ async def run_workload(
     """
     meter = _Meter()
     failures: list[BaseException] = []
-    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
+    runtime = system_runtime(telemetry.tracer)
+    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION, runtime=runtime)
     async with client, AsyncExitStack() as closing:
+        telemetry.observe("client", client.statistics)
         writers = [w async for w in _open_writers(client, workload, closing)]
         tasks = Tasks(on_failure=failures.append)
         closing.push_async_callback(tasks.aclose)

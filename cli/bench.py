@@ -17,6 +17,7 @@ from ..bench.processes import BookieProcesses
 from ..bench.proxies import run_proxy_work
 from ..bench.proxy_failover import measure_failover
 from ..bench.proxy_work import FAILOVER, PROXY, ProxyWork
+from ..bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
 from ..bench.workload import READ, TAIL, WRITE, Workload
 from ..client.host import run
 from ..core.protocol.errors import InvalidArgumentError
@@ -79,6 +80,33 @@ def tail(
 ) -> None:  # fmt: skip
     """Delivery: from append to tailing readers: one, at 1,000 and 10,000 records/s, and many."""
     _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
+
+
+@bench.command()
+@click.option("--only", default="W1-128", show_default=True, help="A workload of `bench write`.")
+@_measuring
+def telemetry(
+    only: str, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
+) -> None:  # fmt: skip
+    """Cost of metrics and traces: a workload without them and with them, in turn.
+
+    Every run has a fresh cluster of its own.
+    """
+    (workload,) = _chosen(WRITE, only)
+    timing = Timing(_WARM_SECONDS, seconds, 1)
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
+        print_raw(Path(root))
+        with sink() as endpoint:
+            for number in range(repetitions):
+                for mode, settings in modes(endpoint).items():
+                    below = Path(root) / f"{number}-{len(found)}"
+                    below.mkdir()
+                    with ObservedBookies(below, settings) as servers:
+                        rows = measure_telemetry(workload, servers, mode, settings, timing)
+                        found += run(collect(rows, json_file))
+    click.echo()
+    click.echo(format_table([{"telemetry": row["telemetry"], **_shown(row)} for row in found]))
 
 
 @bench.command()
