@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from .metrics import Instruments
 from .tracing import OtelTracer
 
-_TIMEOUT_S = 5
+_TIMEOUT_S = 2
 
 
 def otlp_exporters(endpoint: str) -> tuple[SpanExporter, MetricExporter]:

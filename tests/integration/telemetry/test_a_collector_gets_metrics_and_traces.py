@@ -1,0 +1,106 @@
+"""Export over real HTTP to a collector of ours, and to none."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from rhumbline.client.settings import TelemetrySettings
+from rhumbline.core.runtime.tracing import Step
+from rhumbline.telemetry.running import OFF, running_telemetry
+
+
+class Collector(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: dict[str, list[bytes]] = {}
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Collector)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.setdefault(self.path, []).append(body)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def export(settings: TelemetrySettings, lasts_s: float = 0) -> None:
+    async def work() -> None:
+        running = running_telemetry(settings, service="test-proxy", region="bonn")
+        async with asyncio.timeout(30), running as telemetry:
+            telemetry.observe("proxy", lambda: {"registered": True, "write": {"taken": 4}})
+            assert telemetry.tracer is not None
+            span = telemetry.tracer.sample(Step.APPEND, stream="s")
+            assert span is not None
+            telemetry.tracer.follow(Step.PROXY, (span.traceparent,)).end(ValueError("no"))
+            span.end()
+            await asyncio.sleep(lasts_s)
+
+    asyncio.run(work())
+
+
+def test_all_that_happened_is_exported_at_the_end(collector: Collector) -> None:
+    export(TelemetrySettings(otlp_endpoint=collector.endpoint, sample_ratio=1.0))
+    (body,) = collector.bodies["/v1/traces"]
+    (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
+    attributes = {one.key: one.value.string_value for one in resource.resource.attributes}
+    assert (attributes["service.name"], attributes["cloud.region"]) == ("test-proxy", "bonn")
+    child, root = resource.scope_spans[0].spans
+    assert (root.name, child.name) == ("append", "proxy append")
+    assert (child.trace_id, child.parent_span_id) == (root.trace_id, root.span_id)
+    assert child.status.message == "no"
+    (body,) = collector.bodies["/v1/metrics"]
+    (metrics,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    found = {one.name: one for one in metrics.scope_metrics[0].metrics}
+    assert found.keys() == {"rhumbline.proxy.registered", "rhumbline.proxy.write.taken"}
+    assert found["rhumbline.proxy.write.taken"].sum.data_points[0].as_int == 4
+
+
+def test_metrics_are_exported_again_and_again(collector: Collector) -> None:
+    settings = TelemetrySettings(otlp_endpoint=collector.endpoint, sample_ratio=1.0, export_ms=20)
+    export(settings, lasts_s=1)
+    assert len(collector.bodies["/v1/metrics"]) > 2
+
+
+def test_a_collector_that_is_away_delays_nobody_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    started = monotonic()
+    export(TelemetrySettings(otlp_endpoint="http://127.0.0.1:1", sample_ratio=1.0))
+    assert monotonic() - started < 20
+    assert "export" in caplog.text
+
+
+def test_without_an_endpoint_there_is_nothing() -> None:
+    async def work() -> None:
+        async with running_telemetry(TelemetrySettings(), service="x") as telemetry:
+            assert telemetry is OFF
+            assert telemetry.tracer is None
+
+    asyncio.run(work())
