@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -51,7 +52,10 @@ async def run(
     }
     said = {name: value for name, value in given.items() if value is not None}
     config = replace(session.settings.repair, **said)
-    async with session.client() as client:
+    async with (
+        session.telemetry("rhumbline-repair") as telemetry,
+        session.client(tracer=telemetry.tracer) as client,
+    ):
         service = RepairService(
             client.runtime,
             client.store,
@@ -60,8 +64,13 @@ async def run(
             RegionAwarePlacement(),
             config,
         )
+
+        def statistics() -> dict[str, Any]:
+            return {**service.statistics(), "client": client.statistics()}
+
+        telemetry.observe("repair", statistics)
         status = StatusServer(
-            service.statistics,
+            statistics,
             lambda: None if service.is_working else service.last_error or "it is starting",
             service="repair",
         )

@@ -2,7 +2,7 @@
 
 Nothing counts here: processes count in plain integers of their own, and this reads them when
 somebody asks. A number's name is its path in the statistics, under what the process is (``bookie``,
-``proxy``, ``client``); a path's part in braces is a label. Latencies come as summaries.
+``proxy``, ``repair``, ``client``); a path's part in braces is a label. Latencies are summaries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -118,6 +118,22 @@ proxy.read.readers                 gauge   {reader}  Readers that are connected.
 proxy.read.tails                   gauge   {stream}  Streams that are read at their ends.
 proxy.read.cached_bytes            gauge   By        Entries held for its readers.
 proxy.read.tail_entries            gauge   {entry}   Entries read at the ends of the streams read now.
+repair.ready                       gauge   1         Whether it works.
+repair.auditor                     gauge   1         Whether it is the process that looks for what is missing.
+repair.working                     gauge   1         Whether it works.
+repair.looks                       counter {look}    Whole looks at the cluster.
+repair.ledgers                     gauge   {ledger}  Ledgers that the last look saw.
+repair.wanted                      counter {ledger}  Ledgers that were found to lack copies.
+repair.lists_compared              counter {list}    Bookies' lists of entries that were compared with the metadata.
+repair.region_violations           gauge   {fragment} Fragments that do not keep their region rule.
+repair.fragile_fragments           gauge   {fragment} Fragments in which one bookie sits in every set that may acknowledge.
+repair.entries_at_risk.{region}    gauge   {entry}   Entries that would be lost, or unreadable, with that region.
+repair.streams_at_risk.{region}    gauge   {stream}  Streams that have such entries.
+repair.mended.ledgers              counter {ledger}  Ledgers mended.
+repair.mended.fragments_moved      counter {fragment} Fragments that got another bookie.
+repair.mended.entries              counter {entry}   Entries copied.
+repair.mended.bytes                counter By        Bytes copied.
+repair.stuck                       gauge   {ledger}  Ledgers that could not be mended yet.
 client.streams.entries             counter {entry}   Entries that were acknowledged.
 client.streams.records             counter {record}  Records that were acknowledged.
 client.streams.bytes               counter By        Payloads, with a few bytes a record, that were acknowledged.

@@ -22,7 +22,7 @@ class Instruments:
             self._create(meter, figure)
 
     def observe(self, service: str, statistics: Statistics) -> None:
-        """From now on snapshots hold these statistics of a ``bookie``, ``proxy`` or ``client``."""
+        """From now on snapshots hold these statistics, e.g. those of a ``bookie``."""
         self._sources.append((service, statistics))
 
     def take_snapshot(self) -> None:

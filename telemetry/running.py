@@ -21,7 +21,7 @@ class Telemetry:
 
     tracer: Tracer | None
     observe: Callable[[str, Statistics], None]
-    """Exports the statistics of a ``bookie``, ``proxy`` or ``client`` from now on."""
+    """Exports the statistics of a ``bookie``, ``proxy``, ``repair`` or ``client`` from now on."""
 
 
 OFF = Telemetry(None, lambda service, statistics: None)

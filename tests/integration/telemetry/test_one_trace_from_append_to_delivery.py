@@ -32,9 +32,12 @@ from rhumbline.core.log.positioning import EARLIEST
 from rhumbline.core.log.record import RecordBatch
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.trace_context import traceparent_of_set
+from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.messages import decode_item
+from rhumbline.regions.repair.config import RepairConfig
+from rhumbline.regions.repair.service import RepairService
 from rhumbline.telemetry.metrics import Instruments
 from rhumbline.telemetry.tracing import OtelTracer
 
@@ -103,6 +106,11 @@ async def through_everything(root: Path, run: Run) -> None:
                     observe=observe,
                 ) as proxy,
             ):  # fmt: skip
+                repair = RepairService(
+                    client.runtime, client.store, client.ledgers, client.directory,
+                    RegionAwarePlacement(), RepairConfig(),
+                )  # fmt: skip
+                observe("repair", repair.statistics)
                 policy = StreamPolicy(Quorum(3, 3, 2))
                 await create_namespace(client.store, client.runtime, "default", policy)
                 uri = f"grpc://{proxy.address}"

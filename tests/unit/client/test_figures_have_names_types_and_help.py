@@ -22,7 +22,7 @@ def test_names_are_by_convention_and_unique() -> None:
     names = [figure.prometheus_name for figure in CATALOGUE]
     assert len(set(names)) == len(names)
     for figure, name in zip(CATALOGUE, names, strict=True):
-        assert re.fullmatch("rhumbline_(bookie|proxy|client)_[a-z_]+", name)
+        assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
         assert name.endswith("_total") is (figure.type is Type.COUNTER)
         assert figure.help.endswith(".")
         if figure.unit == "By":
