@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMe
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
 from .metrics import Instruments
 from .tracing import OtelTracer
@@ -44,7 +44,7 @@ class Export:
         resource = Resource.create(attributes)
         self._spans = TracerProvider(
             resource=resource,
-            sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+            sampler=ParentBased(ALWAYS_ON),
             shutdown_on_exit=False,
         )
         self._spans.add_span_processor(BatchSpanProcessor(span_exporter))
@@ -52,7 +52,7 @@ class Export:
         reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=math.inf)
         self._reader = reader
         self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
-        self.tracer = OtelTracer(self._spans)
+        self.tracer = OtelTracer(self._spans, sample_ratio)
         self.instruments = Instruments(self._meters.get_meter("rhumbline"))
 
     def metrics(self) -> None:

@@ -14,10 +14,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
 
 from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.runtime.tracing import Step
 from rhumbline.telemetry.running import OFF, running_telemetry
+from rhumbline.telemetry.tracing import OtelTracer
 
 
 class Collector(ThreadingHTTPServer):
@@ -95,6 +97,19 @@ def test_a_collector_that_is_away_delays_nobody_for_long(caplog: pytest.LogCaptu
     export(TelemetrySettings(otlp_endpoint="http://127.0.0.1:1", sample_ratio=1.0))
     assert monotonic() - started < 20
     assert "export" in caplog.text
+
+
+def test_so_many_traces_begin_as_the_ratio_says_unless_the_application_traces() -> None:
+    provider = TracerProvider(shutdown_on_exit=False)
+    some, none = OtelTracer(provider, 0.25), OtelTracer(provider, 0.0)
+    begun = sum(some.sample(Step.APPEND) is not None for _ in range(4_000))
+    assert 800 < begun < 1_200
+    assert all(none.sample(Step.APPEND) is None for _ in range(100))
+    with provider.get_tracer("application").start_as_current_span("order") as order:
+        span = none.sample(Step.APPEND)
+        assert span is not None
+        assert int(span.traceparent.split("-")[1], 16) == order.get_span_context().trace_id
+    provider.shutdown()
 
 
 def test_without_an_endpoint_there_is_nothing() -> None:
