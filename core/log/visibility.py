@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .pipeline import Pipeline, PipelineOwner
     from .segment_chain import OpenSegment
 
-_INTERVAL_S = 0.001
+_INTERVAL_S = 0.0005
+"""At most so often; loops whose clock has steps of a millisecond tell once in each."""
 _TURNS_BEFORE_TELLING = 3
 """An application that awaits an append and makes the next needs this many turns of the loop."""
 
