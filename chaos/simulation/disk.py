@@ -410,6 +410,7 @@ _COST_MS: dict[Kind, tuple[float, float]] = {  # (least, spread)
     "name": (0.05, 0.2),
 }
 _BYTES_PER_MS = 200_000.0
+_SLOW_MS_MAX = 2_000  # a disk that answers at all; what is under way when it is well again, too
 
 
 class SimDisk:
@@ -467,7 +468,8 @@ class SimDisk:
             if image.life == life and number in image.under_way:
                 finish()
 
-        image.loop.call_later(cost_ms * image.health.slowness / 1000, due, context=image.context)
+        lasts_ms = min(cost_ms * image.health.slowness, max(cost_ms, _SLOW_MS_MAX))
+        image.loop.call_later(lasts_ms / 1000, due, context=image.context)
         return await answer
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:

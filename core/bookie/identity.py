@@ -30,7 +30,9 @@ IDENTITY_FILE = "identity"
 STORAGE_VERSION = 1
 _BYTES_MAX = 64 * 1024
 _COPY_BYTES = 4096
-_IGNORED = frozenset({"lost+found"})
+_NEW_FILE = IDENTITY_FILE + ".new"
+_IGNORED = frozenset({"lost+found", _NEW_FILE})
+"""What is not counted as data: the second is what a format that was cut off leaves behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,12 @@ async def format_storage(
 
 async def write_identity(disk: Disk, identity: Identity) -> None:
     """Replaces the identity file, atomically and durably."""
-    temporary = IDENTITY_FILE + ".new"
-    if temporary in await disk.list(""):
-        await disk.remove(temporary)
-    file = await disk.open(temporary, create=True)
+    if _NEW_FILE in await disk.list(""):
+        await disk.remove(_NEW_FILE)
+    file = await disk.open(_NEW_FILE, create=True)
     await file.write_durable(0, [encode_identity(identity)])
     await file.close()
-    await disk.rename(temporary, IDENTITY_FILE)
+    await disk.rename(_NEW_FILE, IDENTITY_FILE)
     await disk.sync_directory("")
 
 

@@ -209,6 +209,21 @@ def test_slow_disk_stops_the_reading_of_the_socket() -> None:
     asyncio.run(main())
 
 
+def test_a_format_that_was_cut_off_is_begun_anew() -> None:
+    async def main() -> None:
+        world = World()
+        await world.start()
+        disk = MemoryDisk()
+        disk.files[f"{IDENTITY_FILE}.new"] = bytearray(b"{half")
+        with pytest.raises(ForeignDataError, match="never formatted"):
+            await world.open(disk)
+        await world.format(disk)
+        bookie = await world.open(disk)
+        await bookie.aclose()
+
+    asyncio.run(main())
+
+
 def test_wrong_storage_is_refused_with_one_clear_line() -> None:
     async def main() -> None:
         world = World()
