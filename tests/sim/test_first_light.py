@@ -5,7 +5,6 @@ over from each other, a tail in one region. The checker must find nothing, in an
 """
 
 import os
-import resource
 import subprocess
 import sys
 
@@ -48,12 +47,10 @@ def test_some_seeds_change_ensembles_and_recover_ledgers_of_living_writers(total
     assert total.states["recovery entry recover"] > 10
 
 
-def test_the_seeds_are_cheap_enough_for_every_change(total: Total) -> None:
-    """About 20 s for 100 seeds on two idle cores; a busy machine gets four times as long."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent_s = (used.ru_utime + used.ru_stime) / CORES
-    print(f"{total.seeds} seeds: {spent_s:.1f} s of {CORES} cores")
-    assert spent_s < 120 * max(1, total.seeds / SEEDS)
+def test_every_seed_ran_and_says_what_it_cost(total: Total, request: pytest.FixtureRequest) -> None:
+    """About 10 s for 100 seeds on two idle cores; the time is for people, benchmarks judge it."""
+    print(f"{total.seeds} seeds: {total.real_s:.1f} s of {CORES} cores")
+    assert total.seeds == (request.config.option.seeds or SEEDS)
 
 
 @pytest.mark.parametrize("plan", ["first-light", "swarm"])
