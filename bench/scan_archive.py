@@ -1,6 +1,5 @@
 """An archive of made-up records for scans: written as the archiver writes, without a cluster."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -102,15 +101,4 @@ def _write_part(folder: Path, number: int, writer: PartWriter) -> Part:
     data = writer.finish()
     name = f"part-{number:016x}-{number:05d}.parquet"
     (folder / name).write_bytes(data)
-    assert writer.first_entry_id is not None
-    return Part(
-        name,
-        writer.first_entry_id,
-        writer.last_entry_id,
-        writer.first_txid,
-        writer.last_txid,
-        writer.record_count,
-        writer.payload_bytes,
-        len(data),
-        hashlib.sha256(data).hexdigest(),
-    )
+    return writer.described(name, data)

@@ -6,7 +6,6 @@ their parts have different names, and only one manifest is put. Only after all o
 copy go.
 """
 
-import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -231,18 +230,7 @@ class SegmentArchiver:
         data = writer.finish()
         await self._pace.spend(len(data))
         await self._put(key, data)
-        assert writer.first_entry_id is not None
-        return Part(
-            name,
-            writer.first_entry_id,
-            writer.last_entry_id,
-            writer.first_txid,
-            writer.last_txid,
-            writer.record_count,
-            writer.payload_bytes,
-            len(data),
-            hashlib.sha256(data).hexdigest(),
-        )
+        return writer.described(name, data)
 
     async def _publish(self, manifest: Manifest) -> Manifest:
         """Puts the manifest; when another archiver was first, its manifest counts."""

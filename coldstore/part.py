@@ -5,6 +5,7 @@ entries is a range of row groups. The columns are those of ``schema``. ``record_
 the content digest computable from rows, and a restore exact. Control records are not archived.
 """
 
+import hashlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.record_set import NO_PRODUCER, RecordSet
+from .manifest import Part
 from .schema import SCHEMA, written_options
 
 ROW_GROUP_BYTES = 16 << 20
@@ -121,6 +123,21 @@ class PartWriter:
         self._writer.close()
         data: bytes = self._sink.getvalue().to_pybytes()
         return data
+
+    def described(self, name: str, data: bytes) -> Part:
+        """What the manifest says of the part ``name``; ``data`` is what ``finish`` gave."""
+        assert self.first_entry_id is not None
+        return Part(
+            name,
+            self.first_entry_id,
+            self.last_entry_id,
+            self.first_txid,
+            self.last_txid,
+            self.record_count,
+            self.payload_bytes,
+            len(data),
+            hashlib.sha256(data).hexdigest(),
+        )
 
 
 def _numbers(kind: "pa.DataType", values: "array[int]") -> "pa.Array[Any]":
