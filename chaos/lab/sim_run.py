@@ -14,7 +14,7 @@ from ...regions.repair.service import RepairService
 from ...regions.repair.spans import settled_spans
 from ..checker.history import Outcome
 from ..simulation.cluster import NAMESPACE, STREAM, ClusterSettings, until
-from ..simulation.scenario import Plan, _LivenessError, _Run, _story_of
+from ..simulation.scenario import LivenessError, Plan, SeedRun, story_of
 from ..simulation.workload import Applications, WriterHabits
 from ..simulation.world import SimHost, SimWorld
 from ..simulation.world import Topology as SimTopology
@@ -85,7 +85,7 @@ class _Programs(Applications):
                 await reader.aclose()
 
 
-class ScenarioRun(_Run):
+class ScenarioRun(SeedRun):
     """One scenario in one world."""
 
     def __init__(self, world: SimWorld, scenario: Scenario, seed: int) -> None:
@@ -323,10 +323,10 @@ def play_in_sim(
         run = ScenarioRun(world, scenario, seed)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
-        except _LivenessError as error:
+        except LivenessError as error:
             run.result.broke = f"not alive after the faults: {error}"
         except Exception as error:  # of production code in the run: that is what a run is for
-            run.result.broke = _story_of(error)
+            run.result.broke = story_of(error)
         result = run.finish()
     result.real_s = time.monotonic() - began
     return result

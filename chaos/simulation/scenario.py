@@ -122,21 +122,21 @@ def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Res
     """Runs a plan in a world of its own. Raises nothing: a failed run is a violation, too."""
     result = Result(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
-        run = _Run(world, plan)
+        run = SeedRun(world, plan)
         if on_line is not None:
             Wiretap(world.network)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
             result.violations = judge(run.record())
-        except _LivenessError as error:
+        except LivenessError as error:
             result.violations = [Violation(error.id, str(error)), *judge(run.record())]
         except Exception as error:  # of production code in the run: that is what a run is for
-            result.violations = [Violation("CRASH", _story_of(error))]
+            result.violations = [Violation("CRASH", story_of(error))]
         run.account(result)
     return result
 
 
-class _LivenessError(Exception):
+class LivenessError(Exception):
     """Something that had to happen after the faults did not: the promise ``id`` is broken."""
 
     def __init__(self, name: str, words: str) -> None:
@@ -144,7 +144,7 @@ class _LivenessError(Exception):
         self.id = name
 
 
-class _Run:
+class SeedRun:
     """The course of one run."""
 
     def __init__(self, world: SimWorld, plan: Plan) -> None:
@@ -191,7 +191,7 @@ class _Run:
         heir = self.world.random.choice(self.cluster.app_hosts)
         try:
             await self._finish("V7", heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
-        except _LivenessError:
+        except LivenessError:
             if not self._is_undecidable():
                 raise
             self.world.trace.note("world", "an end cannot be known: too much was lost for V5, V7")
@@ -216,7 +216,7 @@ class _Run:
             async with asyncio.timeout(RESUME_S_MAX):
                 await until(lambda: not waiting())
         except TimeoutError as error:
-            raise _LivenessError(
+            raise LivenessError(
                 "V3", f"{waiting()[0]} waits for {RESUME_S_MAX:.0f} s after the faults"
             ) from error
 
@@ -229,9 +229,7 @@ class _Run:
                 await host.spawn(work(host, *args), what)
         except (TimeoutError, RhumblineError) as error:
             words = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise _LivenessError(
-                name, f"{what} on {host.name} after the faults: {words}"
-            ) from error
+            raise LivenessError(name, f"{what} on {host.name} after the faults: {words}") from error
 
     def _segments(self) -> dict[int, Segment]:
         versions = self._segment_versions()
@@ -370,7 +368,8 @@ def _lssn_of(commit: Commit) -> int | None:
     return int(commit.path[len(start) :]) if commit.path.startswith(start) else None
 
 
-def _story_of(error: BaseException) -> str:
+def story_of(error: BaseException) -> str:
+    """An exception of a run, and where it was raised, for a result."""
     cause = error.__cause__ if isinstance(error, SimulationFailedError) else error
     lines = traceback.format_exception(cause or error)
     return f"{error}\n{''.join(lines)}" if cause is not error else "".join(lines)

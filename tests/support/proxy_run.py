@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from rhumbline.chaos.simulation.cluster import NAMESPACE, STREAM, SimClient, until
-from rhumbline.chaos.simulation.scenario import Plan, _Run
+from rhumbline.chaos.simulation.scenario import Plan, SeedRun
 from rhumbline.chaos.simulation.workload import Applications, _process_of, _words
 from rhumbline.chaos.simulation.world import SimHost, SimWorld
 from rhumbline.core.log.policy import StreamPolicy
@@ -265,7 +265,7 @@ class ThinApplications(Applications):
                 self._note(host, f"session {session} failed: {_words(error)}")
 
 
-class ProxyRun(_Run):
+class ProxyRun(SeedRun):
     """A run with two write proxies in each region; its applications know only those."""
 
     config = ProxyConfig(session_ttl_ms=1_000, balance_ms=0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rhumbline.chaos.checker.verdict import judge
 from rhumbline.chaos.simulation.cluster import ClusterSettings, until
-from rhumbline.chaos.simulation.scenario import Plan, _Run
+from rhumbline.chaos.simulation.scenario import Plan, SeedRun
 from rhumbline.chaos.simulation.workload import WriterHabits
 from rhumbline.chaos.simulation.world import THREE_REGIONS, SimHost, SimWorld, Topology
 from rhumbline.core.bookie.config import KIB
@@ -84,7 +84,7 @@ def plan(
     )
 
 
-class RegionRun(_Run):
+class RegionRun(SeedRun):
     """One run; a course calls its methods."""
 
     def __init__(
