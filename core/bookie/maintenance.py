@@ -123,8 +123,6 @@ class Maintenance:
             number = storage.sealed_logs[0]
             if number in self._damaged or number >= storage.index.store.covered_log:
                 return
-            if number != storage.states.manifest.log_floor:
-                return  # the oldest is lost: a start must go on seeing that, so the floor stays
             if not await self.sorter.sort_log(number):
                 self._damaged.add(number)  # stays until scrub has repaired it
                 return

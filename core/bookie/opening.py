@@ -7,8 +7,7 @@
 3. Sorted files that the manifest names; their entries are read, oldest file first, only when the
    index has to be rebuilt, and hold where no log has the same id.
 
-What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here except the removal of
-files that nothing refers to.
+What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here.
 """
 
 from collections.abc import Callable
@@ -54,7 +53,14 @@ class Opened:
     """Logs whose creation was not finished."""
     highest_number: int = 0
     damages: list[Damage] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    """Files that are gone as a whole; each is among the damages, too."""
     torn_bytes: int = 0
+
+    def lose(self, number: int, end: int, reason: str) -> None:
+        """A file that should be there is not."""
+        self.lost.append(number)
+        self.damages.append(Damage(number, 0, end, reason))
 
 
 @dataclass(slots=True)
@@ -91,8 +97,7 @@ async def open_files(
         del opened.damages[damages:]
         first -= 1  # its snapshot cannot be read: the state of before is in the log before
     if states.sealed_for > max((log.number for log in logs), default=0):
-        reason = f"log {states.sealed_for} is missing"
-        opened.damages.append(Damage(states.sealed_for, 0, 0, reason))
+        opened.lose(states.sealed_for, 0, f"log {states.sealed_for} is missing")
     _check_floor(opened, logs)
     await _find_sorted_files(files, opened, bookie)
     return opened
@@ -112,8 +117,7 @@ async def _find_logs(files: LogFiles, bookie: BookieId, opened: Opened) -> list[
         if previous is not None:
             previous.end, previous.crc = header.previous_end, header.previous_crc
         elif header.previous_number > numbers[0]:
-            reason = f"log {header.previous_number} is missing"
-            opened.damages.append(Damage(header.previous_number, 0, 0, reason))
+            opened.lose(header.previous_number, 0, f"log {header.previous_number} is missing")
     return logs
 
 
@@ -223,7 +227,7 @@ def _check_floor(opened: Opened, logs: list[_Log]) -> None:
     used = [log.number for log in logs if log.number not in opened.unused_logs]
     opened.logs = [number for number in used if number >= floor]
     if floor and (not opened.logs or opened.logs[0] != floor):
-        opened.damages.append(Damage(floor, 0, 0, "the oldest log is missing"))
+        opened.lose(floor, 0, "the oldest log is missing")
 
 
 # --- sorted files -------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ async def _find_sorted_files(files: LogFiles, opened: Opened, bookie: BookieId) 
     _raise_highest(opened, numbers)
     for number, end in opened.states.manifest.sorted_files.items():
         if number not in numbers:
-            opened.damages.append(Damage(number, 0, 0, "a sorted file is missing"))
+            opened.lose(number, end, "a sorted file is missing")
             continue
         header = await _header(files, SORTED_KIND, number, bookie)
         ledger_bytes: dict[int, int] | None = None

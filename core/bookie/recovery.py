@@ -19,7 +19,8 @@ async def recover(files: LogFiles, index: TieredIndex, bookie: BookieId, boot_id
     if store.covered_log > max(numbers, default=0) + 1:
         await store.clear()  # of a later life than these files
     opened = await open_files(files, bookie, boot_id, store.covered_log, index.put)
-    if store.covered_log and store.sequence < opened.states.manifest.index_sequence:
+    is_older = store.sequence < opened.states.manifest.index_sequence
+    if store.covered_log and (is_older or opened.lost):
         await store.clear()  # it may name files that are gone
         index.recent = MemoryIndex()
         opened = await open_files(files, bookie, boot_id, 0, index.put)

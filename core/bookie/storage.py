@@ -100,8 +100,9 @@ class Storage:
             states.limbo.begin(None)
         states.settle()
         states.boot_id = self._config.boot_id
-        if not states.manifest.log_floor:
-            states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
+        # Files that are lost are no longer asked for, from the very snapshot on that says limbo.
+        states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
+        states.manifest.sorted_files = {one.number: one.end for one in opened.sorted.values()}
         await self.log.open(opened.last_log)
         await remove_leftovers(self.files, opened)
 

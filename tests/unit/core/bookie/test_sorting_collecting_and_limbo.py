@@ -262,6 +262,71 @@ async def leaves_limbo(world: World, bookie: Bookie, wire: Wire) -> None:
     assert (await wire.read(1, 77))[0] == Code.IO
 
 
+@pytest.mark.parametrize("kind", ["log", "sorted"])
+@pytest.mark.parametrize("is_durable", [False, True], ids=["memory", "lmdb"])
+def test_lost_file_is_mourned_once_and_the_others_are_sorted_as_ever(
+    is_durable: bool, kind: str
+) -> None:
+    async def main(directory: Path) -> None:
+        async def open_index(bookie: BookieId) -> object:
+            return await open_lmdb_index(directory, bookie, at_once)
+
+        async def start(config: BookieConfig) -> Bookie:
+            bookie = await Bookie.open(
+                world.runtime,
+                disk,
+                config,
+                world.ledgers,
+                world.directory,
+                open_index=open_index if is_durable else None,  # type: ignore[arg-type]
+            )
+            await bookie.serve("127.0.0.1", 0)
+            return bookie
+
+        kept = replace(SMALL, sealed_logs_kept=4)
+        disk = MemoryDisk()
+        async with one_bookie(kept, disk) as (world, first, _):
+            await first.aclose()
+            bookie = await start(kept)
+            wire = await Wire.connect(bookie)
+            await fill(wire, 200)
+            await bookie.maintenance.step()
+            assert len(bookie.storage.sorted) > 1
+            await wire.aclose()
+            await bookie.aclose()
+
+            del disk.files[min(path for path in disk.files if path.startswith(f"{kind}/"))]
+            bookie = await start(kept)
+            assert [damage.start for damage in bookie.storage.damages] == [0]
+            wire = await Wire.connect(bookie)
+            answers = [(await wire.read(2, number))[0] for number in range(200)]
+            assert set(answers) == {Code.OK, Code.IO}
+            await bookie.maintenance.step()
+            await clear_all(bookie.storage)  # by an operator's word
+            await wire.aclose()
+            await bookie.aclose()
+
+            again = await start(SMALL)
+            assert again.storage.damages == []
+            assert not again.storage.states.limbo.is_active
+            wire = await Wire.connect(again)
+            told = [(await wire.read(2, number))[0] for number in range(200)]
+            lost = [number for number, code in enumerate(told) if code != Code.OK]
+            assert lost == [number for number, code in enumerate(answers) if code != Code.OK]
+            assert {told[number] for number in lost} == {Code.NO_ENTRY}, (
+                "it can be told what to mend"
+            )
+            await again.maintenance.step()
+            assert again.statistics()["sealed_logs"] == 0
+            assert again.statistics()["maintenance_failures"] == 0
+            assert [(await wire.read(2, number))[0] for number in range(200)] == told
+            await wire.aclose()
+            await again.aclose()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
 def test_crash_of_the_operating_system_with_a_torn_end_begins_a_limbo() -> None:
     async def main() -> None:
         world, killed, closed = await image_of(1)
