@@ -199,8 +199,8 @@ class Migration:
             is_undone = await self._undo(closed, source, final)
             if is_undone or isinstance(error, asyncio.CancelledError):
                 raise self._failure(error) from error
+            nodes = await scan(self._target.store)
         pause_ms = int((loop.time() - began) * 1000)
-        nodes = await scan(self._target.store)
         self._on_progress(Progress("done", len(nodes)))
         return Outcome(len(nodes), self._passes, pause_ms, next_ledger_id(nodes))
 

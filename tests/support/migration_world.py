@@ -1,6 +1,7 @@
 """Trees in memory, writers that count what was acknowledged, a mover that dies on command."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar, cast
@@ -20,6 +21,9 @@ from rhumbline.core.runtime.metadata_store import MetadataStore, Operation
 T = TypeVar("T")
 KEYS = 3
 TIMEOUT_MS = 2_000
+KEPT = 20
+"""How many of its numbers the first writer leaves in the tree: what grows with time would make each
+copy longer than the one before."""
 
 
 class Killed(Exception):
@@ -119,7 +123,10 @@ class Deaths:
 
 
 class Writers:
-    """Counters, a queue of numbered nodes, and what was acknowledged of them."""
+    """Counters, a queue of numbered nodes, and what was acknowledged of them.
+
+    Their tree stays as large as it is, so that what is measured on it is of the migration.
+    """
 
     def __init__(self, pause_s: float = 0.002) -> None:
         self.known = [0] * KEYS
@@ -128,6 +135,7 @@ class Writers:
         self.numbers: list[str] = []
         self.is_stopped = False
         self.longest_pause_s = 0.0
+        self._kept: list[deque[str]] = [deque() for _ in range(KEYS)]
         self._pause_s = pause_s
 
     @staticmethod
@@ -161,8 +169,9 @@ class Writers:
         try:
             path, _ = await store.create("/queue/n-", sequential=True)
             self.numbers.append(path)
-            if key:
-                await store.delete(path)
+            self._kept[key].append(path)
+            if len(self._kept[key]) > (0 if key else KEPT):
+                await store.delete(self._kept[key].popleft())
         except IndeterminateError:
             return
 

@@ -125,6 +125,24 @@ def test_killed_at_every_step_of_the_second_attempt() -> None:
     raise AssertionError("the migration has no end")
 
 
+def test_a_migration_that_was_killed_often_needs_no_more_steps() -> None:
+    """What attempts leave behind does not add up: not in the tree, and not in the work to do."""
+
+    async def run(kills: int) -> tuple[int, int]:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        for number in range(kills):
+            with pytest.raises(Killed):
+                await world.migration("a", "b", moment=Deaths(number % 12)).run()
+            await world.migration("a", "b").abort()
+        steps = Deaths(10**9)
+        outcome = await world.migration("a", "b", moment=steps).run()
+        await world.aclose()
+        return steps.moments, outcome.nodes
+
+    assert run_jumping(run(60)) == run_jumping(run(12))
+
+
 def _fences(moment: int) -> bool:
     async def run() -> bool:
         world = World("a", "b")
