@@ -41,6 +41,10 @@ Body = Callable[["Writer"], object]
 """Work inside a write transaction."""
 
 
+class BusyError(MetadataUnavailableError):
+    """Others held the file for as long as it was waited for; nothing was written."""
+
+
 class Database:
     """An open file. ``deadline`` arguments are ``time.monotonic()`` seconds."""
 
@@ -77,7 +81,8 @@ class Database:
         """Runs ``bodies`` in one transaction, one commit for all; what each returned or raised.
 
         A body that raises a MetadataError leaves nothing of itself and does not hold up the
-        others. Any other failure is raised, and counts for all of them.
+        others. Any other failure is raised, and counts for all of them: BusyError when it was not
+        their turn by ``deadline``.
         """
         with self._mapped():
             self._wait_at_most(deadline)
@@ -138,7 +143,7 @@ class Database:
     def _wait_at_most(self, deadline: float) -> None:
         left_ms = int((deadline - time.monotonic()) * 1000)
         if left_ms <= 0:
-            raise MetadataUnavailableError(f"{self._path}: too busy to begin in time")
+            raise BusyError(f"{self._path}: too busy to begin in time")
         self._connection.execute(f"PRAGMA busy_timeout = {left_ms}")
 
     @contextmanager
@@ -152,6 +157,8 @@ class Database:
                 raise ForeignDataError(f"{self._path} is not a SQLite database") from error
             if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):  # ERROR: no such table
                 raise CorruptionError(f"{self._path} is damaged: {error}") from error
+            if primary == sqlite3.SQLITE_BUSY:
+                raise BusyError(f"{self._path}: {error}") from error
             raise MetadataUnavailableError(f"{self._path}: {error}") from error
 
 

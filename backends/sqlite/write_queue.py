@@ -1,18 +1,21 @@
 """Writes that wait for the thread: all that wait when it is free share one commit.
 
 A commit is a sync of the disk, so a process that opens a thousand streams at once pays for a few
-tens of them and not for thousands.
+tens of them and not for thousands. Each keeps its own deadline: while others hold the file, those
+that are late drop out of the group and the rest wait on.
 """
 
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...core.protocol.errors import MetadataUnavailableError
-from .database import Body, Database
+from .database import Body, BusyError, Database
 
 _TOGETHER_MAX = 128
+_PAUSE_S = 0.005
 
 
 class Write:
@@ -62,22 +65,34 @@ class WriteQueue:
             self._is_called = bool(self._waiting)
             if self._is_called:
                 self._thread.submit(self._carry_out)
-        now = time.monotonic()
-        for write in [write for write in writes if write.deadline <= now]:
-            writes.remove(write)
+        while writes := _in_time(writes):
+            try:
+                outcomes = self._write(writes)
+            except BusyError:
+                time.sleep(_PAUSE_S)  # who has time left waits on, without those who have not
+            except BaseException as error:
+                for write in writes:
+                    write.outcome.set_exception(error)
+                return
+            else:
+                for write, outcome in zip(writes, outcomes, strict=True):
+                    if isinstance(outcome, Exception):
+                        write.outcome.set_exception(outcome)
+                    else:
+                        write.outcome.set_result(outcome)
+                return
+
+    def _write(self, writes: Sequence[Write]) -> list[object]:
+        """One commit; it waits for its turn until the first of them is late."""
+        deadline = min(write.deadline for write in writes)
+        return self._database.write([write.body for write in writes], deadline)
+
+
+def _in_time(writes: Sequence[Write]) -> list[Write]:
+    """Those whose deadline is to come; the others hear that theirs has passed."""
+    now = time.monotonic()
+    for write in writes:
+        if write.deadline <= now:
             late = MetadataUnavailableError("the metadata file was too busy to begin in time")
             write.outcome.set_exception(late)
-        if not writes:
-            return
-        deadline = min(write.deadline for write in writes)
-        try:
-            outcomes = self._database.write([write.body for write in writes], deadline)
-        except BaseException as error:
-            for write in writes:
-                write.outcome.set_exception(error)
-            return
-        for write, outcome in zip(writes, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                write.outcome.set_exception(outcome)
-            else:
-                write.outcome.set_result(outcome)
+    return [write for write in writes if write.deadline > now]

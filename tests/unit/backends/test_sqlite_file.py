@@ -2,13 +2,17 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rhumbline.backends.open import open_as_it_is, open_store
 from rhumbline.backends.sqlite import schema
+from rhumbline.backends.sqlite.database import Database
+from rhumbline.backends.sqlite.write_queue import WriteQueue
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
     CorruptionError,
@@ -162,6 +166,28 @@ def test_a_file_that_others_keep_locked_is_unavailable_in_time(tmp_path: Path) -
         await store.put("/n/0000", b"now")
 
     use(path, body)
+
+
+def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    filled(path, 1)
+    began = time.monotonic()
+    database = Database(path, adopt=False, deadline=began + 5)
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(time.sleep, 0.1)  # both are in the queue when it is looked at
+        queue = WriteQueue(database, thread)
+        hasty = queue.submit(lambda _: "hasty", began + 0.4)
+        patient = queue.submit(lambda _: "patient", began + 20)
+        with pytest.raises(MetadataUnavailableError):
+            hasty.outcome.result(10)
+        assert time.monotonic() - began < 5, "it hears of its end in time"
+        assert not patient.outcome.done()
+        blocker.execute("ROLLBACK")
+        assert patient.outcome.result(10) == "patient"
+    blocker.close()
+    database.close()
 
 
 def test_a_watcher_that_fell_behind_the_change_log_is_woken(
