@@ -145,7 +145,7 @@ class EntryService(StorageListener):
             return UnknownStateError(f"ledger {op.ledger_id} is in limbo here")
         return None
 
-    def _prove(self, op: Add | Read, on_proof: Callable[[Proof], None]) -> None:
+    def _prove(self, op: Add | Read | WriteLac, on_proof: Callable[[Proof], None]) -> None:
         try:
             self.proofs.ask(op.ledger_id, on_proof)
         except TooManyRequestsError as error:
@@ -275,15 +275,45 @@ class EntryService(StorageListener):
         self.polls.serve(poll, self.ledgers.get(poll.ledger_id), of_connection)
 
     def write_lac(self, op: WriteLac) -> None:
-        """Keeps an explicit LAC; creates the ledger's state if need be."""
+        """Keeps an explicit LAC; creates the ledger's state if need be.
+
+        One that says that nothing is confirmed yet introduces the ledger (``_introduce``).
+        """
         fault = self._fault_of_lac(op)
         if fault is not None:
             op.connection.send(op.answer(fault))
             return
         ledger = self.ledgers.get(op.ledger_id)
+        if lac_of_body(op.body) == NO_ENTRY:
+            self._introduce(op, ledger)
+            return
         if ledger is None:
             ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=False)
         self.storage.write_lac(ledger, op.body, lambda error: op.connection.send(op.answer(error)))
+
+    def _introduce(self, op: WriteLac, ledger: LedgerState | None) -> None:
+        """Looks the ledger up now, as its first add would have it looked up.
+
+        So that add needs no metadata store, which may be away by then. Nothing is weaker for it:
+        the rule is the same point read of the same ledger by the same incarnation, and what is kept
+        is what the first add would leave had it come now, but for the entry. A fence that comes in
+        between is a fence, and a ledger that is deleted in between gets its tombstone.
+        """
+        if ledger is not None and ledger.is_proven:
+            op.connection.send(op.answer(None))
+        else:
+            self._prove(op, lambda proof: self._introduce_after(op, proof))
+
+    def _introduce_after(self, op: WriteLac, proof: Proof) -> None:
+        fault = self._fault_of_lac(op)  # again: others were served meanwhile
+        ledger = self.ledgers.get(op.ledger_id)
+        if fault is None and proof is not Proof.NAMED:
+            fault = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
+        elif fault is None and ledger is None:
+            self._create_ledger(op.ledger_id, op.master_key, is_proven=True)
+        elif fault is None and ledger is not None:
+            self.storage.prove(ledger)
+        op.connection.send(op.answer(fault))
 
     def _fault_of_lac(self, op: WriteLac) -> RhumblineError | None:
         ledger = self.ledgers.get(op.ledger_id)

@@ -45,6 +45,9 @@ LOG_GONE = (
     "format an empty directory as a new bookie"
 )
 
+_LAST_LOG_BYTES = 4 << 20
+"""Every start reads the last log, for the state; an orderly end leaves one not longer than this."""
+
 
 class Storage:
     """All that a bookie keeps on disk. Made by ``open``; one owner."""
@@ -109,6 +112,8 @@ class Storage:
     async def aclose(self) -> None:
         """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""
         if self.log.failure is None:
+            if self.index.store.is_durable and self.log.current.end > _LAST_LOG_BYTES:
+                self.log.roll_next()
             self.log.append_state(clean_end_record())
         is_orderly = self.log.failure is None
         await self.log.aclose()
@@ -118,7 +123,7 @@ class Storage:
         await self.index.store.close()
 
     async def _last_checkpoint(self) -> None:
-        """With the log closed, the index covers it to its end: the next start is quick."""
+        """With the log closed, the index covers it to its end: a start reads its last file only."""
         self._sequence += 1
         try:
             await self.index.checkpoint(self.log.number + 1, self._sequence)

@@ -159,6 +159,10 @@ class WriteLog:
         if self.group.count:
             self.kick()
 
+    def roll_next(self) -> None:
+        """Has the next group begin a new file, if there is space for one."""
+        self._roll_at = 0
+
     async def aclose(self) -> None:
         """Writes what is pending and stops. Safe to repeat."""
         if self._timer is not None:

@@ -99,6 +99,50 @@ def test_sorted_logs_are_removed_and_every_entry_is_still_read(is_durable: bool)
         asyncio.run(main(Path(directory)))
 
 
+def test_orderly_end_leaves_little_for_the_next_start_to_read() -> None:
+    async def main(directory: Path) -> None:
+        async def open_index(bookie: BookieId) -> object:
+            return await open_lmdb_index(directory, bookie, at_once)
+
+        async def start() -> Bookie:
+            bookie = await Bookie.open(
+                world.runtime,
+                disk,
+                BookieConfig(maintenance_ms=3_600_000),
+                world.ledgers,
+                world.directory,
+                open_index=open_index,  # type: ignore[arg-type]
+            )
+            await bookie.serve("127.0.0.1", 0)
+            return bookie
+
+        disk = MemoryDisk()
+        large = bytes(200_000)
+        async with one_bookie(SMALL, disk) as (world, first, _):
+            await first.aclose()
+            for start_count in range(3):
+                bookie = await start()
+                wire = await Wire.connect(bookie)
+                before = len(disk.files)
+                for number in range(40 * start_count):
+                    assert (await wire.read(1, number))[1] == entry(1, number, large)
+                for number in range(40 * start_count, 40 * start_count + 40):
+                    assert await wire.add(entry(1, number, large)) == Code.OK
+                assert await wire.fence(2 + start_count) == Code.NO_ENTRY
+                await wire.aclose()
+                await bookie.aclose()
+                assert len(disk.files) == before + 1
+                assert len(disk.files[max(log_paths(disk))]) < 10_000
+            bookie = await start()
+            wire = await Wire.connect(bookie)
+            assert [await wire.add(entry(number, 0)) for number in (2, 3, 4)] == [Code.FENCED] * 3
+            await wire.aclose()
+            await bookie.aclose()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
 def test_deleted_ledgers_give_their_space_back_and_do_not_return() -> None:
     async def main() -> None:
         disk = MemoryDisk()
