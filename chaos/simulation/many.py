@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..checker.verdict import INVARIANTS
 from .liar import liar
 from .plans import first_light, steady
+from .policies import policies
 from .races import changes, races
 from .scenario import Plan, run_plan
 from .shrink import replay_command, shrink
@@ -21,7 +22,7 @@ from .swarm import swarm
 
 def mixed(seed: int) -> Plan:
     """All that must never fail, in turn."""
-    return (swarm, races, changes)[seed % 3](seed)
+    return (swarm, races, changes, policies, races, changes)[seed % 6](seed)
 
 
 PLANS: dict[str, Callable[[int], Plan]] = {
@@ -29,6 +30,7 @@ PLANS: dict[str, Callable[[int], Plan]] = {
     "first-light": first_light,
     "liar": liar,
     "mixed": mixed,
+    "policies": policies,
     "races": races,
     "steady": steady,
     "swarm": swarm,
