@@ -37,6 +37,24 @@ class HotStream(NamedTuple):
 
     start: Dlsn
     segments: dict[int, HotSegment]
+    """With those that are truncated and not yet purged."""
+
+    def has_nothing_in(self, start: Dlsn, end: Dlsn) -> bool:
+        """Whether it is certain that [start, end) has no records.
+
+        So it is from the end of a segment to the beginning of the next one: what was read to its
+        end may expire.
+        """
+        for lssn in range(start.lssn, end.lssn + 1):
+            begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
+            if begin >= end:
+                break
+            segment = self.segments.get(lssn)
+            if segment is None or segment.entries is None:
+                return False
+            if segment.record_count and begin.entry_id < segment.entries:
+                return False
+        return True
 
 
 def new_client(options: Options) -> "Client | ProxyClient":

@@ -18,7 +18,12 @@ from ..coldstore.open import open_cold_store
 from ..coldstore.part_scan import Wanted
 from ..coldstore.stream_index import NamespaceIndex, StreamIndex
 from ..core.protocol.dlsn import Dlsn
-from ..core.protocol.errors import CorruptionError, InvalidArgumentError, NoSuchStreamError
+from ..core.protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    TruncatedError,
+)
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
 from .loss import lost
@@ -125,11 +130,8 @@ class Planner:
     ) -> list[InputPartition]:
         manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
-        first = self._index(stream).first() if hot is None else hot.start
-        if start < first and start < end:
-            if self._options.fails_on_data_loss:
-                raise lost(stream, start, min(first, end))
-            start = first
+        first = _first_of(manifests, end) if hot is None else hot.start
+        start = self._at_least(stream, start, end, first, hot)
         splits: list[InputPartition] = []
         for lssn in range(start.lssn, end.lssn + 1):
             begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
@@ -162,12 +164,32 @@ class Planner:
         return self._index(stream).end()
 
     async def _border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
-        if start >= end:
-            return end
-        if self._hot is not None:
-            return await self._hot.border(stream, start, end, rows)
-        await self._manifests(stream)
-        return await self._index(stream).border(start, end, rows)
+        if self._hot is None:
+            manifests = await self._manifests(stream)
+            start = self._at_least(stream, start, end, _first_of(manifests, end), None)
+            return end if start >= end else await self._index(stream).border(start, end, rows)
+        while start < end:
+            try:
+                return await self._hot.border(stream, start, end, rows)
+            except TruncatedError:
+                hot = await self._hot.describe(stream)
+                start = self._at_least(stream, start, end, hot.start, hot)
+        return end
+
+    def _at_least(
+        self, stream: str, start: Dlsn, end: Dlsn, first: Dlsn, hot: HotStream | None
+    ) -> Dlsn:
+        """The later one of ``start`` and ``first``, the first position that is left.
+
+        Raises GapError for records of [start, end) that are gone, if no data may be lost.
+        """
+        if start >= first:
+            return start
+        stop = min(first, end)
+        is_empty = hot is not None and hot.has_nothing_in(start, stop)
+        if self._options.fails_on_data_loss and start < end and not is_empty:
+            raise lost(stream, start, stop)
+        return first
 
     async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
         """The entry of the first record made at ``ms`` or later; None if there is none.
@@ -228,6 +250,11 @@ class Planner:
                 self._hot = HotView(client)
             self._closing = opening.pop_all()
         self._is_open = True
+
+
+def _first_of(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
+    """The first position that an archive has; ``end`` if it has none."""
+    return Dlsn(min(manifests), 0, 0) if manifests else end
 
 
 def _check_same(manifest: Manifest, hot: HotStream | None) -> None:

@@ -1,0 +1,281 @@
+"""A stream that is written, rolled, archived, truncated and purged, and a streaming query over it.
+
+All of it is production code but ledgers and metadata, which are in memory, and Spark, whose part
+(asking for offsets, noting them, planning, reading) is played by ``Query``. Time is virtual.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from rhumbline.coldstore import archive as archive_module
+from rhumbline.coldstore import part as part_module
+from rhumbline.coldstore.archive import SegmentArchiver
+from rhumbline.coldstore.archives import ColdArchives
+from rhumbline.coldstore.service import unarchived
+from rhumbline.core.log.namespace import Namespace, create_namespace
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.positioning import EARLIEST, Start
+from rhumbline.core.log.reader import StreamReader as LogReader
+from rhumbline.core.log.stream_store import StreamStore
+from rhumbline.core.log.writer import StreamWriter
+from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
+from rhumbline.spark import planner, reading
+from rhumbline.spark.options import parse_offsets, parse_options
+from rhumbline.spark.streaming import StreamReader
+from rhumbline.tests.support.jumping_loop import JumpingLoop
+from rhumbline.tests.support.log_world import LogWorld
+from rhumbline.tests.unit.coldstore.archive_world import DictColdStore
+
+T = TypeVar("T")
+Row = tuple[Dlsn, bytes]
+Offsets = dict[str, str]
+
+TTL_MS = 1000
+HOT_MS = 400
+GRACE_MS = 200
+
+_VISIBLE_S = 0.1
+"""What is acknowledged can be read after that."""
+_POLICY = StreamPolicy(
+    flush=FlushPolicy(period_ms=None),  # an entry leaves when the test says so
+    roll_bytes=1 << 40,
+    retention_ms=TTL_MS,
+    hot_retention_ms=HOT_MS,
+    purge_grace_ms=GRACE_MS,
+)
+
+
+class StreamingWorld:
+    """One namespace, its cold store, and what was acknowledged. Use it as a context."""
+
+    def __init__(self) -> None:
+        self.loop = JumpingLoop()
+        self.world = LogWorld()
+        self.cold = DictColdStore()
+        self.truth: dict[str, list[Row]] = {}
+        """What was acknowledged, by stream, in order."""
+        self._writers: dict[str, StreamWriter] = {}
+        self._patch = pytest.MonkeyPatch()
+
+    def __enter__(self) -> Self:
+        world = self
+
+        class SharedRunner:
+            """As asyncio.Runner, on the loop of the world."""
+
+            def __enter__(self) -> "SharedRunner":
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                self.close()
+
+            def run(self, work: Coroutine[Any, Any, T]) -> T:
+                return world.run(work)
+
+            def close(self) -> None:
+                """The loop stays."""
+
+        self._patch.setattr(asyncio, "Runner", SharedRunner)
+        for module in (planner, reading):
+            self._patch.setattr(module, "new_client", lambda _: _WorldClient(self))
+            self._patch.setattr(module, "open_cold_store", lambda _: self.cold)
+        self._patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 40)
+        self._patch.setattr(part_module, "ROW_GROUP_BYTES", 16)
+        store, runtime = self.world.store, self.world.runtime
+        self.run(create_namespace(store, runtime, "test", self.world.policy))
+        self.world.archives = ColdArchives(self.cold, "test")
+        self.world.namespace = self.world.opened()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in list(self._writers):
+            self.roll(stream)
+        self._patch.undo()
+        left = asyncio.all_tasks(self.loop)
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+        assert not left, left
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs ``work`` to its end, in virtual time."""
+        return self.loop.run_until_complete(work)
+
+    # --- what happens to a stream ---------------------------------------------------------------
+
+    def write(self, stream: str, entries: list[int]) -> None:
+        """So many entries of so many records each; the stream is made if it is not there."""
+
+        async def work() -> None:
+            if stream not in self._writers:
+                self._writers[stream] = await self.world.writer(stream, _POLICY)
+            writer = self._writers[stream]
+            rows = self.truth.setdefault(stream, [])
+            for records in entries:
+                payloads = [b"%s-%d" % (stream.encode(), len(rows) + n) for n in range(records)]
+                tickets = [writer.append(payload) for payload in payloads]
+                await writer.flush()
+                acks = [await ticket for ticket in tickets]
+                rows += [(ack.dlsn, one) for ack, one in zip(acks, payloads, strict=True)]
+            await asyncio.sleep(_VISIBLE_S)
+
+        self.run(work())
+
+    def roll(self, stream: str) -> None:
+        """The segment is completed; the next write begins another one."""
+        writer = self._writers.pop(stream, None)
+        if writer is not None:
+            self.run(writer.close())
+
+    def archive(self, stream: str, count: int) -> None:
+        """The next ``count`` completed segments get an archive, and keep their ledger."""
+
+        async def work() -> None:
+            streams = StreamStore(self.world.store, "test")
+            ledgers = self.world.ledgers.client()
+            archiver = SegmentArchiver(self.world.runtime, self.cold, ledgers, streams)
+            for lssn in (await unarchived(self.world.namespace, stream))[:count]:
+                await archiver.archive(stream, lssn)
+
+        if stream in self.truth:
+            self.run(work())
+
+    def pass_time(self, ms: int) -> None:
+        """By the clock of retention."""
+        self.world.clock.now_ms += ms
+
+    def maintain(self, stream: str) -> None:
+        """A pass of retention: by age, to the archive, for good."""
+        if stream in self.truth:
+            self.run(self.world.namespace.maintain(stream))
+
+    def expire(self, stream: str) -> None:
+        """All that is completed goes for good; the newest such segment only from sight."""
+        for ms in (TTL_MS, GRACE_MS):
+            self.pass_time(ms)
+            self.maintain(stream)
+
+    def truncate(self, stream: str, permille: int) -> None:
+        """At a record, somewhere in an entry or at its border."""
+        rows = self.truth.get(stream)
+        if rows:
+            self.run(self.world.namespace.truncate(stream, rows[len(rows) * permille // 1001][0]))
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def start(self, stream: str) -> Dlsn:
+        """The first position that readers may see."""
+        return self.run(self.world.namespace.describe(stream)).start
+
+    def is_purged(self, stream: str, lssn: int) -> bool:
+        """Whether a segment was there, and its metadata went with it."""
+        found = self.run(self.world.namespace.describe(stream)).segments
+        return bool(found) and lssn < found[0].lssn
+
+    def archived(self, stream: str) -> set[int]:
+        """The segments that have an archive."""
+        keys = (re.fullmatch(rf"test/{stream}/lssn=(\d+)/manifest.json", key)
+                for key in self.cold.objects)  # fmt: skip
+        return {int(match[1]) for match in keys if match}
+
+
+class _WorldClient:
+    """What the planner and the readers of ledgers use of a client."""
+
+    def __init__(self, world: StreamingWorld) -> None:
+        self._world = world
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def namespace(self) -> Namespace:
+        return self._world.world.namespace
+
+    @asynccontextmanager
+    async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[LogReader]:
+        reader = await self.namespace().open_reader(stream, start)
+        try:
+            yield reader
+        finally:
+            await reader.aclose()
+
+
+class Query:
+    """A streaming query from the earliest record on, with a checkpoint, as Spark runs it."""
+
+    def __init__(self, world: StreamingWorld, **given: str) -> None:
+        self._world = world
+        fixed = {"archive": "file:///cold", "namespace": "test", "startingOffsets": "earliest"}
+        self._given = {**fixed, **given}
+        self._offsets: Offsets | None = None
+        self._planned: Offsets | None = None
+        self._splits: list[Any] = []
+        self.reader = self._new_reader()
+
+    def _new_reader(self) -> StreamReader:
+        return StreamReader(parse_options(self._given, is_streaming=True))
+
+    @property
+    def asks_servers(self) -> bool:
+        """Or it reads the archive alone."""
+        return "metadata" in self._given
+
+    def restart(self) -> None:
+        """The driver ended, and another one goes on from the checkpoint."""
+        self.reader.stop()
+        self.reader = self._new_reader()
+
+    def start(self) -> Offsets:
+        """Notes where it begins, if it never did; returns the newest offsets."""
+        if self._offsets is None:
+            self._offsets = self.reader.initialOffset()
+        return self._offsets
+
+    def begin(self, rows: int | None) -> Offsets | None:
+        """Notes where the next batch ends; None when there is nothing new."""
+        start = self.start()
+        if self._planned is None:
+            limit: ReadLimit = ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+            end = self.reader.latestOffset(start, limit)
+            self._planned = None if end == start else end
+        return self._planned
+
+    def plan(self) -> None:
+        """Makes the tasks of the batch that was begun."""
+        self._splits = []
+        if self._planned is not None:
+            self._splits = list(self.reader.partitions(self.start(), self._planned))
+
+    def read(self) -> dict[str, list[Row]]:
+        """What the tasks read, by stream, in the order of the tasks."""
+        found: dict[str, list[Row]] = {}
+        for split in self._splits:
+            for batch in self.reader.read(split):
+                columns = (batch.column(name) for name in ("stream", "dlsn", "payload"))
+                for name, dlsn, payload in zip(*(c.to_pylist() for c in columns), strict=True):
+                    found.setdefault(name, []).append((Dlsn.parse(dlsn), payload))
+        return found
+
+    def finish(self) -> None:
+        """Notes that the batch is done."""
+        self._offsets, self._planned = self._planned or self._offsets, None
+
+    def finished_to(self, stream: str, default: Dlsn) -> Dlsn:
+        """The end of the last finished batch."""
+        return parse_offsets(self._offsets or {}).get(stream, default)
+
+    def range_of(self, stream: str) -> tuple[Dlsn, Dlsn]:
+        """What the batch covers."""
+        start = self.finished_to(stream, FIRST_DLSN)
+        return start, parse_offsets(self._planned or self._offsets or {}).get(stream, start)
