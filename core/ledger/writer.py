@@ -38,7 +38,7 @@ from .add_trace import AddTrace
 from .changer import EnsembleChanger
 from .close import close_ledger
 from .context import LedgerContext
-from .explicit_lac import tell_lac
+from .explicit_lac import introduce, tell_lac
 from .failures import ReplicaFailures
 from .lag import Lag
 from .replica import Replica
@@ -106,6 +106,13 @@ class LedgerWriter:
             else Replica(index, self.context.pool.link(bookie), region)
             for index, (was, bookie, region) in enumerate(zip(old, bookies, regions, strict=True))
         ]
+
+    async def introduce(self) -> None:
+        """Lets the bookies learn that the ledger is theirs, before anything is added.
+
+        Afterwards appends to its first fragment need the metadata store no more. Safe to repeat.
+        """
+        await introduce(self, self._digest, self._master_key)
 
     # --- adding ---------------------------------------------------------------------------------
 

@@ -49,6 +49,10 @@ class LedgerWriter(Protocol):
         """The highest entry up to which all are acknowledged."""
         ...
 
+    async def introduce(self) -> None:
+        """Does what can be done beforehand, so that entries need nothing but the bookies."""
+        ...
+
     def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
         """Sends an entry and returns its id at once; ``on_done`` comes in the order of ids.
 

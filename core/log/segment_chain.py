@@ -196,6 +196,8 @@ class SegmentChain:
         if policy.regions:
             custom[REGIONS_KEY] = ",".join(policy.regions).encode()
         self._unpublished = await self._ledgers.create(policy.quorum, custom=custom)
+        # A segment that is published takes records whether or not the metadata store is there.
+        await self._unpublished.introduce()
 
     async def _publish(self, roll_ms: int) -> OpenSegment:
         assert self._claim is not None

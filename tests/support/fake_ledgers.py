@@ -183,6 +183,9 @@ class FakeLedgerWriter:
             if self.on_failure is not None and not isinstance(error, ClosedError):
                 self.on_failure(error)
 
+    async def introduce(self) -> None:
+        await asyncio.sleep(0)
+
     async def close(self) -> LedgerMetadata:
         await self._cluster.pause()
         self.fail(ClosedError(f"ledger {self.ledger_id} was closed here"))

@@ -32,7 +32,9 @@ from rhumbline.tests.support.story import (
 
 AWAY_S = float(os.environ.get("RHUMBLINE_AWAY_S", "3"))
 SOME = 60
-EAGER = LedgerConfig(request_timeout_ms=1_000, change_mode="eager")
+EAGER = LedgerConfig(request_timeout_ms=1_000, change_mode="eager", underreplicated_ms_max=3_000)
+"""When the store is back, the bookies' sessions may have to be made anew before one of them can
+replace another: so a writer that found none asks again soon."""
 STALLS_AFTER_S = 5.0
 """An append or a read that took so long on a busy machine would have waited for the store."""
 
@@ -77,7 +79,7 @@ def test_appends_and_reads_go_on(
             )
             bonn = await closing.enter_async_context(client_in(cluster, "bonn", 1_500, EAGER))
             rome = await closing.enter_async_context(client_in(cluster, "rome"))
-            await begin(bonn, (STREAM, "other"))
+            await begin(bonn, (STREAM, "other", "quiet"))
             short = StreamPolicy(quorum=Quorum(3, 3, 2, 2), roll_bytes=8_000)
             await bonn.namespace().create_stream("rolling", short)
             producer, tail = Producer(), await closing.enter_async_context(Tail(rome))
@@ -87,10 +89,7 @@ def test_appends_and_reads_go_on(
             while len(set(rolling.segments)) < 3:
                 await rolling.send()
             await tail.reaches(SOME)
-            # Bookies ask the store about a ledger before they take its first entry: a segment that
-            # had begun, and was still empty when the store left, would wait for it.
-            await asyncio.sleep(1)
-            await rolling.send(1)
+            quiet = await bonn.namespace().open_writer("quiet")
             before = max(rolling.segments)
             changes = await fragments(bonn)
 
@@ -99,6 +98,8 @@ def test_appends_and_reads_go_on(
                 slowest_s, reads_s, refusal, refused_s = await while_away(
                     bonn, writer, producer, tail, rolling, lambda: cluster.cut_one("bonn", "oslo")
                 )
+                async with asyncio.timeout(STALLS_AFTER_S):
+                    await quiet.append(b"the first record of a segment that was empty")
             finally:
                 place.come_back()
             meanwhile = max(rolling.segments) - before
@@ -115,7 +116,7 @@ def test_appends_and_reads_go_on(
             await other.append(b"again")
             writer = await producer.send(bonn, writer, SOME)
             await tail.reaches(producer.sent)
-            for each in (other, rolling.writer, writer):
+            for each in (other, quiet, rolling.writer, writer):
                 await each.close()
             said = [r.getMessage() for r in caplog.records if "metadata store" in r.getMessage()]
             assert any("is away" in line and "open streams go on" in line for line in said)
