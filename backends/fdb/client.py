@@ -7,6 +7,7 @@ same code runs on the model of its transactions that the tests have.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from ...core.protocol.errors import (
@@ -200,7 +201,7 @@ class Transactions:
                 done.set_result(None)
 
         def ready(_: FdbFuture) -> None:
-            if not self._loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(settle)
 
         future.on_ready(ready)

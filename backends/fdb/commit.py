@@ -16,7 +16,7 @@ from ..leases import Owner
 from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
 from ..snapshot import Snapshot, footprint, with_ancestors
 from .client import FdbTransaction, Reads, Transactions
-from .keys import Keys, decode_node, encode_node, encode_stamp
+from .keys import ENDING, Keys, decode_lease, decode_node, encode_node, encode_stamp
 
 T = TypeVar("T")
 
@@ -150,8 +150,8 @@ class Commits:
         transaction.clear(self._keys.signal(path))
 
     async def _check_lease(self, reads: Reads, owner: Owner) -> None:
-        (lease,) = await reads.get([self._keys.lease(owner)])
-        if lease is None:
+        (row,) = await reads.get([self._keys.lease(owner)])
+        if row is None or decode_lease(row).counter == ENDING:
             raise SessionLostError(owner)
 
     async def _raise_sequence(self, reads: Reads, parent: str, number: int) -> None:

@@ -5,7 +5,7 @@
 | ``n`` parent 0 name | a node: see ``encode_node`` |
 | ``c`` path | next number of sequential children, decimal |
 | ``s`` path | versionstamp of the last change at or below the path: what prefix watches watch |
-| ``l`` owner | a lease: TTL and counter |
+| ``l`` owner | a lease: TTL and counter (all ones: it is being ended) |
 | ``o`` owner 0 path | an ephemeral node of that owner |
 | ``t`` token | versionstamp: the write with that token happened |
 | ``g`` | the gate: JSON with epoch and successor |
@@ -24,6 +24,9 @@ STAMP_BYTES = 10
 _NO_STAMP = b"\xff" * STAMP_BYTES
 _STAMP_AT_START = struct.pack("<I", 0)
 _LEASE = struct.Struct("<QQ")
+
+ENDING = (1 << 64) - 1
+"""The counter of a lease whose nodes are being removed."""
 
 
 class KeyRange(NamedTuple):

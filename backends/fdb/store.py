@@ -3,7 +3,7 @@
 The path names the cluster file (``fdb:?dir=a`` takes the machine's default one), ``dir`` the
 directory (default ``rhumbline``) in which the store lives. Sessions are leases (see ``..leases``).
 
-TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
+No tenants: the cluster must not have ``tenant_mode=required``. TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
 cluster file, and FDB_TLS_CA_FILE, FDB_TLS_CERTIFICATE_FILE, FDB_TLS_KEY_FILE, FDB_TLS_PASSWORD and
 FDB_TLS_VERIFY_PEERS in the environment of every process.
 
@@ -36,13 +36,17 @@ from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
 from .commit import Commits, version_of
-from .keys import KeyRange, Keys, decode_lease, decode_node, encode_lease
+from .keys import ENDING, KeyRange, Keys, decode_lease, decode_node, encode_lease
 from .watcher import Watcher
 
 T = TypeVar("T")
 
 PAGE = 100
 """Nodes read in one transaction where all are read: 10 MB at most, far below its five seconds."""
+
+ENDED_AT_ONCE = 100
+"""Nodes of a session removed in one transaction: at 30 kB for the longest paths, with all that
+hangs on each, 3 MB of the 10 that a transaction may have."""
 
 
 async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
@@ -204,6 +208,8 @@ class FdbStore:
             (row,) = await reads.get([key])
             if row is not None:
                 lease = decode_lease(row)
+                if lease.counter == ENDING:
+                    return (False,)
                 beaten = lease._replace(counter=lease.counter + 1)
                 reads.transaction.set(key, encode_lease(beaten))
             return (row is not None,)
@@ -221,19 +227,34 @@ class FdbStore:
         return await self._read(body)
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Removes row and nodes if the counter is still this one (None: whatever it is)."""
+        """Removes row and nodes if the counter is still this one (None: whatever it is).
+
+        An owner of more nodes than a transaction may remove is marked as ending: it can neither
+        beat nor make nodes any more. The row goes with the last of them, so that after a crash
+        others find it silent, as any, and go on.
+        """
+        while not await self._end_some(owner, counter):
+            counter = ENDING
+
+    async def _end_some(self, owner: Owner, counter: int | None) -> bool:
+        """Whether all is gone (or another counter says that the session lives)."""
         key = self._keys.lease(owner)
 
-        async def body(reads: Reads) -> bool:
+        async def body(reads: Reads) -> tuple[bool]:
             (row,) = await reads.get([key])
-            if row is None or counter not in (None, decode_lease(row).counter):
-                return False
-            for mark, _ in await reads.range(self._keys.all_owned(owner)):
+            if row is None or counter not in (None, (lease := decode_lease(row)).counter):
+                return (True,)
+            marks = await reads.range(self._keys.all_owned(owner), ENDED_AT_ONCE)
+            for mark, _ in marks:
                 self._commits.remove(reads.transaction, self._keys.owned_path(mark), owner)
-            reads.transaction.clear(key)
-            return True
+            if len(marks) < ENDED_AT_ONCE:
+                reads.transaction.clear(key)
+                return (True,)
+            reads.transaction.set(key, encode_lease(lease._replace(counter=ENDING)))
+            return (False,)
 
-        await self._commits.write(body, self._deadline())
+        (is_done,), _ = await self._commits.write(body, self._deadline())
+        return is_done
 
     # --- for migration
 

@@ -16,6 +16,7 @@ from rhumbline.core.protocol.errors import (
     IndeterminateError,
     MetadataUnavailableError,
     NodeExistsError,
+    SessionLostError,
 )
 from rhumbline.tests.support.fdb_model import ModelCluster
 
@@ -139,3 +140,40 @@ def test_errors_that_leave_a_commit_open_are_looked_into_and_others_are_not(code
 
     cluster = with_store(body)
     assert cluster.range(b"pt", b"pu", cluster.version) == []
+
+
+def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is over with the first transaction, and the last one takes its row."""
+    monkeypatch.setattr("rhumbline.backends.fdb.store.ENDED_AT_ONCE", 10)
+
+    async def body(cluster: ModelCluster, store: FdbStore) -> None:
+        session = await store.session(60_000)
+        for number in range(35):
+            await store.create(f"/e/{number:02d}", ephemeral=session)
+        await store.create("/e/stays")
+        assert not await store._end_some(session.owner, None)
+        assert len(await store.children("/e")) == 26
+        assert not await store.beat_lease(session.owner)
+        with pytest.raises(SessionLostError):
+            await store.create("/e/late", ephemeral=session)
+        lease = (await store.leases())[session.owner]
+        await store.end_lease(session.owner, lease.counter)  # as who finds it silent does
+        assert await store.children("/e") == ["stays"]
+        assert await store.leases() == {}
+
+    cluster = with_store(body)
+    assert cluster.range(b"po", b"pp", cluster.version) == []
+
+
+def test_long_paths_of_a_sessions_nodes_fit_the_limits() -> None:
+    async def body(cluster: ModelCluster, store: FdbStore) -> None:
+        session = await store.session(60_000)
+        deep = "/a-long-name-of-a-node" * 8
+        for number in range(400):
+            await store.create(f"{deep}/{number:04d}" + "n" * 700, ephemeral=session)
+        await session.close()
+        assert await store.children(deep) == []
+
+    with_store(body)
