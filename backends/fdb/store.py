@@ -3,7 +3,9 @@
 The path names the cluster file (``fdb:?dir=a`` takes the machine's default one), ``dir`` the
 directory (default ``rhumbline``) in which the store lives. Sessions are leases (see ``..leases``).
 
-No tenants: the cluster must not have ``tenant_mode=required``. TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
+No tenants: the cluster must not have ``tenant_mode=required``.
+
+TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
 cluster file, and FDB_TLS_CA_FILE, FDB_TLS_CERTIFICATE_FILE, FDB_TLS_KEY_FILE, FDB_TLS_PASSWORD and
 FDB_TLS_VERIFY_PEERS in the environment of every process.
 
