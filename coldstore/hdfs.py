@@ -2,10 +2,12 @@
 
 An object is written to a temporary file and renamed to its name. WebHDFS's rename refuses to
 replace a file and is atomic in the NameNode, so of several writers exactly one wins; the others
-remove what they wrote.
+remove what they wrote. Temporary files are in a folder of their own; what a crash left there goes
+when a later process writes for the first time, once it is a day old.
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import SystemRandom
@@ -29,7 +31,8 @@ from .threads import BlockingCalls
 
 T = TypeVar("T")
 
-_TEMPORARY = ".part-"
+_UPLOADING = ".uploading"
+_LEFTOVER_AGE_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class HdfsColdStore:
             raise InvalidArgumentError(f"HDFS: the root must be absolute, not {options.root!r}")
         self._options = options
         self._root = options.root.rstrip("/")
+        self._uploading = f"{self._root}/{_UPLOADING}"
         self._calls = BlockingCalls("HDFS", threads=options.threads, timeout_ms=options.timeout_ms)
+        self._is_swept = False
         self._client: Any = hdfs.InsecureClient(
             options.url, user=options.user, timeout=max(1.0, options.timeout_ms / 1000)
         )
@@ -66,6 +71,9 @@ class HdfsColdStore:
         path = self._path(key)
         if len(data) > OBJECT_BYTES_MAX:
             raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
+        if not self._is_swept:
+            self._is_swept = True
+            await self._calls.write(lambda: _typed(self._sweep, self._uploading, True))
         return await self._calls.write(lambda: self._put(path, data))
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -111,7 +119,7 @@ class HdfsColdStore:
                 f"{directory}/{name}"[len(self._root) + 1 :]
                 for directory, _, names in self._client.walk(top)
                 for name in names
-                if not name.startswith(_TEMPORARY)
+                if directory != self._uploading
             )
 
         return await self._calls.read(lambda: _typed(call, top))
@@ -128,14 +136,23 @@ class HdfsColdStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
+    def _sweep(self) -> None:
+        if self._client.status(self._uploading, strict=False) is None:
+            return
+        limit_ms = time.time() * 1000 - _LEFTOVER_AGE_MS
+        for name, found in self._client.list(self._uploading, status=True):
+            if found["modificationTime"] <= limit_ms:
+                self._client.delete(f"{self._uploading}/{name}")
+
     def _put(self, path: str, data: bytes) -> bool:
         directory, _, _ = path.rpartition("/")
-        temporary = f"{directory}/{_TEMPORARY}{SystemRandom().getrandbits(64):016x}"
+        temporary = f"{self._uploading}/{SystemRandom().getrandbits(64):016x}"
 
         def call() -> bool:
             if self._client.status(path, strict=False) is not None:
                 return False
             self._client.write(temporary, data=data, overwrite=False)
+            self._client.makedirs(directory)
             try:
                 self._client.rename(temporary, path)
             except hdfs.HdfsError:

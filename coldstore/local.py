@@ -1,8 +1,9 @@
 """The cold store in a local directory, the default.
 
 An object is written to a temporary file, synced, and linked to its name: a link, unlike a rename,
-refuses to replace what is there, so of several writers exactly one wins. Leftover temporary files
-(``.part-*``) are never listed and are removed when the store is opened, once they are a day old.
+refuses to replace what is there, so of several writers exactly one wins. Temporary files are in a
+folder of their own, which is never listed; what a crash left there goes when a later process writes
+for the first time, once it is a day old.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.cold_store import OBJECT_BYTES_MAX, ObjectStat, check_key
 from .threads import BlockingCalls
 
-_TEMPORARY = ".part-"
+_UPLOADING = ".uploading"
 _LEFTOVER_AGE_S = 24 * 3600
 
 
@@ -33,6 +34,7 @@ class LocalColdStore:
     def __init__(self, root: Path, *, timeout_ms: int = 60_000, threads: int = 4) -> None:
         self._root = root
         self._calls = BlockingCalls("local cold store", threads=threads, timeout_ms=timeout_ms)
+        self._is_swept = False
 
     @property
     def uri(self) -> str:
@@ -44,7 +46,10 @@ class LocalColdStore:
         path = self._path(key)
         if len(data) > OBJECT_BYTES_MAX:
             raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
-        return await self._calls.write(lambda: _put(path, data))
+        if not self._is_swept:
+            self._is_swept = True
+            await self._calls.write(lambda: sweep_leftovers(self._root))
+        return await self._calls.write(lambda: _put(self._root / _UPLOADING, path, data))
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """See ColdStore."""
@@ -76,20 +81,23 @@ class LocalColdStore:
 
 def sweep_leftovers(root: Path) -> int:
     """Removes temporary files that a crash left behind, a day old or older; says how many."""
-    old = [
-        path
-        for path in root.rglob(f"{_TEMPORARY}*")
-        if time.time() - path.stat().st_mtime >= _LEFTOVER_AGE_S
-    ]
-    for path in old:
-        path.unlink()
-    return len(old)
-
-
-def _put(path: Path, data: bytes) -> bool:
-    temporary = path.parent / f"{_TEMPORARY}{SystemRandom().getrandbits(64):016x}"
+    swept = 0
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for path in (root / _UPLOADING).glob("*"):
+            with contextlib.suppress(FileNotFoundError):  # another process sweeps, or it is done
+                if time.time() - path.stat().st_mtime >= _LEFTOVER_AGE_S:
+                    path.unlink()
+                    swept += 1
+    except OSError as error:
+        raise _typed(error, root / _UPLOADING) from error
+    return swept
+
+
+def _put(uploading: Path, path: Path, data: bytes) -> bool:
+    temporary = uploading / f"{SystemRandom().getrandbits(64):016x}"
+    try:
+        for directory in (uploading, path.parent):
+            directory.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
@@ -143,11 +151,8 @@ def _stat(key: str, path: Path) -> ObjectStat:
 def _list(root: Path, top: Path) -> list[str]:
     if top.is_file():
         return [top.relative_to(root).as_posix()]
-    return sorted(
-        path.relative_to(root).as_posix()
-        for path in top.rglob("*")
-        if path.is_file() and not path.name.startswith(_TEMPORARY)
-    )
+    keys = (path.relative_to(root).as_posix() for path in top.rglob("*") if path.is_file())
+    return sorted(key for key in keys if not key.startswith(f"{_UPLOADING}/"))
 
 
 def _delete(path: Path) -> None:

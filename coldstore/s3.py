@@ -34,7 +34,7 @@ _ABSENT = {"404", "NoSuchKey", "NotFound"}
 _EXISTS = {"412", "PreconditionFailed"}
 _REFUSED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
 _RACING = {"409", "ConditionalRequestConflict", "OperationAborted"}
-_FULL = {"507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"}
+_FULL = {"507", "QuotaExceeded", "XMinioAdminBucketQuotaExceeded"}
 _RACES_MAX = 8
 
 
@@ -218,8 +218,8 @@ def _translated(error: ClientError, key: str, writes: bool) -> RhumblineError:
         (_EXISTS, _ExistsError),
         (_RACING, _RacingError),
         ({"416", "InvalidRange"}, _BeyondTheEndError),
+        (_FULL, DiskFullError),  # first: a quota is a 403 with some
         (_REFUSED, UnauthorizedError),
-        (_FULL, DiskFullError),
     ):
         if said & known:
             return kind(f"S3, {key}: {error}")

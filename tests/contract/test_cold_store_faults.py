@@ -8,8 +8,10 @@ import asyncio
 import errno
 import os
 import resource
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from rhumbline.coldstore.local import LocalColdStore
 from rhumbline.coldstore.manifest import Manifest, Part
 from rhumbline.coldstore.stream_index import StreamIndex
 from rhumbline.core.protocol.errors import (
+    CorruptionError,
     DiskFullError,
     NoSuchObjectError,
     UnauthorizedError,
@@ -178,7 +181,76 @@ async def test_a_read_that_is_cut_is_an_error_and_never_short(way: Way) -> None:
     assert await way.broken.get("read/key") == DATA
 
 
-# --- full, refused ------------------------------------------------------------------------------
+@pytest.mark.needs_server("hdfs")
+@pytest.mark.needs_server("toxiproxy")
+def test_hdfs_whose_names_are_cut_has_the_whole_object_or_nothing() -> None:
+    """The NameNode's answers are lost: to the making of the file, of its folder, to the rename."""
+    proxy = servers.toxiproxy().proxy(cold_servers.hdfs().address)
+
+    async def main() -> None:
+        straight = cold_servers.hdfs_store(root="/names")
+        outcomes = []
+        for number, size in enumerate(range(0, 3_500, 500)):
+            broken = cold_servers.hdfs_store(
+                root="/names", address=proxy.address, timeout_ms=10_000
+            )
+            proxy.cut_after(size, "downstream")
+            try:
+                is_said = await broken.put_if_absent(f"cut/{number}", DATA)
+            except UnknownOutcomeError:
+                is_said = False
+            proxy.heal()
+            await broken.close()
+            is_there = await is_whole(straight, f"cut/{number}")
+            assert is_there or not is_said
+            outcomes.append((is_said, is_there))
+            await straight.put_if_absent(f"cut/{number}", DATA)  # a repeat makes it whole
+            assert await is_whole(straight, f"cut/{number}")
+        assert {(False, False), (True, True)} <= set(outcomes), outcomes
+        await straight.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        proxy.remove()
+
+
+# --- slow, broken, full, refused ----------------------------------------------------------------
+
+
+def test_a_disk_that_hangs_is_unavailable_and_the_outcome_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that waits for the disk cannot be ended: what it does comes later, and whole."""
+    goes_on = threading.Event()
+    sync, opened = os.fsync, Path.open
+
+    def slow_sync(descriptor: int) -> None:
+        goes_on.wait(30)
+        sync(descriptor)
+
+    def slow_open(path: Path, mode: str = "r") -> Any:  # noqa: ANN401 - a file
+        if mode == "rb":
+            goes_on.wait(30)
+        return opened(path, mode)
+
+    async def main() -> None:
+        store = LocalColdStore(tmp_path, timeout_ms=100)
+        patient = LocalColdStore(tmp_path)
+        monkeypatch.setattr(os, "fsync", slow_sync)
+        monkeypatch.setattr(Path, "open", slow_open)
+        with pytest.raises(UnknownOutcomeError):
+            await store.put_if_absent("slow/key", DATA)
+        assert await patient.list() == []
+        with pytest.raises(UnavailableError):
+            await store.get("slow/key")
+        goes_on.set()
+        await patient.put_if_absent("slow/key", DATA)
+        assert await is_whole(patient, "slow/key")
+        await store.close()
+        await patient.close()
+
+    asyncio.run(main())
 
 
 @contextmanager
@@ -209,22 +281,115 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("step", ["fsync", "link"])
 @pytest.mark.parametrize(
-    ("number", "kind"), [(errno.EACCES, UnauthorizedError), (errno.EDQUOT, DiskFullError)]
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+        (errno.EACCES, UnauthorizedError),
+        (errno.EIO, CorruptionError),
+    ],
 )
-def test_what_a_file_system_refuses_is_typed(
-    number: int, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_a_file_system_refuses_is_typed_and_leaves_nothing(
+    step: str,
+    number: int,
+    kind: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """When the bytes are written, and when they get their name."""
+
     def refuse(*_: object) -> None:
         raise OSError(number, "refused")
 
     async def main() -> None:
         store = LocalColdStore(tmp_path)
-        monkeypatch.setattr(os, "link", refuse)
-        with pytest.raises(kind):
-            await store.put_if_absent("refused/key", DATA)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, refuse)
+            with pytest.raises(kind):
+                await store.put_if_absent("refused/key", DATA)
         assert not await is_whole(store, "refused/key")
+        assert not await asyncio.to_thread(files_below, tmp_path)
+        assert await store.put_if_absent("refused/key", DATA)
         await store.close()
+
+    asyncio.run(main())
+
+
+class RefusingS3(BaseHTTPRequestHandler):
+    """An S3 endpoint that is empty and answers each PUT with ``said``: (status, code)."""
+
+    protocol_version = "HTTP/1.1"
+    said = (507, "InsufficientStorage")
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, code = self.said
+        self._answer(status, code)
+
+    def do_GET(self) -> None:
+        self._answer(404, "NoSuchKey")
+
+    def _answer(self, status: int, code: str) -> None:
+        body = f"<Error><Code>{code}</Code><Message>for a test</Message></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not to the test's output."""
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (507, "InsufficientStorage", DiskFullError),
+        (507, "XMinioStorageFull", DiskFullError),
+        (403, "QuotaExceeded", DiskFullError),
+        (400, "XMinioAdminBucketQuotaExceeded", DiskFullError),
+        (403, "AccessDenied", UnauthorizedError),
+        (503, "SlowDown", UnknownOutcomeError),
+        (500, "InternalError", UnknownOutcomeError),
+    ],
+)
+def test_what_an_s3_refuses_is_typed(status: int, code: str, kind: type[Exception]) -> None:
+    handler = type("Handler", (RefusingS3,), {"said": (status, code)})
+
+    async def main(port: int) -> None:
+        store = cold_servers.s3_store(address=f"127.0.0.1:{port}")
+        with pytest.raises(kind, match=code):
+            await store.put_if_absent("refused/key", DATA)
+        with pytest.raises(NoSuchObjectError):
+            await store.get("refused/key")
+        await store.close()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            asyncio.run(main(server.server_port))
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.needs_server("s3")
+def test_s3_without_permission_says_so() -> None:
+    async def main() -> None:
+        owner = cold_servers.s3_store(prefix="owned")
+        await owner.put_if_absent("key", DATA)
+        stranger = cold_servers.s3_store(prefix="owned", access_key=cold_servers.S3.stranger)
+        for refused in (
+            stranger.put_if_absent("other", DATA), stranger.get("key"), stranger.stat("key"),
+            stranger.list(), stranger.delete("key"),
+        ):  # fmt: skip
+            with pytest.raises(UnauthorizedError):
+                await refused
+        assert await owner.list() == ["key"]
+        await stranger.close()
+        await owner.close()
 
     asyncio.run(main())
 
@@ -285,10 +450,14 @@ def manifest(lssn: int, previous: str) -> Manifest:
     )  # fmt: skip
 
 
-@pytest.mark.needs_server("s3")
-def test_a_late_listing_neither_hides_what_is_known_nor_shows_what_is_gone() -> None:
+@pytest.mark.parametrize("kind", ["local", *REAL])
+def test_a_late_listing_neither_hides_what_is_known_nor_shows_what_is_gone(
+    kind: str, tmp_path: Path
+) -> None:
     async def main() -> None:
-        store = cold_servers.s3_store()
+        store: ColdStore = LocalColdStore(tmp_path)
+        if kind != "local":
+            store = cold_servers.s3_store() if kind == "s3" else cold_servers.hdfs_store()
         listed: Any = StaleListing(store)
         index = StreamIndex(listed, "ns", "s")
 

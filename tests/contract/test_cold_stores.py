@@ -3,11 +3,12 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rhumbline.coldstore.conformance import CHECKS
-from rhumbline.coldstore.local import LocalColdStore, sweep_leftovers
+from rhumbline.coldstore.local import LocalColdStore
 from rhumbline.coldstore.open import open_cold_store
 from rhumbline.coldstore.s3 import S3ColdStore, S3Options
 from rhumbline.core.protocol.errors import (
@@ -70,23 +71,41 @@ def test_a_store_that_is_away_is_unavailable() -> None:
 
 
 def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: Path) -> None:
-    fresh, old = tmp_path / "a" / ".part-1", tmp_path / "a" / ".part-2"
+    fresh, old = tmp_path / ".uploading" / "1", tmp_path / ".uploading" / "2"
     fresh.parent.mkdir()
     for path in (fresh, old):
         path.write_bytes(b"half")
     os.utime(old, (0, 0))
 
-    async def main() -> list[str]:
+    async def main() -> None:
         store = LocalColdStore(tmp_path)
-        try:
-            return await store.list()
-        finally:
-            await store.close()
+        assert await store.list() == []
+        assert old.exists(), "who only reads removes nothing"
+        await store.put_if_absent("key", b"whole")
+        assert await store.list() == ["key"]
+        await store.close()
 
-    assert asyncio.run(main()) == []
-    assert sweep_leftovers(tmp_path) == 1
+    asyncio.run(main())
     assert fresh.exists()
     assert not old.exists()
+
+
+@pytest.mark.needs_server("hdfs")
+@pytest.mark.timeout(400)
+def test_leftovers_in_hdfs_are_never_listed_and_are_swept_when_old() -> None:
+    async def main() -> None:
+        store = cold_servers.hdfs_store(root="/leftovers")
+        client: Any = store._client
+        for name in ("1", "2"):
+            client.write(f"/leftovers/.uploading/{name}", data=b"half")
+        client.set_times("/leftovers/.uploading/2", modification_time=1)
+        assert await store.list() == []
+        await store.put_if_absent("key", b"whole")
+        assert await store.list() == ["key"]
+        assert client.list("/leftovers/.uploading") == ["1"]
+        await store.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

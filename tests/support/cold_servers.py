@@ -38,10 +38,11 @@ _HADOOP_POM = f"""\
 
 
 class S3(Server):
-    """An S3 server over a directory; ``bucket`` exists."""
+    """An S3 server over a directory; ``bucket`` exists. A stranger is known and may do nothing."""
 
     name = "s3"
     access_key, secret_key = "rhumbline-test", "rhumbline-test-secret"
+    stranger = "stranger"
     bucket = "archive"
 
     def __init__(self) -> None:
@@ -56,9 +57,16 @@ class S3(Server):
     def command(self) -> list[str]:
         """See Server."""
         (self.directory / "data" / self.bucket).mkdir(parents=True, exist_ok=True)
+        accounts = self.directory / "accounts"
+        accounts.mkdir(exist_ok=True)
+        account = {"access": self.stranger, "secret": self.secret_key, "role": "user"}
+        (accounts / "users.json").write_text(
+            json.dumps({"accessAccounts": {self.stranger: account}})
+        )
         return [
             str(self._binary), "--access", self.access_key, "--secret", self.secret_key,
-            "--port", self.address, "posix", str(self.directory / "data"),
+            "--port", self.address, "--iam-dir", str(accounts),
+            "posix", str(self.directory / "data"),
         ]  # fmt: skip
 
     def is_ready(self) -> bool:
@@ -218,6 +226,7 @@ def s3_store(
     *,
     prefix: str | None = None,
     address: str | None = None,
+    access_key: str = S3.access_key,
     secret_key: str = S3.secret_key,
     bucket: str = S3.bucket,
     timeout_ms: int = 60_000,
@@ -230,7 +239,7 @@ def s3_store(
             bucket,
             place,
             endpoint=endpoint,
-            access_key=S3.access_key,
+            access_key=access_key,
             secret_key=secret_key,
             timeout_ms=timeout_ms,
         )

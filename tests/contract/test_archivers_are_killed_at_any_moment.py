@@ -1,0 +1,152 @@
+"""`rhumbline archive` processes that are killed again and again leave whole archives or none.
+
+Real processes and SIGKILL, at random moments of their work; in the end one of them finishes, and
+the archive has every record once.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rhumbline.coldstore.catalog import list_manifests
+from rhumbline.coldstore.local import LocalColdStore
+from rhumbline.coldstore.manifest import Manifest, segment_folder
+from rhumbline.coldstore.part import read_part
+from rhumbline.coldstore.verify import verify_segment
+from rhumbline.core.runtime.cold_store import ColdStore
+from rhumbline.tests.support import cold_servers
+from rhumbline.tests.support.background_cluster import REGION, BackgroundCluster
+from rhumbline.tests.support.processes import RHUMBLINE
+
+KILLS = int(os.environ.get("RHUMBLINE_ARCHIVER_KILLS", "3"))
+SEGMENTS_A_LIFE = 6
+"""About so many are archived between two kills."""
+
+pytestmark = pytest.mark.timeout(120 + 30 * KILLS)
+
+
+class Place:
+    """A cold store, as a process is told of it and as the test looks at it."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._folder = folder
+        self.environ = dict(os.environ)
+        self.uri = folder.as_uri()
+        self._is_s3 = kind == "s3"
+        if self._is_s3:
+            server = cold_servers.s3()
+            self.uri = f"s3://{server.bucket}/killed?endpoint=http://{server.address}"
+            self.environ |= {
+                "RHUMBLINE_S3_ACCESS_KEY": server.access_key,
+                "RHUMBLINE_S3_SECRET_KEY": server.secret_key,
+            }
+
+    def opened(self) -> ColdStore:
+        return (
+            cold_servers.s3_store(prefix="killed") if self._is_s3 else LocalColdStore(self._folder)
+        )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
+    """A stream with enough completed segments for all kills."""
+    with BackgroundCluster(tmp_path) as cluster:
+        cluster.write_segments(SEGMENTS_A_LIFE * (KILLS + 1))
+        yield cluster
+
+
+async def whole_manifests(store: ColdStore) -> list[Manifest]:
+    """What is archived; each of it must be whole."""
+    found = await list_manifests(store)
+    for one in found:
+        await verify_segment(store, one)
+    return found
+
+
+async def payloads(store: ColdStore) -> list[bytes]:
+    """Every record of the archive; nothing but its parts and manifests is there."""
+    found: list[bytes] = []
+    keys: set[str] = set()
+    for one in await whole_manifests(store):
+        folder = segment_folder(one.namespace, one.stream, one.lssn)
+        keys.add(f"{folder}/manifest.json")
+        for part in one.parts:
+            keys.add(f"{folder}/{part.name}")
+            for record_set in read_part(await store.get(f"{folder}/{part.name}"), one.lssn):
+                found += record_set.payloads
+    assert set(await store.list()) == keys, "no attempt left anything"
+    return found
+
+
+class Archiver:
+    """Runs `rhumbline archive COMMAND` with a cluster and a store."""
+
+    def __init__(self, cluster: BackgroundCluster, place: Place, log: Path) -> None:
+        self._where = [
+            "--cold", place.uri, "--metadata", cluster.metadata_uri, "-n", "test",
+            "--region", REGION,
+        ]  # fmt: skip
+        self._environ = place.environ
+        self._log = log
+
+    def started(self, command: str) -> "subprocess.Popen[bytes]":
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [str(RHUMBLINE), "archive", command, *self._where],
+                env=self._environ, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def finished(self, command: str, *words: str) -> bytes:
+        done = subprocess.run(
+            [str(RHUMBLINE), "archive", command, *words, *self._where],
+            env=self._environ, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def kill_at(self, command: str, is_reached: Callable[[], bool], pause_s: float) -> None:
+        """Starts one and kills it ``pause_s`` behind the moment at which that is reached."""
+        process = self.started(command)
+        try:
+            deadline = time.monotonic() + 30
+            while not is_reached():
+                assert process.poll() is None, self._log.read_text()
+                assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(pause_s)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(30)
+
+
+@pytest.mark.parametrize(
+    "kind", ["local", pytest.param("s3", marks=pytest.mark.needs_server("s3"))]
+)
+def test_killed_archivers_leave_whole_archives_or_none(
+    kind: str, cluster: BackgroundCluster, tmp_path: Path
+) -> None:
+    """The first one is the service; its claim of the stream does not hold up the others."""
+    place, random = Place(kind, tmp_path / "killed"), Random(11)
+    archiver = Archiver(cluster, place, tmp_path / "log")
+    store = place.opened()
+    with asyncio.Runner() as runner:
+        for life in range(KILLS):
+            before = len(runner.run(list_manifests(store)))
+            objects = 2 * (before + random.randrange(1, SEGMENTS_A_LIFE)) - 1  # each has one part
+            archiver.kill_at(
+                "run" if life else "serve",
+                lambda: len(runner.run(store.list())) >= objects,  # noqa: B023 - called at once
+                random.uniform(0, 0.03),
+            )
+            runner.run(whole_manifests(store))
+        assert json.loads(archiver.finished("run", "--output", "json")), "something was left to do"
+        assert runner.run(payloads(store)) == cluster.written
+        archiver.finished("verify")
+        runner.run(store.close())
