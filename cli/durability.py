@@ -7,7 +7,7 @@ import click
 from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.ledgers import LedgerStore
 from ..core.protocol.errors import InvalidArgumentError
-from ..regions.durability import Exposure, exposure
+from ..regions.durability import Exposure, exposures
 from .errors import UnsafeError
 from .options import Session, runs, session_options
 from .output import print_rows
@@ -41,7 +41,7 @@ async def durability(session: Session, lost: tuple[str, ...], strict: bool) -> N
             there = ", ".join(known) or "none"
             raise InvalidArgumentError(f"no bookie is in region {unknown[0]}; there are: {there}")
         sets = [lost] if lost else [(name,) for name in known]
-        found = [(names, await exposure(ledgers, directory, names)) for names in sets]
+        found = list(zip(sets, await exposures(ledgers, directory, sets), strict=True))
         directory.close()
     rows = [_row(names, one, session.output) for names, one in found]
     print_rows(rows, session.output, empty="no region is known")

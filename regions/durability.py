@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.ledgers import LedgerStore
-from ..core.protocol.errors import NoSuchLedgerError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ..core.protocol.quorum import QuorumView
+from .all_ledgers import all_ledgers
 
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"
@@ -106,18 +106,16 @@ async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list
     return [await view(fragment) for fragment in metadata.fragments]
 
 
-async def exposure(
-    ledgers: LedgerStore, directory: BookieDirectory, lost: Sequence[str]
-) -> Exposure:
-    """Looks at every ledger of the cluster. Raises MetadataUnavailableError, CorruptionError."""
-    tally = ExposureTally(lost)
-    after: int | None = None
-    while page := await ledgers.ids(after):
-        for ledger_id in page:
-            try:
-                metadata, _ = await ledgers.read(ledger_id)
-            except NoSuchLedgerError:
-                continue  # deleted meanwhile
-            tally.add(metadata, await views_of(metadata, directory))
-        after = page[-1]
-    return tally.found
+async def exposures(
+    ledgers: LedgerStore, directory: BookieDirectory, losses: Sequence[Sequence[str]]
+) -> list[Exposure]:
+    """What hangs on each of some sets of regions, by one look at every ledger of the cluster.
+
+    Raises MetadataUnavailableError, CorruptionError.
+    """
+    tallies = [ExposureTally(lost) for lost in losses]
+    async for metadata, _ in all_ledgers(ledgers):
+        views = await views_of(metadata, directory)
+        for tally in tallies:
+            tally.add(metadata, views)
+    return [tally.found for tally in tallies]

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from ...core.ledger.client import LedgerClient
 from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.errors import NoSuchLedgerError, RhumblineError
+from ...core.protocol.errors import RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.runtime.metadata_store import Version
 from ...core.runtime.runtime import Runtime
 from ...placement.improve import indices_to_move
+from ..all_ledgers import all_ledgers
 from ..directory import SteeredDirectory
 from ..durability import Exposure, ExposureTally, views_of
 from .census import Census, CensusTaker, Standing, by_region
@@ -87,11 +88,9 @@ class Auditor:
         known = [*census.candidates, *census.present.values()]
         regions = sorted({info.region for info in known if info.region is not None})
         tallies = [ExposureTally([region]) for region in regions]
-        after: int | None = None
-        while page := await self._ledgers.ids(after):
-            for ledger_id in page:
-                await self._look_at(ledger_id, census, taker, counts, tallies)
-            after = page[-1]
+        async for metadata, version in all_ledgers(self._ledgers):
+            taker.notice(metadata.bookies(), census)
+            await self._look_at(metadata, version, census, counts, tallies)
         counts.at_risk = {tally.lost[0]: tally.found for tally in tallies}
         self.counts = counts
 
@@ -111,17 +110,12 @@ class Auditor:
 
     async def _look_at(
         self,
-        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: Version,
         census: Census,
-        taker: CensusTaker,
         counts: AuditCounts,
         tallies: list[ExposureTally],
     ) -> None:
-        try:
-            metadata, version = await self._ledgers.read(ledger_id)
-        except NoSuchLedgerError:
-            return
-        taker.notice(metadata.bookies(), census)
         views = await views_of(metadata, self._directory)
         for tally in tallies:
             tally.add(metadata, views)
@@ -133,7 +127,7 @@ class Auditor:
             why = await self._incomplete(metadata, version, census, counts)
         if why is not None:
             now_ms = self._runtime.clock.wall_ms()
-            is_new = await self._tasks.want(ledger_id, why, now_ms)
+            is_new = await self._tasks.want(metadata.ledger_id, why, now_ms)
             counts.wanted += is_new
 
     # --- what may be wrong ----------------------------------------------------------------------

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.errors import NoSuchLedgerError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import in_regions
 from ...core.protocol.quorum import Quorum
 from ...placement.layouts import best_layouts
+from ..all_ledgers import all_ledgers
 from ..directory import SteeredDirectory
 from ..durability import entry_counts
 from .census import by_region
@@ -51,16 +51,9 @@ async def remaining(
     """Looks at every ledger. Raises MetadataUnavailableError, CorruptionError."""
     found = Remaining()
     concerned: dict[int, None] = {}
-    after: int | None = None
-    while page := await ledgers.ids(after):
-        for ledger_id in page:
-            try:
-                metadata, _ = await ledgers.read(ledger_id)
-            except NoSuchLedgerError:
-                continue
-            if await _count(metadata, directory, is_leaving, found):
-                concerned[ledger_id] = None
-        after = page[-1]
+    async for metadata, _ in all_ledgers(ledgers):
+        if await _count(metadata, directory, is_leaving, found):
+            concerned[metadata.ledger_id] = None
     reasons: Counter[str] = Counter()
     for ledger_id in concerned:
         task = await tasks.get(ledger_id)
