@@ -7,6 +7,7 @@ open loop of which the latency counts; ``closed``, one record outstanding in eac
 """
 
 import asyncio
+import gc
 import os
 import tempfile
 import time
@@ -85,6 +86,10 @@ class DistantWriters:
         numbers = iter(range(work.streams))
         while some := list(islice(numbers, _AT_ONCE)):
             self.writers += await asyncio.gather(*map(open_one, some))
+        # As a process that keeps thousands of writers open does: or else the collector walks over
+        # all of them now and then, for a second, and finds nothing.
+        gc.collect()
+        gc.freeze()
 
     def _name(self, number: int) -> str:
         return f"{self._work.name}-{number:06d}"
@@ -204,6 +209,7 @@ class DistantWriters:
 
     async def abort(self) -> None:
         """Leaves the streams as a crash would."""
+        gc.unfreeze()
         for writer in self.writers:
             await writer.abort()
 
@@ -219,7 +225,9 @@ async def measure_distant(
     async with client:
         writers = DistantWriters(servers, client, work)
         servers.set_round_trip(0)
+        began = time.perf_counter()
         await writers.open()
+        yield _opened(servers, work, time.perf_counter() - began)
         try:
             window = 1
             phases = [("near", 0.0), ("far", work.round_trip_ms)]
@@ -281,6 +289,18 @@ def _expected_ms(
         (q.ensemble_size, q.write_quorum, q.ack_quorum, q.min_regions),
     )
     return next(one for one in found.latencies if one.region == regions[0])
+
+
+def _opened(servers: DistantProcesses, work: DistantWork, seconds: float) -> dict[str, Any]:
+    used = servers.usage()
+    return {
+        "w": f"{work.name}-open",
+        "peer": "rhumbline-imm",
+        "streams": work.streams,
+        "seconds": round(seconds, 1),
+        "srv_rss": used.server_rss_mib,
+        "cli_rss": used.client_rss_mib,
+    }
 
 
 async def _interruption(work: DistantWork, writers: DistantWriters) -> dict[str, Any]:

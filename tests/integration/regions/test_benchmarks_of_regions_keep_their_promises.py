@@ -24,7 +24,7 @@ def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
         tmp_path, "regions", "--only", "D1", "--streams", "4", "--rate", "100", "--seconds", "0.3",
         "--round-trip", "20",
     )  # fmt: skip
-    kinds = [f"D1-{phase}-{mode}" for phase in ("near", "far") for mode in MODES]
+    kinds = ["D1-open", *(f"D1-{phase}-{mode}" for phase in ("near", "far") for mode in MODES)]
     kinds += ["D1-cut", *(f"D1-lost-{mode}" for mode in MODES), "D1-read-back"]
     assert [row["w"] for row in rows] == kinds
     by_name = {row["w"]: row for row in rows}
