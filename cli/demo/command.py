@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import click
@@ -12,9 +13,10 @@ from rich.console import Console
 from ...client.host import run
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import say
+from .archived import QUERY, ask_spark, why_no_spark
 from .live import LiveView
 from .plain import PlainView
-from .script import Demo, DemoOptions, Outcome
+from .script import NAMESPACE, STREAM, Demo, DemoOptions, Outcome
 from .source import Source, open_source
 from .state import DemoState
 
@@ -30,13 +32,16 @@ _ROUND_TRIPS = "10,40,80"
 @click.option("--rtt", "round_trips", default=_ROUND_TRIPS, show_default=True,
               help="Round trips bonn-oslo, bonn-rome, oslo-rome in ms.")  # fmt: skip
 @click.option("--plain", is_flag=True, help="Plain lines, also on a terminal.")
-def demo(file: str | None, seconds: float, round_trips: str, plain: bool) -> None:
+@click.option("--spark/--no-spark", "asks_spark", default=True,
+              help="Whether Spark, if it is installed, queries the archive.")  # fmt: skip
+def demo(file: str | None, seconds: float, round_trips: str, plain: bool, asks_spark: bool) -> None:
     """Three regions, real data, a region outage.
 
     Runs three regions with two bookies each in this process, on real sockets and files. FILE ("-":
     standard input; default: a log file found on this machine) is written line by line in one
     region and tailed in another; halfway a whole region is cut off and brought back. At the end
-    what the readers saw is compared with the input: count, order, SHA-256.
+    what the readers saw is compared with the input: count, order, SHA-256. Then the stream is
+    archived, the cluster ends, and Spark queries the archive.
     """
     options = DemoOptions(seconds, _parse_round_trips(round_trips))
     with tempfile.TemporaryDirectory(prefix="rhumbline-demo-") as scratch:
@@ -44,9 +49,35 @@ def demo(file: str | None, seconds: float, round_trips: str, plain: bool) -> Non
         is_live = not plain and sys.stdout.isatty()
         try:
             outcome = run(_play(source, Path(scratch), options, is_live))
+            is_good = outcome.is_good
+            if is_good and asks_spark and outcome.archived is not None:
+                is_good = _query(source, Path(scratch))
         except (KeyboardInterrupt, asyncio.CancelledError):
             sys.exit(_EXIT_INTERRUPTED)
-    sys.exit(0 if outcome.is_good else _EXIT_DIFFERS)
+    click.echo(
+        "OK: count, order and SHA-256 are those of the input"
+        if is_good
+        else "FAILED: what was read is not what was written"
+    )
+    sys.exit(0 if is_good else _EXIT_DIFFERS)
+
+
+def _query(source: Source, scratch: Path) -> bool:
+    """Asks Spark where it is installed; False when it says anything else than the input."""
+    missing = why_no_spark()
+    if missing is not None:
+        click.echo(f"spark    is not here to query the archive: {missing}")
+        return True
+    click.echo("spark    the cluster has ended; Spark starts, and asks the archive alone:\n")
+    click.echo(textwrap.indent(f"{QUERY}\n", " " * 9))
+    answer = ask_spark(NAMESPACE, STREAM, scratch / "cold", scratch / "spark.log")
+    is_same = (answer.record_count, answer.payload_bytes) == (source.line_count, source.size)
+    click.echo(textwrap.indent(f"{answer.table}\n", " " * 9))
+    click.echo(
+        f"         {answer.record_count:>9,} records, {answer.payload_bytes:,} bytes in "
+        f"{answer.seconds:.1f} s  {'same' if is_same else 'DIFFERENT'}"
+    )
+    return is_same
 
 
 async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool) -> Outcome:
@@ -70,7 +101,7 @@ async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool)
 
 
 def summary(state: DemoState, outcome: Outcome) -> str:
-    """What the demo showed, and whether what was read is what was written."""
+    """What the demo showed."""
     source = outcome.source
     acks, delivery = state.ack_latency, state.delivery_latency
     lines = [
@@ -91,9 +122,12 @@ def summary(state: DemoState, outcome: Outcome) -> str:
         f"delivery p50 {delivery.quantile_ms(0.5):.1f} ms  p99 {delivery.quantile_ms(0.99):.1f} ms"
         "  from append to the tail",
         f"segments {len(state.segments)}, quorum E/WQ/AQ/R {state.quorum}",
-        "OK: count, order and SHA-256 are those of the input"
-        if outcome.is_good
-        else "FAILED: what was read is not what was written",
+        "archive  "
+        + (
+            "needs pip install 'rhumbline[arrow]'"
+            if outcome.archived is None
+            else outcome.archived.told()
+        ),
     ]
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ from ...core.log.policy import StreamPolicy
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.tasks import Tasks, settled
 from ..local_cluster import LocalCluster
+from .archived import Archived, archive_stream
 from .source import Source
 from .state import TICK_SECONDS, BookieState, DemoState, RegionState, SegmentState
 
@@ -70,14 +71,18 @@ class Outcome:
     source: Source
     acked_count: int
     readers: list[ReadBack] = field(default_factory=list)
-    is_interrupted: bool = False
+    archived: Archived | None = None
+    """None where archives need more than is installed."""
 
     @property
     def is_good(self) -> bool:
-        """Whether every record was acknowledged and every reader saw the input exactly."""
+        """Whether every record was acknowledged and archived, and all readers saw the input."""
         expected = (self.source.line_count, self.source.sha256)
-        return self.acked_count == self.source.line_count and all(
-            (reader.count, reader.sha256) == expected for reader in self.readers
+        archived = self.archived
+        return (
+            self.acked_count == self.source.line_count
+            and all((reader.count, reader.sha256) == expected for reader in self.readers)
+            and (archived is None or archived.record_count == self.source.line_count)
         )
 
 
@@ -88,6 +93,8 @@ class Demo:
         self, source: Source, root: Path, options: DemoOptions, on_tick: Callable[[DemoState], None]
     ) -> None:
         near, far, other = options.round_trips_ms
+        self.cold = root / "cold"
+        """Where the archive goes."""
         self._options = options
         self._source = source
         self._on_tick = on_tick
@@ -147,6 +154,7 @@ class Demo:
             outcome = Outcome(self._source, state.acked_count)
             outcome.readers.append(ReadBack(TAIL, state.read_count, self._tail_digest.hexdigest()))
             outcome.readers.append(await self._read_back(NEAR))
+            outcome.archived = await self._archive()
         finally:
             await ticking.aclose()
         return outcome
@@ -265,6 +273,11 @@ class Demo:
                     if count >= self._source.line_count:
                         break
         return ReadBack(region, count, digest.hexdigest())
+
+    async def _archive(self) -> Archived | None:
+        self.state.happened(f"archiving {STREAM} as Parquet")
+        async with self._cluster.client(WRITER, namespace=NAMESPACE, ledger=_LEDGER) as client:
+            return await archive_stream(client, NAMESPACE, STREAM, self.cold)
 
     # --- watching -------------------------------------------------------------------------------
 

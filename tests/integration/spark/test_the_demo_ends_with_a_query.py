@@ -1,0 +1,38 @@
+"""The demo, as a user runs it: its archive answers a Spark query when the cluster has ended."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rhumbline.tests.support.processes import rhumbline
+
+LINES = 2000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "access.log"
+    path.write_text("".join(f"line {number} of the log\n" for number in range(LINES)))
+    return path
+
+
+@pytest.mark.timeout(300)
+def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
+    done = rhumbline("demo", "--plain", "--seconds", "2", str(log), timeout_s=280)
+    said = done.stdout.decode()
+    assert done.returncode == 0, said + done.stderr.decode()
+    assert done.stderr == b"", "what Spark says of itself is not shown"
+    archived, asked = said.partition("\narchive  ")[2].split("\nspark ")
+    assert re.search(rf"{LINES:,} records in \d Parquet files", archived)
+    assert "FROM log GROUP BY lssn" in asked
+    assert f"{LINES:,} records, {log.stat().st_size:,} bytes" in asked
+    assert said.endswith("OK: count, order and SHA-256 are those of the input\n")
+
+
+def test_without_spark_the_demo_ends_with_the_archive(log: Path) -> None:
+    done = rhumbline("demo", "--plain", "--seconds", "1", "--no-spark", str(log), timeout_s=100)
+    said = done.stdout.decode()
+    assert done.returncode == 0, said + done.stderr.decode()
+    assert f"{LINES:,} records in" in said.partition("\narchive  ")[2]
+    assert "\nspark " not in said
