@@ -253,7 +253,7 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
 @click.command()
 @click.option("--size", default="5GiB", show_default=True, help="Payload that it holds.")
 @click.option(
-    "--bytes-per-second", default="200MiB", show_default=True, help="What repair may copy."
+    "--bytes-per-second", default="50MiB", show_default=True, help="What repair may copy."
 )
 @click.option(
     "--streams",
