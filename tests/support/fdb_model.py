@@ -8,6 +8,7 @@ not done). Not modelled: storage, distribution, the real timing, the directory l
 """
 
 import struct
+import threading
 import time
 from bisect import bisect_left, insort
 from collections import deque
@@ -96,6 +97,7 @@ class ModelCluster:
         self.watches: list[tuple[bytes, bytes | None, Future]] = []
         self.faults: deque[tuple[str, int]] = deque()
         self.is_stopped = False
+        self.lock = threading.RLock()  # directories are opened in threads of their own
         self.commits = 0
         self.conflicts = 0
 
@@ -169,7 +171,8 @@ class ModelTransaction:
         self._stamp = Future()
 
     def get(self, key: bytes) -> Future:
-        return Future.of(lambda: Result(self._get(key)))
+        with self._cluster.lock:
+            return Future.of(lambda: Result(self._get(key)))
 
     def _get(self, key: bytes) -> bytes | None:
         _check_key(key)
@@ -186,7 +189,8 @@ class ModelTransaction:
     ) -> Future:
         del mode, reverse
         assert isinstance(begin, bytes) and isinstance(end, bytes)
-        return Future.of(lambda: self._range(begin, end, limit or 10_000, page=3 * iteration))
+        with self._cluster.lock:
+            return Future.of(lambda: self._range(begin, end, limit or 10_000, page=3 * iteration))
 
     def _range(
         self, begin: bytes, end: bytes, limit: int, page: int
@@ -235,7 +239,8 @@ class ModelTransaction:
         return self._stamp
 
     def commit(self) -> Future:
-        return Future.of(self._commit)
+        with self._cluster.lock:
+            return Future.of(self._commit)
 
     def _commit(self) -> None:
         cluster = self._cluster

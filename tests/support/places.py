@@ -16,6 +16,8 @@ from uuid import uuid4
 import pytest
 
 from rhumbline.tests.support import installs, servers
+from rhumbline.tests.support.fdb_model import ModelCluster
+from rhumbline.tests.support.fdb_stand_in import standing_in
 from rhumbline.tests.support.servers import Etcd, ZooKeeper
 
 FDB_CLUSTER_FILE = "RHUMBLINE_FDB_CLUSTER_FILE"
@@ -113,6 +115,22 @@ class Fdb:
             os.kill(int(os.environ[FDB_SERVER_PID]), signal.SIGCONT)
 
 
+class FdbModel:
+    """Our model of FoundationDB's transactions, under its bindings' names. Away: it times out."""
+
+    uri = "fdb:///model.cluster?dir=story"
+    name = "fdb model, which is not FoundationDB"
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+
+    def leave(self) -> None:
+        self._cluster.is_stopped = True
+
+    def come_back(self) -> None:
+        self._cluster.is_stopped = False
+
+
 def fdb_uri(directory: str) -> str:
     """A store in a real cluster, or the test skips: no package registry has FoundationDB."""
     file = os.environ.get(FDB_CLUSTER_FILE)
@@ -130,6 +148,7 @@ KINDS = [
     "sqlite",
     pytest.param("zookeeper", marks=[ZOOKEEPER, TOXIPROXY]),
     pytest.param("etcd", marks=[ETCD, TOXIPROXY]),
+    "fdb model",
     "fdb",
 ]
 FROZEN = [
@@ -145,6 +164,9 @@ def place_of(kind: str, path: Path) -> Iterator[Place]:
         yield Sqlite(path)
     elif kind == "fdb":
         yield Fdb()
+    elif kind == "fdb model":
+        with standing_in() as bindings:
+            yield FdbModel(bindings.cluster)
     else:
         place = _server_place(kind)
         try:

@@ -9,10 +9,8 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from fdb import apiversion, fdboptions
@@ -21,7 +19,8 @@ from rhumbline.backends.fdb import native
 from rhumbline.backends.fdb.client import WANT_ALL, FdbFuture, FdbTransaction
 from rhumbline.backends.open import open_as_it_is
 from rhumbline.core.protocol.errors import ConfigurationError, MetadataUnavailableError
-from rhumbline.tests.support.fdb_model import ModelCluster, ModelError, ModelTransaction
+from rhumbline.tests.support.fdb_model import ModelError
+from rhumbline.tests.support.fdb_stand_in import StandIn, standing_in
 
 SPEC = importlib.util.find_spec("fdb")
 FUTURES = ("FutureVoid", "FutureKeyValueArray", "Value", "Key")
@@ -104,43 +103,10 @@ def test_what_opens_a_cluster_is_there() -> None:
     assert methods(source("subspace_impl.py"), "Subspace")["key"] == ["self"]
 
 
-class StandIn:
-    """In place of the module ``fdb``: one cluster, which is the model."""
-
-    FDBError = ModelError
-    KeySelector = SimpleNamespace(first_greater_or_equal=lambda key: key)
-
-    def __init__(self, cluster: ModelCluster) -> None:
-        self.cluster = cluster
-        self.opened: list[str | None] = []
-        self.max_watches = 0
-        self.directory = SimpleNamespace(create_or_open=self._create_or_open)
-
-    def api_version(self, version: int) -> None:
-        assert version == 730
-
-    def open(self, file: str | None) -> Any:  # noqa: ANN401 - as the bindings' own
-        self.opened.append(file)
-        return SimpleNamespace(
-            create_transaction=self.cluster.transaction,
-            options=SimpleNamespace(set_max_watches=self._set_max_watches),
-        )
-
-    def _set_max_watches(self, count: int) -> None:
-        self.max_watches = count
-
-    def _create_or_open(self, transaction: ModelTransaction, names: tuple[str, ...]) -> Any:  # noqa: ANN401
-        key = "/".join(("dir", *names)).encode()
-        transaction.get(key).wait()
-        transaction.set(key, b"")
-        return SimpleNamespace(key=lambda: key)
-
-
 @pytest.fixture
-def bindings(monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    bindings = StandIn(ModelCluster())
-    monkeypatch.setattr(native, "fdb", bindings)
-    return bindings
+def bindings() -> Iterator[StandIn]:
+    with standing_in() as bindings:
+        yield bindings
 
 
 def test_a_uri_opens_the_cluster_file_and_the_directory(bindings: StandIn) -> None:

@@ -8,7 +8,7 @@ otherwise at every ninth.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import StreamLostError
 from rhumbline.tests.support import servers
 from rhumbline.tests.support.migration_world import KEYS, Deaths, Killed, Writers, mortal
-from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fdb_uri, fresh_name
+from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fresh_name, place_of
 from rhumbline.tests.support.story import (
     REGIONS,
     STREAM,
@@ -128,16 +128,18 @@ def kind(uri: str) -> str:
 
 
 @pytest.fixture(
-    params=[pytest.param("real servers", marks=[ZOOKEEPER, ETCD]), "FoundationDB"],
-    ids=["real-servers", "fdb"],
+    params=[pytest.param("real servers", marks=[ZOOKEEPER, ETCD]), "fdb model", "fdb"],
+    ids=["real-servers", "fdb model", "fdb"],
 )
-def route(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
     """The stores to go to, one after the other."""
     sqlite = f"sqlite://{tmp_path}/metadata.db"
-    if request.param == "FoundationDB":
-        return [sqlite, fdb_uri(fresh_name()), f"sqlite://{tmp_path}/other.db"]
+    if request.param != "real servers":
+        with place_of(request.param, tmp_path) as place:
+            yield [sqlite, place.uri, f"sqlite://{tmp_path}/other.db"]
+        return
     zookeeper = f"zk://{servers.zookeeper().address}/{fresh_name()}"
-    return [sqlite, zookeeper, f"etcd://{servers.etcd().address}/{fresh_name()}", zookeeper]
+    yield [sqlite, zookeeper, f"etcd://{servers.etcd().address}/{fresh_name()}", zookeeper]
 
 
 @pytest.mark.timeout(120)
