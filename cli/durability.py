@@ -45,7 +45,7 @@ async def durability(session: Session, lost: tuple[str, ...], strict: bool) -> N
         directory.close()
     rows = [_row(names, one, session.output) for names, one in found]
     print_rows(rows, session.output, empty="no region is known")
-    if strict and any(one.ledgers_at_risk for _, one in found):
+    if strict and any(one.ledgers_at_risk or one.ledgers_unreadable for _, one in found):
         raise UnsafeError("acknowledged entries hang on these regions alone")
 
 
@@ -55,6 +55,7 @@ def _row(lost: tuple[str, ...], found: Exposure, output: str) -> dict[str, Any]:
         "lost": list(lost),
         "streams_at_risk": len(streams),
         "ledgers_at_risk": found.ledgers_at_risk,
+        "ledgers_unreadable": found.ledgers_unreadable,
         "entries_at_risk": found.entries_at_risk,
         "entries_lost": found.entries_lost,
         "ends_undecidable": found.ledgers_undecidable,

@@ -1,9 +1,9 @@
 """The metadata of every ledger, read many at a time: one by one, a look takes a round trip each."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from ..core.metadata.ledgers import LedgerStore
-from ..core.protocol.errors import NoSuchLedgerError
+from ..core.protocol.errors import CorruptionError, NoSuchLedgerError
 from ..core.protocol.ledger_metadata import LedgerMetadata
 from ..core.runtime.metadata_store import Version
 from ..core.runtime.tasks import run_all
@@ -13,10 +13,20 @@ AT_ONCE = 64
 clients wait for one batch of them at most."""
 
 
-async def all_ledgers(ledgers: LedgerStore) -> AsyncIterator[tuple[LedgerMetadata, Version]]:
+OnUnreadable = Callable[[CorruptionError], None]
+
+
+def _refuse(error: CorruptionError) -> None:
+    raise error
+
+
+async def all_ledgers(
+    ledgers: LedgerStore, on_unreadable: OnUnreadable = _refuse
+) -> AsyncIterator[tuple[LedgerMetadata, Version]]:
     """In order of their ids; those made or deleted meanwhile may be among them or not.
 
-    Raises MetadataUnavailableError, CorruptionError.
+    ``on_unreadable`` hears of metadata that is damaged or not ours; the others come all the same.
+    Raises MetadataUnavailableError, and without ``on_unreadable`` CorruptionError.
     """
 
     async def one(ledger_id: int) -> tuple[LedgerMetadata, Version] | None:
@@ -24,6 +34,9 @@ async def all_ledgers(ledgers: LedgerStore) -> AsyncIterator[tuple[LedgerMetadat
             return await ledgers.read(ledger_id)
         except NoSuchLedgerError:
             return None  # deleted meanwhile
+        except CorruptionError as error:
+            on_unreadable(CorruptionError(f"ledger {ledger_id}: {error}"))
+            return None
 
     after: int | None = None
     while page := await ledgers.ids(after):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ..core.metadata.bookies import BookieDirectory
 from ..core.metadata.ledgers import LedgerStore
+from ..core.protocol.errors import CorruptionError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ..core.protocol.quorum import QuorumView
 from .all_ledgers import all_ledgers
@@ -26,6 +27,8 @@ class Exposure:
 
     ledgers: int = 0
     ledgers_at_risk: int = 0
+    ledgers_unreadable: int = 0
+    """Their metadata is damaged, so nobody knows what of them is at risk."""
     ledgers_undecidable: int = 0
     """Open ledgers whose end could not be found without those regions."""
     entries: int = 0
@@ -111,10 +114,15 @@ async def exposures(
 ) -> list[Exposure]:
     """What hangs on each of some sets of regions, by one look at every ledger of the cluster.
 
-    Raises MetadataUnavailableError, CorruptionError.
+    Raises MetadataUnavailableError.
     """
     tallies = [ExposureTally(lost) for lost in losses]
-    async for metadata, _ in all_ledgers(ledgers):
+
+    def on_unreadable(_: CorruptionError) -> None:
+        for tally in tallies:
+            tally.found.ledgers_unreadable += 1
+
+    async for metadata, _ in all_ledgers(ledgers, on_unreadable):
         views = await views_of(metadata, directory)
         for tally in tallies:
             tally.add(metadata, views)

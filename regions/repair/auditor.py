@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ...core.ledger.client import LedgerClient
 from ...core.metadata.ledgers import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
-from ...core.protocol.errors import RhumblineError
+from ...core.protocol.errors import CorruptionError, RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.runtime.metadata_store import Version
@@ -42,6 +42,9 @@ class AuditCounts:
     lists_compared: int = 0  # since the start
     region_violations: int = 0
     """Fragments that do not keep their region rule."""
+    unreadable: int = 0
+    """Ledgers whose metadata is damaged: they can be neither audited nor mended."""
+    last_unreadable: str = ""
     fragile: int = 0
     """Fragments in which one bookie sits in every set that may acknowledge."""
     at_risk: dict[str, Exposure] = field(default_factory=dict)
@@ -76,7 +79,10 @@ class Auditor:
         self._moves: dict[tuple[Quorum, tuple[str | None, ...]], bool] = {}
 
     async def look(self, taker: CensusTaker) -> None:
-        """One look at everything. Raises MetadataUnavailableError, CorruptionError."""
+        """One look at everything; what cannot be read of it is counted, and holds nothing up.
+
+        Raises MetadataUnavailableError, CorruptionError (of what is not a ledger's).
+        """
         census = await taker.take()
         self._forget_what_may_have_changed(census)
         self._moves.clear()
@@ -88,7 +94,12 @@ class Auditor:
         known = [*census.candidates, *census.present.values()]
         regions = sorted({info.region for info in known if info.region is not None})
         tallies = [ExposureTally([region]) for region in regions]
-        async for metadata, version in all_ledgers(self._ledgers):
+
+        def on_unreadable(error: CorruptionError) -> None:
+            counts.unreadable += 1
+            counts.last_unreadable = str(error)
+
+        async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
             taker.notice(metadata.bookies(), census)
             await self._look_at(metadata, version, census, counts, tallies)
         counts.at_risk = {tally.lost[0]: tally.found for tally in tallies}

@@ -80,6 +80,7 @@ class RepairService:
             "wanted": audit.wanted,
             "lists_compared": audit.lists_compared,
             "region_violations": audit.region_violations,
+            "unreadable_ledgers": audit.unreadable,
             "fragile_fragments": audit.fragile,
             "entries_at_risk": {r: e.entries_at_risk for r, e in audit.at_risk.items()},
             "streams_at_risk": {r: len(e.streams_at_risk) for r, e in audit.at_risk.items()},
@@ -136,6 +137,7 @@ class RepairService:
                     self.is_auditor = await self.tasks.try_elect(session, owner)
                     if self.is_auditor:
                         await self._auditor.look(self._taker)
+                        self.last_error = self._auditor.counts.last_unreadable or self.last_error
                 except SessionLostError:
                     return
                 except RhumblineError as error:

@@ -2,9 +2,12 @@
 
 import asyncio
 
-from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.chaos.simulation.world import SimHost, SimWorld
+from rhumbline.core.metadata.layout import Paths
+from rhumbline.core.metadata.ledgers import LedgerStore
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.regions.all_ledgers import all_ledgers
 from rhumbline.regions.repair.spans import settled_spans
 from rhumbline.regions.states import State
 from rhumbline.tests.support.region_run import REPAIR, RegionRun, plan
@@ -69,6 +72,41 @@ def test_a_dead_bookie_is_decommissioned_and_its_copies_are_made_again() -> None
         await run.whole(regions_min=3, within_s=SPREAD_S)
         assert run.world.loop.now - start < REPAIR.lost_after_ms / 1000, "at once by command"
         assert all(dead not in ledger.bookies() for ledger in run.ledgers())
+
+    play(course, Quorum(3, 3, 2, 2))
+
+
+def test_damaged_metadata_of_one_ledger_stops_no_audit() -> None:
+    async def course(run: RegionRun) -> None:
+        await with_ledgers(run)
+        victim, *others = [one for one in run.ledgers() if one.state is LedgerState.CLOSED]
+        dead = others[0].bookies()[0]
+        naming: list[int] = []
+
+        async def damage(host: SimHost) -> None:
+            store = host.metadata()
+            await store.put(Paths().ledger(victim.ledger_id), b"damaged")
+            await store.close()
+
+        async def look(host: SimHost) -> None:
+            store = host.metadata()
+            async for metadata, _ in all_ledgers(LedgerStore(store), lambda _: None):
+                if dead in metadata.bookies():
+                    naming.append(metadata.ledger_id)
+            await store.close()
+
+        await run.as_operator(damage)
+        for host in run.cluster.bookie_hosts:
+            if run.cluster.ids[host.name] == dead:
+                host.power_off()
+                host.main = None
+        await run.command(lambda states: states.with_bookie(dead, State.OFFLINE))
+        await asyncio.sleep(SPREAD_S)
+        await run.as_operator(look)
+        assert naming == [], "the others are mended"
+        said = [s.statistics() for s in run.repairs.values() if s.is_auditor]
+        assert [one["unreadable_ledgers"] for one in said] == [1]
+        assert f"ledger {victim.ledger_id}" in said[0]["last_error"]
 
     play(course, Quorum(3, 3, 2, 2))
 

@@ -3,11 +3,14 @@
 import asyncio
 from random import Random
 
+import pytest
+
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.metadata.bookies import BookieDirectory
-from rhumbline.core.metadata.layout import initialise_cluster
+from rhumbline.core.metadata.layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledgers import LedgerStore
 from rhumbline.core.protocol.bookie_id import Region, check_bookie_id
+from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.regions.all_ledgers import AT_ONCE, all_ledgers
@@ -81,5 +84,21 @@ def test_they_come_in_order_without_those_that_were_deleted_meanwhile() -> None:
                 await LedgerStore(near).delete(AT_ONCE + 1)
             seen.append(metadata.ledger_id)
         assert seen == [one for one in range(COUNT) if one != AT_ONCE + 1]
+
+    run_jumping(run())
+
+
+def test_damaged_metadata_is_counted_and_keeps_nobody_from_looking_at_the_rest() -> None:
+    async def run() -> None:
+        store = MemoryStore(MemoryTree())
+        await filled(store)
+        await store.put(Paths().ledger(5), b"not a ledger's metadata")
+        directory = BookieDirectory(store)
+        [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])
+        assert (found.ledgers, found.ledgers_unreadable) == (COUNT - 1, 1)
+        with pytest.raises(CorruptionError, match="ledger 5"):
+            async for _ in all_ledgers(LedgerStore(store)):
+                pass
+        directory.close()
 
     run_jumping(run())
