@@ -8,6 +8,7 @@ say is not used (bug B6). While the metadata store is away the writer goes on as
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ class EnsembleChanger:
         self._writer = writer
         self._wanted = 0
         self._min_regions: int | None = None
+        self._was_refused = False  # the store did not take the last change
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -128,12 +130,25 @@ class EnsembleChanger:
         bookies = self._choose(candidates)
         regions = await self._context.regions_of(bookies)
         if not self._is_urgent():
-            # Acknowledging works without this change: make sure that the store answers before
-            # callbacks stop for it.
-            await self._context.ledgers.read(self._writer.ledger_id)
+            await self._ask_store()
         if not self._still_wanted() or wanted != (self._wanted, self._min_regions):
             return None
         return self._freeze_and_change(bookies), regions
+
+    async def _ask_store(self) -> None:
+        """Acknowledging works without this change: makes sure that the store answers before
+        callbacks stop for it, and raises what it raises.
+
+        A store may answer reads alone. So after a change that it did not take, it is asked by a
+        write, of what is stored already.
+        """
+        writer, ledgers = self._writer, self._context.ledgers
+        if not self._was_refused:
+            await ledgers.read(writer.ledger_id)
+            return
+        with suppress(BadVersionError):  # by whom, the change will see
+            writer.version = await ledgers.write(writer.metadata, writer.version)
+        self._was_refused = False
 
     def _choose(self, candidates: Sequence[BookieInfo]) -> tuple[BookieId, ...]:
         """Other bookies for as many of the wanted indices as can be had."""
@@ -210,6 +225,7 @@ class EnsembleChanger:
                     is_certain = False
                 except (UnavailableError, MetadataError):
                     if is_certain:
+                        self._was_refused = True
                         return False
                 except RhumblineError as error:
                     writer.fail(error)

@@ -19,9 +19,20 @@ from rhumbline.core.protocol.errors import (
     RecordTooLargeError,
     UnauthorizedError,
 )
+from rhumbline.core.protocol.ledger_metadata import LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.runtime.metadata_store import Version
 from rhumbline.core.wire import v2
-from rhumbline.tests.unit.core.ledger.world import HOLD, FakeBookie, Outcomes, Request, World, until
+from rhumbline.tests.unit.core.ledger.world import (
+    HOLD,
+    FakeBookie,
+    FakeLedgers,
+    MetadataAwayError,
+    Outcomes,
+    Request,
+    World,
+    until,
+)
 
 GEO = Quorum(3, 3, 2, 2)
 ALL = Quorum(3, 3, 3, 2)
@@ -407,3 +418,45 @@ def test_holes_name_too_much_rather_than_too_little() -> None:
     assert all(any(a <= i <= b for a, b in many.ranges) for i in range(0, 4000, 4))
     assert few.ranges == ((5, 5), (10, 12))
     assert holes.take() == []
+
+
+class ReadableLedgers(FakeLedgers):
+    """A store that answers reads; while it is stuck, writes end in an error after a second."""
+
+    is_stuck = False
+
+    async def write(self, metadata: LedgerMetadata, expect: Version) -> Version:
+        if self.is_stuck:
+            await asyncio.sleep(1)
+            raise MetadataAwayError("the store takes no writes")
+        return await super().write(metadata, expect)
+
+
+def test_a_store_that_answers_reads_alone_holds_appends_up_once() -> None:
+    """Callbacks stop for a change only when the store is known to take it."""
+    world = World("abcabc")
+    ledgers = world.ledgers = ReadableLedgers()
+
+    async def main() -> None:
+        async with world.client(config=LedgerConfig(change_mode="eager")) as client:
+            loop = asyncio.get_running_loop()
+            writer = await client.create(GEO)
+            done = Outcomes()
+            writer.add(b"0", done)
+            await until(lambda: len(done.acked) == 1)
+            ledgers.is_stuck = True
+            members(world, writer)[2].go_down()
+            slow_at = []
+            for number in range(1, 200):
+                began = loop.time()
+                writer.add(b"%d" % number, done)
+                await until(lambda: len(done.acked) == writer.last_add_pushed + 1)
+                if loop.time() - began > 0.1:
+                    slow_at.append(number)
+                await asyncio.sleep(0.05)
+            assert len(slow_at) <= 1
+            ledgers.is_stuck = False
+            await until(lambda: len(writer.metadata.fragments) == 2)
+            assert await writer.close() == ledgers.now(writer.ledger_id)
+
+    world.run(main())
