@@ -111,9 +111,9 @@ def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> Answer:
 
 
 def _asked(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:
-    from ...spark.session import open_session
+    from ...spark.session import QUICK_START, open_session
 
-    spark = open_session("rhumbline demo", master="local[2]")
+    spark = open_session("rhumbline demo", master="local[2]", **QUICK_START)
     try:
         log = (
             spark.read.format("rhumbline")

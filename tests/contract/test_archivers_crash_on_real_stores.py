@@ -119,7 +119,8 @@ def test_a_crash_at_any_call_leaves_no_archive_or_a_whole_one(
 
     async def crashes() -> None:
         numbers = count()
-        for is_before in (True, False):
+        # Behind a call is before the next one; the dearest store is spared the repeat.
+        for is_before in (False,) if kind == "hdfs" else (True, False):
             outcomes: list[str] = []
             is_over = False
             while not is_over:

@@ -65,7 +65,7 @@ class Way:
         self.proxy: Proxy = servers.toxiproxy().proxy(upstream)
         self.straight = self._store(None, 60_000)
         self.broken = self._store(self.proxy, 30_000)
-        self.hasty = self._store(self.proxy, 2_000)
+        self.hasty = self._store(self.proxy, 1_000)
 
     def _store(self, proxy: Proxy | None, timeout_ms: int) -> ColdStore:
         if self._kind == "s3":
@@ -163,7 +163,7 @@ async def test_slow_is_not_wrong_and_too_slow_says_so(way: Way) -> None:
     assert await way.broken.put_if_absent("slow/key", DATA)
     assert await way.broken.get("slow/key", 1000, 50) == DATA[1000:1050]
     way.proxy.heal()
-    way.proxy.latency(5_000)
+    way.proxy.latency(3_000)
     with pytest.raises(UnknownOutcomeError):
         await way.hasty.put_if_absent("slow/other", DATA)
     with pytest.raises(UnavailableError):

@@ -10,14 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rhumbline.spark
+from rhumbline.spark.session import QUICK_START
 
 
 @functools.cache
 def _session() -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.config(map=QUICK_START)
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("rhumbline-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

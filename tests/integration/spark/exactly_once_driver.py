@@ -10,12 +10,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import rhumbline.spark
+from rhumbline.spark.session import QUICK_START
 
 
 def main() -> None:
     metadata, cold, checkpoint, output, mode = sys.argv[1:]
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.config(map=QUICK_START)
+        .master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")

@@ -14,6 +14,7 @@ from rhumbline.spark import submit
 from rhumbline.spark.jobs.archive import Place, archive
 from rhumbline.spark.jobs.replay import Replay, replay
 from rhumbline.spark.jobs.verify import verify
+from rhumbline.spark.session import QUICK_START
 from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
 
 
@@ -28,7 +29,9 @@ def submitted(*words: str) -> str:
     command = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]",
         "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
-        "--conf", "spark.driver.host=127.0.0.1", str(submit.__file__), *words,
+        "--conf", "spark.driver.host=127.0.0.1",
+        *(word for one in QUICK_START.items() for word in ("--conf", "=".join(one))),
+        str(submit.__file__), *words,
     ]  # fmt: skip
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
