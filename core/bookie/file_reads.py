@@ -1,5 +1,6 @@
 """Reads whose entries are in files: run in their turn, answered when the bytes are there."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import RhumblineError
@@ -8,6 +9,8 @@ from .requests import BatchRead, Read
 
 if TYPE_CHECKING:
     from .service import EntryService
+
+_BATCH_MS_MAX = 50
 
 
 class EntryReading:
@@ -34,7 +37,11 @@ class EntryReading:
 
 
 class BatchReading:
-    """Consecutive entries until one is missing or the answer is full."""
+    """Consecutive entries until one is missing, the answer is full, or it has taken long.
+
+    Without that last bound a client with less patience would hang up and ask for the same again,
+    for ever.
+    """
 
     __slots__ = ("op", "service")
 
@@ -47,8 +54,10 @@ class BatchReading:
         op = self.op
         entries: list[bytes] = []
         room = op.bytes_max
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + _BATCH_MS_MAX / 1000
         try:
-            while not entries or ((op.count_max <= 0 or len(entries) < op.count_max) and room > 0):
+            while not entries or self._goes_on(len(entries), room, end_s - now_s()):
                 entry = await self.service.fetch(op.ledger_id, op.entry_id + len(entries))
                 room -= op.entry_bytes + len(entry)
                 if entries and room < 0:
@@ -59,3 +68,7 @@ class BatchReading:
                 op.connection.send(op.answer(self.service.negative(op, error)))
                 return
         op.connection.send(op.answer_batch(entries))
+
+    def _goes_on(self, count: int, room: int, left_s: float) -> bool:
+        count_max = self.op.count_max
+        return (count_max <= 0 or count < count_max) and room > 0 and left_s > 0

@@ -49,7 +49,7 @@ class MemoryFile:
         self._disk.sync_count += 1
 
     async def read(self, offset: int, length: int) -> bytes:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self._disk.read_s)
         return bytes(self._content[offset : offset + length])
 
     async def size(self) -> int:
@@ -66,7 +66,8 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Files by path. ``gate``: an event that holds durable writes back; ``room``: bytes left."""
+    """Files by path. ``gate``: an event that holds durable writes back; ``room``: bytes left;
+    ``read_s``: how long a read takes."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
@@ -74,6 +75,7 @@ class MemoryDisk:
         self.gate: asyncio.Event | None = None
         self.is_failing = False
         self.room: int | None = None
+        self.read_s = 0.0
         self.sync_count = 0
 
     def copy(self) -> "MemoryDisk":

@@ -140,6 +140,26 @@ def test_adds_that_wait_for_metadata_keep_their_order_and_are_all_answered() -> 
     asyncio.run(main())
 
 
+def test_batch_read_from_a_slow_disk_answers_with_what_it_has() -> None:
+    async def main() -> None:
+        config = BookieConfig(log_file_bytes=1 << 20, tail_cache_bytes=0)
+        disk = MemoryDisk()
+        async with one_bookie(config, disk) as (_, _, wire):
+            for number in range(40):
+                assert await wire.add(entry(1, number)) == Code.OK
+            disk.read_s = 0.011
+            found: list[bytes | memoryview] = []
+            while len(found) < 40:
+                frame = v2.encode_batch_read(1, len(found), 77, count_max=1_000, bytes_max=0)
+                answer = await wire.ask(frame)
+                assert isinstance(answer, v2.BatchReadResponse)
+                assert 1 <= len(answer.entries) <= 5
+                found += answer.entries
+            assert found == [entry(1, number) for number in range(40)]
+
+    asyncio.run(main())
+
+
 def test_batch_read_stops_at_count_size_and_the_first_hole() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
