@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from random import Random
-from typing import Self
+from typing import Self, cast
 
 from .loop import SimLoop
 from .process import PROCESS, SimProcess
@@ -350,8 +350,7 @@ class SimNetwork:
         if end.is_gone:
             raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} reset the connection")
         protocol = factory()
-        assert isinstance(protocol, asyncio.Protocol)
-        end.open(protocol)
+        end.open(cast(asyncio.Protocol, protocol))  # its methods are what counts
         return end, protocol
 
     async def _reach(self, source: SimNode, target: SimNode) -> None:
@@ -377,9 +376,7 @@ class SimNetwork:
 
         def accept() -> None:
             if not far.is_gone:
-                protocol = server.factory()
-                assert isinstance(protocol, asyncio.Protocol)
-                far.open(protocol)
+                far.open(cast(asyncio.Protocol, server.factory()))
 
         self.loop.call_soon(accept, context=server.context)
         return near

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
 from .process import PROCESS, SimProcess
@@ -113,8 +113,7 @@ class SimTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Who hears from now on."""
-        assert isinstance(protocol, asyncio.Protocol)
-        self._protocol = protocol
+        self._protocol = cast(asyncio.Protocol, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Who hears."""

@@ -185,7 +185,7 @@ class Bookie:
             if report.damages:
                 self.maintenance.repaired([damage.number for damage in report.damages])
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> Any:  # noqa: ANN401 - no asyncio.Protocol: compiled classes inherit from none
         return Connection(
             self.service, self._tasks, self._connections, self._closed_reasons, self._half_frames
         )

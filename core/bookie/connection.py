@@ -12,7 +12,7 @@ Frames that do not end are bounded over all connections (half_frames.py).
 
 import asyncio
 import struct
-from collections import Counter, deque
+from collections import Counter
 from typing import cast
 
 from crc32c import crc32c
@@ -26,12 +26,10 @@ from .commit_group import Outbox
 from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
 from .half_frames import HalfFrames
 from .long_poll import ParkedPoll
+from .reads_in_turn import ReadsInTurn
 from .refusals import refusals_of
 from .requests import FileRead
 from .service import EntryService
-
-READERS_MAX = 16
-"""File reads of one connection that run side by side."""
 
 _PLAIN_ADD = b"\x02\x01\x00\x00"
 _ADD_HEAD = struct.Struct(">4s20sqqq8x")
@@ -42,7 +40,7 @@ _V2_BYTE = 0x02
 _V3_BYTE = 0x0A
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """The server's side of a connection."""
 
     def __init__(
@@ -68,8 +66,7 @@ class Connection(asyncio.Protocol):
         self._inflight_bytes = 0
         self.is_paused = False
         self._is_write_blocked = False
-        self._reads: deque[FileRead] = deque()
-        self._reader_count = 0
+        self._reads = ReadsInTurn(tasks, self._on_read)
 
     # --- asyncio.Protocol -----------------------------------------------------------------------
 
@@ -81,6 +78,10 @@ class Connection(asyncio.Protocol):
             return
         self._registry[self] = None
         self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol."""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
@@ -272,16 +273,8 @@ class Connection(asyncio.Protocol):
 
     def read_later(self, read: FileRead) -> None:
         """Runs a read that needs a file; so many side by side, the others in their turn."""
-        self._reads.append(read)
-        if self._reader_count < READERS_MAX and not self._tasks.is_closed:
-            self._reader_count += 1
-            self._tasks.spawn(self._run_reads(), "read")
+        self._reads.add(read)
 
-    async def _run_reads(self) -> None:
-        try:
-            while self._reads:
-                await self._reads.popleft().run()
-                if self.is_paused:
-                    self._throttle()
-        finally:
-            self._reader_count -= 1
+    def _on_read(self) -> None:
+        if self.is_paused:
+            self._throttle()

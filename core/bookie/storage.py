@@ -5,7 +5,7 @@ that a crash could take back. Answers are three-valued: an entry, NoSuchEntryErr
 NoSuchLedgerError where that can be proved, and otherwise an error that means "unknown".
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
@@ -26,11 +26,9 @@ from ..wire.entry import ENTRY_HEADER
 from .commit_group import Answerer, Group, OnDurable, Waiting
 from .config import BookieConfig
 from .files import FileGoneError, LogFiles
-from .groups import (
-    RECORD_HEADER,
-    RECORD_HEADER_BYTES,
-)
-from .ledger_entries import LedgerEntries, Location
+from .group_rows import take_rows
+from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
+from .ledger_entries import Location
 from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
 from .recovery import recover, remove_leftovers
 from .replay import Damage
@@ -335,7 +333,8 @@ class Storage:
     def group_durable(self, group: Group, position: int, body: bytes) -> None:
         """See LogOwner."""
         self.tail.put(position, body)
-        advanced = self._index_group(group.adds, position)
+        now_ms = self._runtime.clock.wall_ms()
+        advanced = take_rows(group.adds, position, self.index.recent.entries_of, now_ms)
         self.entry_count += len(group.adds)
         if self.entry_count >= self._checkpoint_at:
             self._checkpoint_at = self.entry_count + self._config.index_rows_max
@@ -347,33 +346,6 @@ class Storage:
             callback(None)
         if advanced:
             self.listener.ledgers_advanced(advanced)
-
-    def _index_group(
-        self, adds: Sequence[tuple[LedgerState, int, int, int, int]], position: int
-    ) -> list[LedgerState]:
-        """Makes a group's entries readable; returns ledgers with polls whose LAC rose."""
-        now_ms = self._runtime.clock.wall_ms()
-        entries_of = self.index.recent.entries_of
-        previous: LedgerState | None = None
-        rows: LedgerEntries | None = None
-        advanced: dict[int, LedgerState] = {}
-        for ledger, entry_id, lac, offset, size in adds:
-            if ledger is not previous or rows is None:
-                previous = ledger
-                rows = entries_of(ledger.ledger_id)
-            if entry_id > rows.last:
-                rows.last = entry_id
-                rows.ids.append(entry_id)
-                rows.positions.append(position + offset)
-                rows.lengths.append(size)
-            else:
-                rows.put(entry_id, position + offset, size)
-            if lac > ledger.lac:
-                ledger.lac = lac
-                ledger.lac_changed_ms = now_ms
-                if ledger.polls:
-                    advanced[ledger.ledger_id] = ledger
-        return list(advanced.values())
 
     def group_refused(self, group: Group, error: RhumblineError) -> None:
         """See LogOwner."""

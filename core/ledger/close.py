@@ -1,15 +1,56 @@
 """Closes a ledger that we wrote (protocol rule 1.5)."""
 
+import asyncio
+from typing import TYPE_CHECKING
+
 from ..protocol.errors import (
     BadVersionError,
     IndeterminateError,
     LedgerClosedError,
     LedgerFencedError,
+    MetadataUnavailableError,
+    OwnershipLostError,
     UnavailableError,
 )
 from ..protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ..runtime.metadata_store import Version
 from .context import Backoff, LedgerContext
+
+if TYPE_CHECKING:
+    from .writer import LedgerWriter
+
+
+class Closing:
+    """Of one writer that has failed or been told to close: once at a time."""
+
+    def __init__(self, writer: "LedgerWriter") -> None:
+        self._writer = writer
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> LedgerMetadata:
+        """Closes the writer's ledger where it ended. See ``LedgerWriter.close``."""
+        writer = self._writer
+        assert writer.failure is not None
+        async with self._turn:
+            await self._wait_for_changes()
+            writer.metadata, writer.version = await close_ledger(
+                writer.context,
+                writer.metadata,
+                writer.version,
+                end=(writer.last_add_confirmed, writer.length),
+                may_write=not isinstance(writer.failure, OwnershipLostError),
+            )
+        return writer.metadata
+
+    async def _wait_for_changes(self) -> None:
+        writer = self._writer
+        try:
+            async with asyncio.timeout(writer.context.config.metadata_timeout_ms / 1000):
+                await writer.changer.wait_idle()
+        except TimeoutError:
+            raise MetadataUnavailableError(
+                f"ledger {writer.ledger_id}: a change of its ensemble is still under way"
+            ) from None
 
 
 async def close_ledger(

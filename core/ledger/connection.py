@@ -66,7 +66,7 @@ class _Waiting:
         self.expires = expires
 
 
-class BookieConnection(asyncio.Protocol):
+class BookieConnection:
     """Made by a ``BookieLink``, which also decides when to connect again."""
 
     def __init__(self, link: "BookieLink", config: LedgerConfig) -> None:
@@ -232,6 +232,10 @@ class BookieConnection(asyncio.Protocol):
         """The socket takes bytes again."""
         self._is_paused = False
         self._flush()
+
+    def eof_received(self) -> bool:
+        """See asyncio.Protocol."""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer went: every request that waits fails as unavailable."""

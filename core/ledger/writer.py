@@ -22,8 +22,6 @@ from ..protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
     LimitExceededError,
-    MetadataUnavailableError,
-    OwnershipLostError,
     RecordTooLargeError,
     RhumblineError,
     TooManyRequestsError,
@@ -36,7 +34,7 @@ from ..wire.entry import EntryDigest, master_key
 from .add_op import AddOp, OnDone
 from .add_trace import AddTrace
 from .changer import EnsembleChanger
-from .close import close_ledger
+from .close import Closing
 from .context import LedgerContext
 from .explicit_lac import introduce, tell_lac
 from .failures import ReplicaFailures
@@ -83,7 +81,7 @@ class LedgerWriter:
         self._is_draining = False
         self._lag = Lag(self)
         self._room_wanted: list[Callable[[], None]] = []
-        self._closing = asyncio.Lock()
+        self._closing = Closing(self)
         self.replicas: list[Replica] = []
         self._take_ensemble(regions)
         self.failures = ReplicaFailures(self)
@@ -400,26 +398,7 @@ class LedgerWriter:
         MetadataUnavailableError or IndeterminateError at the deadline: call it again.
         """
         self.fail(ClosedError(f"ledger {self.ledger_id} was closed by its writer"))
-        async with self._closing:
-            await self._wait_for_changes()
-            self.metadata, self.version = await close_ledger(
-                self.context,
-                self.metadata,
-                self.version,
-                end=(self.last_add_confirmed, self._confirmed_length),
-                may_write=not isinstance(self.failure, OwnershipLostError),
-            )
-        return self.metadata
-
-    async def _wait_for_changes(self) -> None:
-        limit_ms = self.context.config.metadata_timeout_ms
-        try:
-            async with asyncio.timeout(limit_ms / 1000):
-                await self.changer.wait_idle()
-        except TimeoutError:
-            raise MetadataUnavailableError(
-                f"ledger {self.ledger_id}: a change of its ensemble is still under way"
-            ) from None
+        return await self._closing.run()
 
     def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
         """Tells the ensemble the LAC without an entry, so that readers see what is confirmed.

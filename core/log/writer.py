@@ -19,7 +19,6 @@ from types import TracebackType
 
 from ..protocol.errors import (
     ClosedError,
-    DeadlineExceededError,
     EndOfStreamError,
     InvalidArgumentError,
     InvariantBrokenError,
@@ -42,6 +41,7 @@ from ..protocol.record_set import (
 from ..runtime.runtime import Runtime
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .buffer import NO_BATCH, Buffer
+from .closing import close, leave
 from .config import WriterConfig
 from .idle_care import IdleCare
 from .inputs import as_bytes, cut
@@ -336,33 +336,10 @@ class StreamWriter:
             self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
             self._care.stop()
             self._buffer.submit()
-            self._closing = self._loop.create_task(self._close(), name=f"close {self.stream}")
+            closing = close(self._pipeline, self._transition, self._config, self.abort, self.stream)
+            self._closing = self._loop.create_task(closing, name=f"close {self.stream}")
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        pipeline, transition = self._pipeline, self._transition
-        pipeline.stop()  # closing makes all visible
-        transition.limit(self._config.failover_ms_max)
-        try:
-            async with asyncio.timeout(self._config.close_ms_max / 1000):
-                await pipeline.wait_until(
-                    lambda: (
-                        (pipeline.is_drained or pipeline.failure is not None)
-                        and not transition.is_running
-                    )
-                )
-            if pipeline.failure is not None:
-                raise pipeline.failure.with_traceback(None)
-            transition.limit(self._config.failover_ms_max)
-            await transition.complete(pipeline.segment)
-        except TimeoutError as error:
-            raise DeadlineExceededError(
-                f"stream {self.stream}: not all records were acknowledged within "
-                f"{self._config.close_ms_max} ms of closing"
-            ) from error
-        finally:
-            await self.abort()
 
     async def abort(self) -> None:
         """Stops at once, as a crash would: what is not acknowledged has an unknown outcome."""
@@ -385,11 +362,7 @@ class StreamWriter:
         trace: TracebackType | None,
     ) -> None:
         """Closes; an error of closing never hides the one that ends the block."""
-        try:
-            await self.close()
-        except RhumblineError:
-            if error is None:
-                raise
+        await leave(self.close, error)
 
     # --- what the pipeline tells ----------------------------------------------------------------
 

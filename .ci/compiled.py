@@ -1,0 +1,80 @@
+"""Makes the compiled form of the package: a wheel for this platform, and the same unpacked.
+
+The modules that pyproject.toml names under `tool.rhumbline.compiled` become machine code by way of
+mypyc; every other module, and the source of these, goes along as it is. The work is done on a copy:
+a checkout never holds a compiled module that no longer fits its source.
+
+    python .ci/compiled.py [FOLDER]      (default: build/compiled)
+
+leaves FOLDER/dist/rhumbline-*.whl and FOLDER/rhumbline, which `PYTHONPATH=FOLDER` puts before the
+checkout. It needs a C compiler and the headers of this Python.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from packages import ROOT, product_folders
+
+_AT_ROOT = ("README.md", "LICENSE")
+_IN_PACKAGE = ("__init__.py", "py.typed")
+_AS_USUAL = 'package-dir = { rhumbline = "." }\n'
+
+_SETUP = """
+import os
+import tomllib
+from mypyc.build import mypycify
+from setuptools import setup
+
+modules = tomllib.load(open("pyproject.toml", "rb"))["tool"]["rhumbline"]["compiled"]
+paths = [f"rhumbline/{module}" for module in modules]
+options = ["--config-file", "pyproject.toml", "--explicit-package-bases"]
+setup(
+    ext_modules=mypycify([*options, *paths], separate=True),
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)
+"""
+
+
+def copy_product(folder: Path) -> None:
+    """The product and what its build needs, as setuptools likes it: the package in a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    package = folder / "rhumbline"
+    for top in product_folders():
+        ignore = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(top, package / top.name, ignore=ignore)
+    for name in _IN_PACKAGE:
+        shutil.copy2(ROOT / name, package / name)
+    for name in _AT_ROOT:
+        shutil.copy2(ROOT / name, folder / name)
+    project = (ROOT / "pyproject.toml").read_text()
+    assert _AS_USUAL in project
+    (folder / "pyproject.toml").write_text(project.replace(_AS_USUAL, ""))
+    (folder / "setup.py").write_text(_SETUP)
+
+
+def build(folder: Path) -> Path:
+    """Builds the wheel below ``folder`` and unpacks it there; returns the wheel."""
+    source = folder / "source"
+    copy_product(source)
+    dist = folder / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel"]
+    subprocess.run(
+        [*pip, "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", dist, "."],
+        cwd=source,
+        env={**os.environ, "MAKEFLAGS": "", "CFLAGS": "-O2 -g0 -w"},
+        check=True,
+    )
+    (wheel,) = dist.glob("*.whl")
+    shutil.rmtree(folder / "rhumbline", ignore_errors=True)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return wheel
+
+
+if __name__ == "__main__":
+    print(build(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/compiled").resolve()))
