@@ -17,7 +17,9 @@ FAST_PYTHON = {
 """Settings with which rows go from Python workers to Spark at less cost. They count only when they
 are given to a new session."""
 
-QUICK_START: dict[str, Any] = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START: dict[str, Any] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+}
 """Settings for a new session on this machine that lives for a few queries: half the CPU until the
 first result, since Java compiles less; slower in long work."""
 

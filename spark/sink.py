@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 
 from ..core.protocol.errors import ConfigurationError
 from .hot_view import patient
-from .producing import written
 from .write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ async def _write_rows(
     options: WriteOptions, producer: bytes, rows: Iterable["pa.RecordBatch"]
 ) -> None:
     from ..client.connect import Client, connect
+    from .producing import written
 
     keeps = options.keeps_txids
     async with connect(

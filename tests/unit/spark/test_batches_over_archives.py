@@ -188,6 +188,7 @@ for name in ("crc32c", "lmdb", "zstandard", "click", "rich", "uvloop", "google.p
     sys.modules[name] = None
 import rhumbline.spark
 import rhumbline.spark.reading
+import rhumbline.spark.source
 from rhumbline.coldstore.open import open_cold_store
 open_cold_store("file:///tmp/none")
 """
