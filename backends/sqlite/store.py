@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,7 +16,6 @@ from typing import Any, TypeVar, cast
 from ...core.protocol.errors import (
     ClosedError,
     IndeterminateError,
-    MetadataError,
     MetadataUnavailableError,
 )
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
@@ -28,12 +26,10 @@ from ..plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from ..watching import Watches
 from .database import Database, Reader, Writer
+from .poller import Poller
 from .write_queue import WriteQueue
 
 T = TypeVar("T")
-
-POLL_MS = 20
-"""How often a watched file is asked whether another process changed it."""
 
 
 async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
@@ -57,25 +53,25 @@ async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
     except BaseException:
         thread.shutdown(wait=False)
         raise
-    return SqliteStore(f"sqlite://{path}", database, thread, timeout_ms)
+    return SqliteStore(path, database, thread, timeout_ms)
 
 
 class SqliteStore:
     """One process's handle to the file."""
 
     def __init__(
-        self, uri: str, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
+        self, path: Path, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
     ) -> None:
-        self.uri = uri
+        self.uri = f"sqlite://{path}"
         self.timeout_ms = timeout_ms
         self._database = database
         self._thread = thread
         self._writes = WriteQueue(database, thread)
         self._is_closed = False
         self._tasks = Tasks()
-        self._poller: asyncio.Task[None] | None = None
-        self._own_change = asyncio.Event()
-        self._watches = Watches(self._watches_changed)
+        self.poller = Poller(path, self._changes_after, self._tasks)
+        """What tells the watches; runs only while there are any."""
+        self._watches = self.poller.watches = Watches(self._watches_changed)
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
         self._leases.start()
 
@@ -165,6 +161,7 @@ class SqliteStore:
         await self._leases.aclose()
         self._is_closed = True
         self._watches.close()
+        self.poller.stop()
         await self._tasks.aclose()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown(wait=False)
@@ -240,7 +237,7 @@ class SqliteStore:
             if self._writes.withdraw(write):
                 raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
             raise IndeterminateError(f"{self.uri} did not say in time how a write ended") from None
-        self._own_change.set()
+        self.poller.hurry()
         return cast(T, result)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -264,33 +261,14 @@ class SqliteStore:
     # --- watches
 
     def _watches_changed(self, _: str) -> None:
-        if self._watches and self._poller is None and not self._is_closed:
-            self._poller = self._tasks.spawn(self._poll(), "sqlite watches")
-        elif not self._watches and self._poller is not None:
-            self._poller.cancel()
-            self._poller = None
+        if self._watches and not self._is_closed:
+            self.poller.start()
+        else:
+            self.poller.stop()
 
-    async def _poll(self) -> None:
-        """Wakes watches from the change log, while there are any."""
-        seen = -1
-        while True:
-            self._own_change.clear()
-            try:
-                deadline = time.monotonic() + self.timeout_ms / 1000
-                number, paths = await self._in_thread(
-                    partial(self._database.changes_after, seen, deadline)
-                )
-            except MetadataError:
-                seen = -1
-            else:
-                if paths is None or seen < 0:
-                    self._watches.all_changed()
-                else:
-                    self._watches.changed(paths)
-                seen = number
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_MS / 1000):
-                    await self._own_change.wait()
+    async def _changes_after(self, number: int) -> tuple[int, list[str] | None]:
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        return await self._in_thread(partial(self._database.changes_after, number, deadline))
 
 
 def _retrieve(answer: "asyncio.Future[Any]") -> None:

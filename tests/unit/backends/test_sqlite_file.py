@@ -12,6 +12,8 @@ import pytest
 from rhumbline.backends.open import open_as_it_is, open_store
 from rhumbline.backends.sqlite import schema
 from rhumbline.backends.sqlite.database import Database
+from rhumbline.backends.sqlite.quiet import SETTLED_MS
+from rhumbline.backends.sqlite.store import SqliteStore
 from rhumbline.backends.sqlite.write_queue import WriteQueue
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
@@ -214,18 +216,46 @@ def test_a_watcher_that_fell_behind_the_change_log_is_woken(
 
 def test_nobody_polls_an_unwatched_file(tmp_path: Path) -> None:
     async def body(store: MetadataStore) -> None:
-        def polls() -> list[str]:
-            names = [task.get_name() for task in asyncio.all_tasks()]
-            return [name for name in names if name == "sqlite watches"]
-
-        assert polls() == []
+        assert isinstance(store, SqliteStore)
+        assert not store.poller.is_running
         first, second = store.watch("/a", lambda: None), store.watch("/b", lambda: None)
-        assert len(polls()) == 1
+        assert store.poller.is_running
         first.close()
-        assert len(polls()) == 1
+        assert store.poller.is_running
         second.close()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert polls() == []
+        assert not store.poller.is_running
+
+    use(tmp_path / "m.db", body)
+
+
+def test_a_file_that_nobody_changes_is_looked_at_once_a_second(tmp_path: Path) -> None:
+    """And every change of another process is heard of at once, also one right behind another."""
+
+    async def body(store: MetadataStore) -> None:
+        assert isinstance(store, SqliteStore)
+        looks = 0
+        ask = store._changes_after
+
+        async def counted(number: int) -> tuple[int, list[str] | None]:
+            nonlocal looks
+            looks += 1
+            return await ask(number)
+
+        store.poller._ask = counted
+        woken = asyncio.Event()
+        store.watch("/", woken.set, prefix=True)
+        await asyncio.sleep(SETTLED_MS / 1000 + 0.1)
+        before = looks
+        await asyncio.sleep(1.5)
+        assert looks - before <= 3
+        other = await open_as_it_is(store.uri)
+        for number in range(40):
+            await other.create("/n/x", sequential=True)
+            woken.clear()
+            await other.create(f"/m/{number}")
+            async with asyncio.timeout(0.5):
+                await woken.wait()
+            await asyncio.sleep(0.001 * (number % 25))
+        await other.close()
 
     use(tmp_path / "m.db", body)
