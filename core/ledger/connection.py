@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _ADD_ANSWER = struct.Struct(">QI16s")  # as v2.RESPONSE, with the ids as one key
 _ADD_HEAD = v2.ADD_RESPONSE_WORD.to_bytes(8, "big")
+_BATCH_HEAD = bytes((v2.VERSION, v2.OP_BATCH_READ))
 _KEY = struct.Struct(">qq")
 _LATE_MAX = 10_000  # adds that one look takes out
 _TICKS = 4  # looks per request time-out
@@ -147,6 +148,7 @@ class BookieConnection:
         if waiting is None:
             return False
         self._numbered[number] = waiting
+        self._flush()  # the bookie reads while the reader works on what came before
         return True
 
     def send_message(
@@ -281,10 +283,14 @@ class BookieConnection:
                 data = self._take_add_answers(data)
                 if not data:
                     return
-            for frame in self._splitter.feed(data):
+            data, starts, stops = self._splitter.cut(data)
+            for start, stop in zip(starts, stops, strict=True):
                 if self._state == _LOST:
                     return
-                self._on_frame(frame)
+                if data.startswith(_BATCH_HEAD, start):  # large, and looked at in place
+                    self._on_batch(v2.decode_batch_response(memoryview(data)[start:stop]))
+                else:
+                    self._on_frame(data[start:stop])
         except (ProtocolError, BookieUnavailableError) as error:
             self.fail(error)
 
@@ -316,7 +322,7 @@ class BookieConnection:
         if isinstance(answer, v2.ReadResponse):
             self._on_read(answer)
         elif isinstance(answer, v2.BatchReadResponse):
-            self._on_numbered(answer.request_id, self._error(answer.code), answer.entries)
+            self._on_batch(answer)
         elif isinstance(answer, v2.AddResponse):
             self._take_add_answers(v2.encode_add_response(*answer))
         else:
@@ -332,6 +338,9 @@ class BookieConnection:
             del self._reads[key]
         self.in_flight_bytes -= waiting.size
         waiting.on_answer(self._error(answer.code), answer.body)
+
+    def _on_batch(self, answer: v2.BatchReadResponse) -> None:
+        self._on_numbered(answer.request_id, self._error(answer.code), answer.entries)
 
     def _on_message(self, response: pb.Response) -> None:
         self._on_numbered(response.header.txn_id, None, response)

@@ -375,7 +375,7 @@ def decode_response(frame: bytes) -> Response:
     if opcode == OP_READ:
         return ReadResponse(code, ledger_id, entry_id, frame[_RESPONSE_PACKET_BYTES:])
     if opcode == OP_BATCH_READ:
-        return _decode_batch_response(frame, code, ledger_id, entry_id)
+        return decode_batch_response(frame)
     if opcode == OP_AUTH:
         return AuthResponse(*_decode_auth_frame(frame))
     raise ProtocolError(f"no v2 answer has opcode {opcode}")
@@ -387,12 +387,12 @@ def _decode_auth_frame(frame: bytes) -> tuple[str, bytes]:
     return _decode_auth(frame)
 
 
-def _decode_batch_response(
-    frame: bytes, code: int, ledger_id: int, first_entry_id: int
-) -> BatchReadResponse:
+def decode_batch_response(frame: bytes | memoryview) -> BatchReadResponse:
+    """The answer to a batch read, whose entries are views of ``frame``. Raises ProtocolError."""
     end = len(frame)
     if end < BATCH_RESPONSE_BYTES - 4:
         raise ProtocolError(f"a batch answer of {end} bytes")
+    _, code, ledger_id, first_entry_id = _unpack_response(frame)
     (request_id,) = _I64.unpack_from(frame, _RESPONSE_PACKET_BYTES)
     entries: list[bytes | memoryview] = []
     view = memoryview(frame)
