@@ -18,6 +18,9 @@ from rhumbline.tests.support.places import fdb_uri, fresh_name
 LOCAL = settings(max_examples=200, deadline=None)
 REMOTE = settings(max_examples=40, deadline=None)
 
+THREADS_DRAW = pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
+"""A client's own threads may draw random numbers (kazoo's jitter) while a program is made."""
+
 
 class Bench:
     """A loop with handles that stay open over all examples."""
@@ -100,6 +103,7 @@ def test_sqlite(sqlite: Bench, program: list[Step]) -> None:
 
 
 @pytest.mark.needs_server("zookeeper")
+@THREADS_DRAW
 @REMOTE
 @given(program=programs())
 def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
@@ -107,6 +111,7 @@ def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
 
 
 @pytest.mark.needs_server("etcd")
+@THREADS_DRAW
 @REMOTE
 @given(program=programs())
 def test_etcd(etcd: Bench, program: list[Step]) -> None:
@@ -119,6 +124,7 @@ def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[Step
     fdb_model.check(program)
 
 
+@THREADS_DRAW
 @REMOTE
 @given(program=programs())
 def test_fdb(fdb: Bench, program: list[Step]) -> None:
