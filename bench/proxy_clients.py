@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from ..client.connect import connect_proxies
@@ -72,7 +72,9 @@ class Figures:
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Reads ``encode``."""
-        return cls(**json.loads(line))
+        figures = cls(**json.loads(line))
+        pairs = [(index, count) for index, count in figures.latencies]  # JSON has lists
+        return replace(figures, latencies=pairs)
 
 
 class Meter:
