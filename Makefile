@@ -108,6 +108,7 @@ chaos-all: setup-test ## rehearse every outage in every world it has (a quarter 
 	$(BIN)/rhumbline chaos run --all --world wan --report $(CHAOS_REPORT)
 	$(BIN)/rhumbline chaos report $(CHAOS_REPORT)
 
+spark-many: KILLS = 10
 spark-many: setup-test ## kill the driver of a Spark query many times: make spark-many KILLS=30
 	RHUMBLINE_SPARK_KILLS=$(KILLS) $(PYTEST) tests/integration/spark/test_streaming_is_exactly_once.py
 

@@ -21,7 +21,7 @@ from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
 DRIVER = Path(__file__).with_name("exactly_once_driver.py")
 START_S = 300
 """Two JVMs' worth of patience on a machine that others use: a bound, not an expectation."""
-KILLS = int(os.environ.get("RHUMBLINE_SPARK_KILLS") or "2")
+KILLS = int(os.environ.get("RHUMBLINE_SPARK_KILLS", "2"))
 
 
 class Query:
