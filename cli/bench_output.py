@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..bench.raw_limits import measure_raw_limits
+from ..core.ledger import add_op
 from .output import format_table
 
 Rows = AsyncIterator[dict[str, Any]]
@@ -41,7 +42,7 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def print_raw(directory: Path) -> None:
-    """The table of raw limits."""
+    """The table of raw limits, and in which form our own code runs."""
     rows = [
         {
             "raw limit": limit.name,
@@ -53,4 +54,6 @@ def print_raw(directory: Path) -> None:
         for limit in measure_raw_limits(directory)
     ]
     click.echo(format_table(rows))
+    is_compiled = not add_op.__file__.endswith(".py")
+    click.echo("code: compiled" if is_compiled else "code: source (make bench runs it compiled)")
     click.echo()
