@@ -330,10 +330,11 @@ class Proxy:
     def __init__(self, server: Toxiproxy, name: str, upstream: str) -> None:
         self._server = server
         self._path = f"/proxies/{name}"
-        self._toxics: list[str] = []
+        self._is_poisoned = False
         self.port = free_port()
-        body = {"name": name, "listen": f"127.0.0.1:{self.port}", "upstream": upstream}
-        server.call("POST", "/proxies", {**body, "enabled": True})
+        listen = f"127.0.0.1:{self.port}"
+        self._made_of = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+        server.call("POST", "/proxies", self._made_of)
 
     @property
     def address(self) -> str:
@@ -362,11 +363,17 @@ class Proxy:
         self._add("limit_data", stream, {"bytes": count})
 
     def heal(self) -> None:
-        """As if nothing had been."""
-        for toxic in self._toxics:
-            self._server.call("DELETE", f"{self._path}/toxics/{toxic}")
-        self._toxics.clear()
-        self._server.call("POST", self._path, {"enabled": True})
+        """As if nothing had been; what was connected through a toxic has to connect again.
+
+        A poisoned proxy is made anew: taking a toxic from one with bytes on their way can hang
+        the whole server (Shopify/toxiproxy issue 558).
+        """
+        if self._is_poisoned:
+            self._server.call("DELETE", self._path)
+            self._server.call("POST", "/proxies", self._made_of)
+            self._is_poisoned = False
+        else:
+            self._server.call("POST", self._path, {"enabled": True})
 
     def remove(self) -> None:
         """Ends the proxy."""
@@ -374,10 +381,9 @@ class Proxy:
             self._server.call("DELETE", self._path)
 
     def _add(self, kind: str, stream: str, attributes: dict[str, int]) -> None:
-        name = f"{kind}-{stream}"
-        body = {"name": name, "type": kind, "stream": stream, "attributes": attributes}
+        body = {"type": kind, "stream": stream, "attributes": attributes}
         self._server.call("POST", f"{self._path}/toxics", body)
-        self._toxics.append(name)
+        self._is_poisoned = True
 
 
 def started(make: Callable[[], T]) -> T:
