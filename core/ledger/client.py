@@ -153,8 +153,9 @@ class LedgerClient:
                     raise
         assert bookies is not None
         regions = await context.regions_of(bookies)
+        number = await context.ledgers.new_number()
         metadata = LedgerMetadata(
-            ledger_id=await context.ledgers.next_id(),
+            ledger_id=number.ledger_id,
             ensemble_size=quorum.ensemble_size,
             write_quorum=quorum.write_quorum,
             ack_quorum=quorum.ack_quorum,
@@ -166,7 +167,7 @@ class LedgerClient:
         )
         if quorum.min_regions > 1:
             metadata = metadata.with_r(0, quorum.min_regions)
-        version = await context.ledgers.create(metadata)
+        version = await context.ledgers.create(metadata, number)
         return LedgerWriter(context, metadata, version, regions)
 
     async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:

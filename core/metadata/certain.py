@@ -20,7 +20,7 @@ from ..protocol.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from ..runtime.metadata_store import MetadataStore, Value, Version
+from ..runtime.metadata_store import Create, Delete, MetadataStore, Value, Version
 
 ATTEMPTS = 3
 
@@ -37,7 +37,24 @@ async def create(store: MetadataStore, path: str, data: bytes = b"") -> Version:
     async def once() -> Version:
         return (await store.create(path, data))[1]
 
-    return await _certainly(store, path, data, once, NodeExistsError)
+    return await _certainly(store, path, data, once, (NodeExistsError,))
+
+
+async def exchange(store: MetadataStore, old: str, new: str, data: bytes) -> Version:
+    """Makes the node ``new`` in the place of ``old``, in one transaction.
+
+    At most once, however often and however late its request arrives: also after ``new`` was
+    deleted again, when a lost creation could still be carried out. Raises NoNodeError (``old`` is
+    gone: this call or another exchanged it, and ``new`` was changed or deleted since),
+    NodeExistsError.
+    """
+
+    async def once() -> Version:
+        _, version = await store.txn([Delete(old), Create(new, data)])
+        assert version is not None
+        return version
+
+    return await _certainly(store, new, data, once, (NoNodeError, NodeExistsError))
 
 
 async def put(store: MetadataStore, path: str, data: bytes, expect: Version) -> Version:
@@ -46,7 +63,7 @@ async def put(store: MetadataStore, path: str, data: bytes, expect: Version) -> 
     async def once() -> Version:
         return await store.put(path, data, expect=expect)
 
-    return await _certainly(store, path, data, once, BadVersionError)
+    return await _certainly(store, path, data, once, (BadVersionError,))
 
 
 async def delete(store: MetadataStore, path: str, expect: Version | None = None) -> None:
@@ -79,16 +96,16 @@ async def _certainly(
     path: str,
     data: bytes,
     once: Callable[[], Awaitable[Version]],
-    refusal: type[MetadataError],
+    refusals: tuple[type[MetadataError], ...],
 ) -> Version:
-    """Repeats ``once`` while its outcome is unknown; a ``refusal`` then may be its own success."""
+    """Repeats ``once`` while its outcome is unknown; a refusal then may be its own success."""
     unsure: IndeterminateError | None = None
     for _ in range(ATTEMPTS):
         try:
             return await once()
         except IndeterminateError as error:
             unsure = error
-        except refusal:
+        except refusals:
             if unsure is None:
                 raise
             try:

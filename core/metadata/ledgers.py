@@ -7,11 +7,13 @@ asked (see ``certain``).
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..protocol.errors import (
     IndeterminateError,
     LimitExceededError,
     MetadataError,
+    NodeExistsError,
     NoNodeError,
     NoSuchLedgerError,
 )
@@ -32,6 +34,17 @@ _HIGH_NAME = "HOB-"  # the high-order bits of ids beyond the short ones
 _HIGH = re.compile(r"HOB-([0-9]{10})")
 
 
+class LedgerNumber(NamedTuple):
+    """A ledger id that nobody else was or will be given, and the node that stands for it.
+
+    The ledger takes the node's place when it is made. A process that dies before leaves the empty
+    node behind, which is in nobody's way.
+    """
+
+    ledger_id: int
+    path: str
+
+
 class LedgerStore:
     """The ledgers of one cluster."""
 
@@ -43,20 +56,26 @@ class LedgerStore:
 
     # --- numbers --------------------------------------------------------------------------------
 
-    async def next_id(self) -> int:
-        """A ledger id that nobody else was or will be given. Raises MetadataUnavailableError,
-        IndeterminateError (nothing is lost then but a number: safe to repeat).
+    async def new_number(self) -> LedgerNumber:
+        """A number for a ledger. Raises MetadataUnavailableError, IndeterminateError (nothing is
+        lost then but a number: safe to repeat), LimitExceededError.
 
-        As in BookKeeper the number is that of a sequential node, which goes again at once. It is
-        not ephemeral: its number counts and not its life, so no session is needed; a process that
-        dies in between leaves an empty node behind, which is in nobody's way.
+        As in BookKeeper it is that of a sequential node. The node is not ephemeral: its number
+        counts and not its life, so no session is needed.
         """
-        number = await self._next_number(self._paths.ids)
+        number, path = await self._new_node(self._paths.ids)
         if 0 <= number < SHORT_LEDGER_IDS_END:
-            return number
-        return await self._next_long_id()
+            return LedgerNumber(number, path)
+        await _try_delete(self._store, path)
+        return await self._new_long_number()
 
-    async def _next_long_id(self) -> int:
+    async def next_id(self) -> int:
+        """A number above all that were given before, for no ledger. Raises as ``new_number``."""
+        number = await self.new_number()
+        await _try_delete(self._store, number.path)
+        return number.ledger_id
+
+    async def _new_long_number(self) -> LedgerNumber:
         try:
             names = await self._store.children(self._paths.long_ids)
         except NoNodeError:
@@ -64,12 +83,13 @@ class LedgerStore:
         highs = [int(match[1]) for name in names if (match := _HIGH.fullmatch(name))]
         first = max(highs, default=1)
         for high in range(first, first + certain.ATTEMPTS):
-            number = await self._next_number(f"{self._paths.long_ids}/{_HIGH_NAME}{high:010d}")
+            number, path = await self._new_node(f"{self._paths.long_ids}/{_HIGH_NAME}{high:010d}")
             if 0 <= number < SHORT_LEDGER_IDS_END:
-                return high << 32 | number
+                return LedgerNumber(high << 32 | number, path)
+            await _try_delete(self._store, path)
         raise LimitExceededError(f"{self._store.uri} gives no more numbers for ledgers")
 
-    async def _next_number(self, parent: str) -> int:
+    async def _new_node(self, parent: str) -> tuple[int, str]:
         """The next number under ``parent``; beyond 2^31 - 1 ZooKeeper's become negative."""
         unsure: IndeterminateError | None = None
         for _ in range(certain.ATTEMPTS):
@@ -78,22 +98,31 @@ class LedgerStore:
             except IndeterminateError as error:
                 unsure = error
                 continue
-            await _try_delete(self._store, path)
-            return int(path.rpartition("/")[2].removeprefix(_ID_NAME))
+            return int(path.rpartition("/")[2].removeprefix(_ID_NAME)), path
         raise unsure or AssertionError("no attempt was made")
 
     # --- metadata -------------------------------------------------------------------------------
 
-    async def create(self, metadata: LedgerMetadata) -> Version:
-        """Writes the metadata of a new ledger, whose creation token must be set and its own.
+    async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
+        """Writes the metadata of a new ledger in the place of its number.
+
+        Its creation token must be set and its own: with it a lost reply is resolved. A request
+        that is lost and arrives late, even after the ledger was deleted, makes nothing.
 
         Raises NodeExistsError: the id is taken, or another process has already changed the ledger
-        that this call made (recovered it, say): take another id in both cases. Raises
+        that this call made (recovered it, say): take another number in both cases. Raises
         IndeterminateError when it may have been created.
         """
         assert metadata.creation_token > 0, "without a token a lost reply cannot be resolved"
+        assert metadata.ledger_id == number.ledger_id
         path = self._paths.ledger(metadata.ledger_id)
-        return await certain.create(self._store, path, ledger_metadata.encode(metadata))
+        data = ledger_metadata.encode(metadata)
+        try:
+            return await certain.exchange(self._store, number.path, path, data)
+        except NoNodeError as error:
+            raise NodeExistsError(
+                f"the number of ledger {metadata.ledger_id} is used up"
+            ) from error
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
         """The metadata and its version. Raises NoSuchLedgerError, CorruptionError."""

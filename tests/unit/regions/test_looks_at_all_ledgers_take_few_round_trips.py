@@ -16,6 +16,7 @@ from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.regions.all_ledgers import AT_ONCE, all_ledgers
 from rhumbline.regions.durability import exposures
 from rhumbline.tests.support.jumping_loop import run_jumping
+from rhumbline.tests.support.ledger_numbers import create
 
 COUNT = 2_500
 ROUND_TRIP_S = 0.02
@@ -43,13 +44,13 @@ async def filled(store: MemoryStore) -> None:
     directory = BookieDirectory(store)
     for bookie in BOOKIES:
         await directory.record_region(bookie, Region(bookie[0]))
-    ledgers = LedgerStore(store)
     for ledger_id in range(COUNT):
-        await ledgers.create(
+        await create(
+            store,
             LedgerMetadata(
                 ledger_id, 3, 3, 2, (Fragment(0, BOOKIES),), creation_token=1,
                 state=LedgerState.CLOSED, last_entry_id=9, length=100,
-            ).with_r(0, 2)
+            ).with_r(0, 2),
         )  # fmt: skip
     directory.close()
 

@@ -18,6 +18,7 @@ from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.entry import EntryDigest, encode_entry, encode_lac, master_key
+from rhumbline.tests.support.ledger_numbers import create
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 PASSWORD = b"secret"
@@ -76,10 +77,11 @@ class World:
 
     async def make_ledger(self, ledger_id: int, bookie: BookieId) -> None:
         """Metadata of an open ledger that names the bookie."""
-        await self.ledgers.create(
+        await create(
+            self.store,
             LedgerMetadata(
                 ledger_id, 1, 1, 1, (Fragment(0, (bookie,)),), password=PASSWORD, creation_token=1
-            )
+            ),
         )
 
     async def aclose(self) -> None:

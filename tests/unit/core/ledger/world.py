@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.metadata.ledgers import LedgerNumber
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import (
     BadVersionError,
@@ -331,12 +332,12 @@ class FakeLedgers:
                 return fault[1:]
         return None
 
-    async def next_id(self) -> int:
-        await self._reach("next_id")
+    async def new_number(self) -> LedgerNumber:
+        await self._reach("new_number")
         self.last_id += 1
-        return self.last_id
+        return LedgerNumber(self.last_id, "")
 
-    async def create(self, metadata: LedgerMetadata) -> Version:
+    async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
         await self._reach("create")
         return self.set(metadata)
 

@@ -1,6 +1,7 @@
 """Ledger metadata in a store that loses replies: made, refused or honestly unknown."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,11 +16,13 @@ from rhumbline.core.protocol.errors import (
     LimitExceededError,
     MetadataUnavailableError,
     NodeExistsError,
+    NoNodeError,
     NoSuchLedgerError,
 )
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
-from rhumbline.core.runtime.metadata_store import Value, Version
+from rhumbline.core.runtime.metadata_store import Operation, Value, Version
 from rhumbline.core.wire import ledger_metadata as format
+from rhumbline.tests.support.ledger_numbers import create, number
 from rhumbline.tests.support.unsure_store import (
     LOST_REPLY,
     LOST_REQUEST,
@@ -45,6 +48,10 @@ class World:
         self.ledgers = LedgerStore(self.store)
         self.others = LedgerStore(self.inner)
 
+    async def create(self, metadata: LedgerMetadata) -> Version:
+        """Its number is had for certain, what comes then has the store's fates."""
+        return await self.ledgers.create(metadata, await number(self.inner, metadata.ledger_id))
+
 
 # --- create -------------------------------------------------------------------------------------
 
@@ -56,8 +63,44 @@ def test_a_creation_is_found_out(fates: list[str]) -> None:
     async def main() -> None:
         world = World()
         world.store.fates = fates
-        version = await world.ledgers.create(ledger())
+        version = await world.create(ledger())
         assert await world.others.read(7) == (ledger(), version)
+
+    asyncio.run(main())
+
+
+class LateStore(UnsureStore):
+    """The first transaction is given up as lost, and carried out when ``arrive`` is called."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self._late: list[Sequence[Operation]] = []
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        if not self._late:
+            self._late.append(operations)
+            raise IndeterminateError("the test says so")
+        return await super().txn(operations)
+
+    async def arrive(self) -> None:
+        await self.inner.txn(self._late[0])
+
+
+def test_a_lost_creation_that_arrives_after_the_deletion_makes_nothing() -> None:
+    """Found by the simulator (mixed 1287): it left an empty ledger that nobody named."""
+
+    async def main() -> None:
+        world = World()
+        late = LateStore(world.inner)
+        ledgers = LedgerStore(late)
+        number = await ledgers.new_number()
+        await ledgers.create(ledger(number.ledger_id), number)
+        await ledgers.delete(number.ledger_id)
+        with pytest.raises(NoNodeError):
+            await late.arrive()
+        assert await world.others.ids() == []
+        with pytest.raises(NodeExistsError):
+            await world.others.create(ledger(number.ledger_id), number)
 
     asyncio.run(main())
 
@@ -66,10 +109,10 @@ def test_a_creation_is_found_out(fates: list[str]) -> None:
 def test_a_taken_id_is_refused(fates: list[str]) -> None:
     async def main() -> None:
         world = World()
-        await world.others.create(ledger(token=6))
+        await create(world.inner, ledger(token=6))
         world.store.fates = fates
         with pytest.raises(NodeExistsError):
-            await world.ledgers.create(ledger(token=5))
+            await world.create(ledger(token=5))
         assert (await world.others.read(7))[0].creation_token == 6
 
     asyncio.run(main())
@@ -101,7 +144,7 @@ def test_a_creation_that_another_changed_is_refused() -> None:
         world.store.fates = [LOST_REPLY]
         world.store.on_call = recover_before_the_second_attempt
         with pytest.raises(NodeExistsError):
-            await LedgerStore(world.store).create(ledger())
+            await LedgerStore(world.store).create(ledger(), await number(world.inner, 7))
 
     asyncio.run(main())
 
@@ -112,7 +155,7 @@ def test_a_creation_that_stays_unknown_is_said_to_be() -> None:
             world = World()
             world.store.fates = list(fates)
             with pytest.raises(IndeterminateError):
-                await world.ledgers.create(ledger())
+                await world.create(ledger())
 
     asyncio.run(main())
 
@@ -122,7 +165,7 @@ def test_a_creation_that_certainly_did_not_happen_is_said_so() -> None:
         world = World()
         world.store.fates = [UNAVAILABLE]
         with pytest.raises(MetadataUnavailableError):
-            await world.ledgers.create(ledger())
+            await world.create(ledger())
         with pytest.raises(NoSuchLedgerError):
             await world.others.read(7)
 
@@ -136,7 +179,7 @@ def test_a_creation_that_certainly_did_not_happen_is_said_so() -> None:
 def test_a_change_is_found_out(fates: list[str]) -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         world.store.fates = fates
         changed = ledger().in_recovery()
         after = await world.ledgers.write(changed, version)
@@ -149,7 +192,7 @@ def test_a_change_is_found_out(fates: list[str]) -> None:
 def test_a_change_of_an_old_version_is_refused(fates: list[str]) -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         await world.others.write(ledger().in_recovery(), version)
         world.store.fates = fates
         with pytest.raises(BadVersionError):
@@ -162,7 +205,7 @@ def test_a_change_of_an_old_version_is_refused(fates: list[str]) -> None:
 def test_the_same_old_change_again_is_refused_when_nothing_was_uncertain() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         await world.ledgers.write(ledger().in_recovery(), version)
         with pytest.raises(BadVersionError):
             await world.ledgers.write(ledger().in_recovery(), version)
@@ -173,7 +216,7 @@ def test_the_same_old_change_again_is_refused_when_nothing_was_uncertain() -> No
 def test_a_change_that_another_overwrote_is_not_taken_for_ours() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         world.store.fates = [LOST_REPLY]
         closed = ledger().closed(3, 9)
 
@@ -198,7 +241,7 @@ def test_a_change_that_another_overwrote_is_not_taken_for_ours() -> None:
 def test_a_change_that_cannot_be_looked_up_is_unknown() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
 
         class Blind(UnsureStore):
             async def get(self, path: str, *, stale_ok: bool = False) -> Value:
@@ -223,7 +266,7 @@ def test_a_change_that_cannot_be_looked_up_is_unknown() -> None:
 def test_what_a_failed_change_says(fates: list[str], error: type[Exception]) -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         world.store.fates = fates
         with pytest.raises(error):
             await world.ledgers.write(ledger().in_recovery(), version)
@@ -238,8 +281,8 @@ def test_what_a_failed_change_says(fates: list[str], error: type[Exception]) -> 
 def test_a_deletion_is_found_out_and_leaves_no_parents(fates: list[str]) -> None:
     async def main() -> None:
         world = World()
-        await world.others.create(ledger(7))
-        await world.others.create(ledger(10_008))
+        await create(world.inner, ledger(7))
+        await create(world.inner, ledger(10_008))
         world.store.fates = fates
         await world.ledgers.delete(7)
         assert await world.inner.children("/ledgers/00") == ["0001"]
@@ -251,7 +294,7 @@ def test_a_deletion_is_found_out_and_leaves_no_parents(fates: list[str]) -> None
 def test_no_ledger_no_answer() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         await world.others.delete(7, version)
         with pytest.raises(NoSuchLedgerError):
             await world.ledgers.read(7)
@@ -266,7 +309,7 @@ def test_no_ledger_no_answer() -> None:
 def test_a_deletion_names_the_version() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         await world.others.write(ledger().in_recovery(), version)
         with pytest.raises(BadVersionError):
             await world.ledgers.delete(7, version)
@@ -287,7 +330,7 @@ def test_bytes_that_are_no_metadata_are_corrupt() -> None:
 def test_a_watch_tells_of_a_change() -> None:
     async def main() -> None:
         world = World()
-        version = await world.others.create(ledger())
+        version = await create(world.inner, ledger())
         changed = asyncio.Event()
         watch = world.ledgers.watch(7, changed.set)
         await world.others.write(ledger().in_recovery(), version)
@@ -335,8 +378,8 @@ def test_long_ids_follow_when_the_short_ones_are_used_up() -> None:
         store = Overflowing({"/ledgers/idgen": 2**31 - 2})
         ledgers = LedgerStore(store)
         assert await ledgers.next_id() == 2**31 - 2
-        for number in range(3):
-            assert await ledgers.next_id() == (1 << 32) + number
+        for low in range(3):
+            assert await ledgers.next_id() == (1 << 32) + low
         store.first["/ledgers/idgen-long/HOB-0000000001"] = 2**31
         assert await ledgers.next_id() == 2 << 32
         assert await ledgers.next_id() == (2 << 32) + 1
@@ -367,7 +410,7 @@ def test_pages_hold_every_ledger_once_in_order(limit: int) -> None:
     async def main() -> None:
         world = World()
         for ledger_id in reversed(IDS):
-            await world.others.create(ledger(ledger_id))
+            await create(world.inner, ledger(ledger_id))
         await world.inner.create("/ledgers/available/readonly")
         await world.inner.create("/ledgers/00/0000/junk")
         found: list[int] = []
@@ -383,7 +426,7 @@ def test_pages_begin_behind_any_id() -> None:
     async def main() -> None:
         world = World()
         for ledger_id in IDS:
-            await world.others.create(ledger(ledger_id))
+            await create(world.inner, ledger(ledger_id))
         for after in (*IDS, 5, 123_456_789, 2**31 + 7, 2**62):
             assert await world.ledgers.ids(after) == [i for i in IDS if i > after]
 
@@ -400,6 +443,6 @@ def test_without_ledgers_there_is_an_empty_page() -> None:
 def test_a_ledger_needs_a_token_of_its_own() -> None:
     async def main() -> None:
         with pytest.raises(AssertionError, match="token"):
-            await World().ledgers.create(replace(ledger(), creation_token=0))
+            await World().create(replace(ledger(), creation_token=0))
 
     asyncio.run(main())
