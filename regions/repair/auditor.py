@@ -1,8 +1,9 @@
 """Looks at every ledger again and again and says which ones to mend, and why.
 
 Each look reads all ledger metadata: who is lost, who leaves, whether the region rule holds, whether
-copies could be spread better. What was not found whole yet in its present version is also compared
-list by list with what each of its bookies says that it has (never by first and last entry alone).
+copies could be spread better, whether anybody names the ledger. What was not found whole yet in its
+present version is also compared list by list with what each of its bookies says that it has (never
+by first and last entry alone).
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from .census import Census, CensusTaker, Standing, by_region
 from .config import RepairConfig
 from .spans import Span, missing_runs, settled_spans
 from .tasks import TaskStore
+from .unreferenced import Unreferenced
 
 _VERIFIED_MAX = 200_000
 """Ledgers that are remembered as whole; above it all are compared again."""
@@ -61,6 +63,7 @@ class Auditor:
         ledgers: LedgerStore,
         directory: SteeredDirectory,
         tasks: TaskStore,
+        unreferenced: Unreferenced,
         *,
         config: RepairConfig,
     ) -> None:
@@ -70,6 +73,7 @@ class Auditor:
         self._ledgers = ledgers
         self._directory = directory
         self._tasks = tasks
+        self._unreferenced = unreferenced
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._whole: dict[int, _Seen] = {}
@@ -86,6 +90,7 @@ class Auditor:
         census = await taker.take()
         self._forget_what_may_have_changed(census)
         self._moves.clear()
+        self._unreferenced.begin_look()
         counts = AuditCounts(
             self.counts.looks + 1,
             wanted=self.counts.wanted,
@@ -127,6 +132,8 @@ class Auditor:
         counts: AuditCounts,
         tallies: list[ExposureTally],
     ) -> None:
+        if await self._unreferenced.remove(metadata):
+            return
         views = await views_of(metadata, self._directory)
         for tally in tallies:
             tally.add(metadata, views)

@@ -24,6 +24,7 @@ from .config import RepairConfig
 from .errors import NoCopyError
 from .mender import Mender
 from .tasks import TaskStore
+from .unreferenced import Unreferenced
 
 _SETTLE_S = 1.0
 """After a bookie came or went the auditor waits this long for others to do the same."""
@@ -53,7 +54,16 @@ class RepairService:
         self._loop = asyncio.get_running_loop()
         ledgers = LedgerStore(store)
         self._taker = CensusTaker(directory, self.config.lost_after_ms)
-        self._auditor = Auditor(runtime, client, ledgers, directory, self.tasks, config=self.config)
+        self._unreferenced = Unreferenced(store, client)
+        self._auditor = Auditor(
+            runtime,
+            client,
+            ledgers,
+            directory,
+            self.tasks,
+            self._unreferenced,
+            config=self.config,
+        )
         self._mender = Mender(runtime, client, ledgers, directory, placement, config=self.config)
         self._own = Tasks()
         self._audit_bell = Bell()
@@ -81,6 +91,7 @@ class RepairService:
             "lists_compared": audit.lists_compared,
             "region_violations": audit.region_violations,
             "unreadable_ledgers": audit.unreadable,
+            "unreferenced_removed": self._unreferenced.removed_count,
             "fragile_fragments": audit.fragile,
             "entries_at_risk": {r: e.entries_at_risk for r, e in audit.at_risk.items()},
             "streams_at_risk": {r: len(e.streams_at_risk) for r, e in audit.at_risk.items()},
