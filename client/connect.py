@@ -250,11 +250,13 @@ def connect_proxies(
     """A thin client for ``grpc://host:port,host:port``. Raises ConfigurationError."""
     try:
         from ..proxies.client import ProxyClient
+        from ..proxies.grpc_calls import GrpcCalls
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{uri} needs the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
         ) from error
-    return ProxyClient(uri, system_runtime(tracer), namespace=namespace, reader=reader)
+    runtime = system_runtime(tracer)
+    return ProxyClient(uri, runtime, GrpcCalls(), namespace=namespace, reader=reader)
 
 
 @overload

@@ -1,4 +1,4 @@
-"""The client's connections: a gRPC channel and one append call for each proxy.
+"""What the client knows of proxies, and its one append call to each, apart from gRPC.
 
 All sets of a process for one proxy go through one call; what is ready at the same time goes into
 one message, since a call carries some thousand messages a second whatever they hold.
@@ -6,10 +6,8 @@ one message, since a call carries some thousand messages a second whatever they 
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
-import grpc
-import grpc.aio
+from google.protobuf.message import Message
 
 from ..core.protocol.errors import (
     AppendOutcomeUnknownError,
@@ -22,10 +20,10 @@ from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
 from .append_session import BUSY_COUNT, GATHER_SECONDS
+from .calls import Call, Calls
 from .items import Placed
 from .messages import add_item, decode_answer
 from .sending import Outgoing
-from .status import DETAILS_KEY, decode_details, error_of_status
 
 _MESSAGE_BYTES = 1 << 20
 _PING_SECONDS = 0.25
@@ -36,22 +34,12 @@ _OWNERS_MAX = 100_000
 OnAnswer = Callable[[Placed | RhumblineError], None]
 
 
-def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
-    """What a failed call means."""
-    for key, value in error.trailing_metadata() or ():
-        if key == DETAILS_KEY and isinstance(value, bytes):
-            known = decode_details(value)
-            if known is not None:
-                return known
-    return error_of_status(error.code().name, error.details() or "")
-
-
 class AppendCall:
     """One append call. Over with the first error; the next set begins another one."""
 
-    def __init__(self, channel: grpc.aio.Channel, tasks: Tasks, address: str) -> None:
+    def __init__(self, call: Call, tasks: Tasks, address: str) -> None:
         self.is_over = False
-        self._channel = channel
+        self._call = call
         self._address = address
         self._outbox: list[tuple[int, tuple[str, str], Outgoing, bool, tuple[str, ...]]] = []
         self._wake = asyncio.Event()
@@ -75,14 +63,9 @@ class AppendCall:
         self._wake.set()
 
     async def _run(self) -> None:
-        call: Any = self._channel.stream_stream(
-            methods.APPEND.path,
-            request_serializer=pb.AppendRequest.SerializeToString,
-            response_deserializer=pb.AppendResponse.FromString,
-        )()
         reading = Tasks(on_failure=lambda _: self._wake.set())
-        answers = reading.spawn(self._read(call), f"answers of {self._address}")
-        reading.spawn(self._listen(call), f"pings of {self._address}")
+        answers = reading.spawn(self._read(), f"answers of {self._address}")
+        reading.spawn(self._listen(), f"pings of {self._address}")
         why: RhumblineError = ClosedError("the client is closed")
         try:
             while not answers.done():
@@ -90,21 +73,13 @@ class AppendCall:
                 if len(self._waiting) - len(self._outbox) > BUSY_COUNT:
                     await asyncio.sleep(GATHER_SECONDS)
                 self._wake.clear()
-                while (self._outbox or self._is_pinging) and not answers.done():
+                while (self._outbox or self._is_pinging) and not (answers.done() or self._silence):
                     self._is_pinging = False
-                    await call.write(self._message())
-            why = answers.result()
-        except grpc.aio.AioRpcError as error:
-            why = error_of_call(error)
-        except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            why = UnavailableError(f"{self._address}: the call is over: {error}")
-        except asyncio.CancelledError:
-            if self._silence is None:
-                raise
-            why = self._silence
+                    await self._call.write(self._message())
+            why = self._silence or answers.result()
         finally:
             self._end(why)
-            call.cancel()
+            self._call.cancel()
             await reading.aclose()
 
     def _message(self) -> pb.AppendRequest:
@@ -120,7 +95,7 @@ class AppendCall:
         del self._outbox[:taken]
         return request
 
-    async def _listen(self, call: Any) -> None:  # noqa: ANN401 - grpc's own type
+    async def _listen(self) -> None:
         """Ends the call when the proxy owes answers and is silent, though it was pinged."""
         loop = asyncio.get_running_loop()
         self._heard_at = loop.time()
@@ -129,37 +104,28 @@ class AppendCall:
                 self._heard_at = loop.time()
             elif loop.time() - self._heard_at > _SILENCE_SECONDS_MAX:
                 self._silence = UnavailableError("it is silent")
-                call.cancel()
+                self._call.cancel()
                 return
             elif loop.time() - self._heard_at > _PING_SECONDS:
                 self._is_pinging = True
                 self._wake.set()
             await asyncio.sleep(_PING_SECONDS)
 
-    async def _read(self, call: Any) -> RhumblineError:  # noqa: ANN401 - grpc's own type
+    async def _read(self) -> RhumblineError:
         """Gives out answers until the call is over; returns why."""
         try:
-            while (response := await call.read()) is not grpc.aio.EOF:
+            while (response := await self._call.read()) is not None:
+                assert isinstance(response, pb.AppendResponse)
                 self._heard_at = asyncio.get_running_loop().time()
                 for answer in response.answers:
                     self._waiting.pop(answer.id)(decode_answer(answer))
-            error: RhumblineError = UnavailableError(f"{self._address} ended the call")
-            if await call.code() is not grpc.StatusCode.OK:
-                error = error_of_call(
-                    grpc.aio.AioRpcError(
-                        await call.code(),
-                        await call.initial_metadata(),
-                        await call.trailing_metadata(),
-                        await call.details(),
-                    )
-                )
-        except grpc.aio.AioRpcError as failure:
-            error = error_of_call(failure)
+            return UnavailableError(f"{self._address} ended the call")
+        except RhumblineError as failure:
+            return failure
         except KeyError as failure:
-            error = ProtocolError(f"{self._address} answered what was not asked: {failure}")
+            return ProtocolError(f"{self._address} answered what was not asked: {failure}")
         finally:
             self._wake.set()
-        return error
 
     def _end(self, why: RhumblineError) -> None:
         """Everything without an answer gets one."""
@@ -175,27 +141,33 @@ class AppendCall:
 
 
 class Channels:
-    """The connections of one client to all proxies; what ``Sender`` calls its transport."""
+    """What one client process knows of all proxies; what ``Sender`` calls its transport."""
 
-    def __init__(self, addresses: tuple[str, ...]) -> None:
+    def __init__(self, addresses: tuple[str, ...], calls: Calls) -> None:
         self.addresses = addresses
         self.tasks = Tasks()
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._calls: dict[str, AppendCall] = {}
+        self._calls = calls
+        self._appending: dict[str, AppendCall] = {}
         self._owners: dict[tuple[str, str], str] = {}
         self._is_closed = False
 
-    def channel(self, address: str) -> grpc.aio.Channel:
-        """The channel to a proxy. Raises ClosedError."""
+    def begin(self, address: str, method: methods.Method) -> Call:
+        """Begins a call with streams. Raises ClosedError."""
+        self._check(address)
+        return self._calls.begin(address, method)
+
+    async def ask(
+        self, address: str, method: methods.Method, request: Message, timeout_s: float
+    ) -> Message:
+        """One request and its answer. Raises ClosedError, and as ``Calls.ask``."""
+        self._check(address)
+        return await self._calls.ask(address, method, request, timeout_s)
+
+    def _check(self, address: str) -> None:
         if self._is_closed:
             raise ClosedError("the client is closed")
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=methods.CHANNEL_OPTIONS)
-            self._channels[address] = channel
-            if address not in self.addresses:
-                self.addresses = (*self.addresses, address)
-        return channel
+        if address not in self.addresses:
+            self.addresses = (*self.addresses, address)
 
     def owner(self, key: tuple[str, str]) -> str | None:
         """The address that last served the stream."""
@@ -220,19 +192,18 @@ class Channels:
         tried: tuple[str, ...],
     ) -> None:
         """Sends a set to a proxy; calls back once, later."""
-        call = self._calls.get(address)
+        call = self._appending.get(address)
         if call is None or call.is_over:
             if self._is_closed:
                 error = ClosedError("the client is closed")
                 asyncio.get_running_loop().call_soon(on_answer, error)
                 return
-            call = self._calls[address] = AppendCall(self.channel(address), self.tasks, address)
+            call = AppendCall(self.begin(address, methods.APPEND), self.tasks, address)
+            self._appending[address] = call
         call.send(key, out, on_answer, restarts, tried)
 
     async def aclose(self) -> None:
-        """Closes all calls and channels. Safe to repeat."""
+        """Ends all calls and closes the connections. Safe to repeat."""
         self._is_closed = True
         await self.tasks.aclose()
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close(None)
+        await self._calls.aclose()

@@ -10,9 +10,8 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-import grpc.aio
 from google.protobuf.message import Message
 
 from ..core.log.config import ReaderConfig
@@ -34,7 +33,8 @@ from ..core.protocol.errors import (
 from ..core.runtime.runtime import Runtime
 from . import methods
 from . import rhumbline_pb2 as pb
-from .channels import Channels, error_of_call
+from .calls import Calls
+from .channels import Channels
 from .client_reader import ProxySource
 from .client_writer import TIMEOUT_MS, ProxyWriter
 from .messages import decode_description, decode_policy, encode_policy
@@ -64,6 +64,7 @@ class ProxyClient:
         self,
         uri: str,
         runtime: Runtime,
+        calls: Calls,
         *,
         namespace: str = "default",
         timeout_ms: int = TIMEOUT_MS,
@@ -74,12 +75,13 @@ class ProxyClient:
         self.timeout_ms = timeout_ms
         self.reader_config = reader or ReaderConfig()
         self._addresses = parse_proxies(uri)
+        self._calls = calls
         self._namespace_name = namespace
         self._channels: Channels | None = None
 
     async def __aenter__(self) -> Self:
         """Connects to nothing yet."""
-        self._channels = Channels(self._addresses)
+        self._channels = Channels(self._addresses, self._calls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -158,15 +160,9 @@ class ProxyClient:
         self, method: methods.Method, request: Message, answer: type[Answer], address: str,
         left_s: float,
     ) -> Answer:  # fmt: skip
-        call: Any = self.channels.channel(address).unary_unary(
-            method.path,
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer.FromString,
-        )
-        try:
-            answered: Answer = await call(request, timeout=min(left_s, _TRY_SECONDS_MAX))
-        except grpc.aio.AioRpcError as error:
-            raise error_of_call(error) from error
+        timeout_s = min(left_s, _TRY_SECONDS_MAX)
+        answered = await self.channels.ask(address, method, request, timeout_s)
+        assert isinstance(answered, answer)
         return answered
 
 

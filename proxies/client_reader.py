@@ -1,10 +1,7 @@
 """The entries of a stream as a read proxy sends them; ``core``'s reader makes records of them."""
 
 import asyncio
-from typing import Any, NamedTuple
-
-import grpc
-import grpc.aio
+from typing import NamedTuple
 
 from ..core.log.entry_source import Chunk
 from ..core.log.positioning import Start
@@ -19,7 +16,8 @@ from ..core.protocol.errors import (
 )
 from . import methods
 from . import rhumbline_pb2 as pb
-from .channels import Channels, error_of_call
+from .calls import Call
+from .channels import Channels
 from .messages import encode_start
 from .status import decode_position, is_worth_a_retry
 
@@ -53,14 +51,14 @@ class ProxySource:
         self._key = (f"read {namespace}", stream)
         self._unavailable_s = unavailable_ms_max / 1000
         self._loop = asyncio.get_running_loop()
-        self._call: Any = None
+        self._call: Call | None = None
         self._unread_bytes = 0  # taken and not yet granted again
         self._address = ""
         self._tried: dict[str, None] = {}
 
     @property
     def is_ready(self) -> bool:
-        """Never known here: what has arrived is in gRPC's hands."""
+        """Never known here: what has arrived is in the connection's hands."""
         return False
 
     async def open(self, start: Start, *, advances_if_truncated: bool) -> pb.ReadStart:
@@ -73,7 +71,7 @@ class ProxySource:
             advances_if_truncated=advances_if_truncated,
         )
         encode_start(request, start)
-        begun = await self._begin(request)
+        self._call, begun = await self._begin(request)
         self.lssn, self.entry_id = begun.position.lssn, begun.position.entry_id
         return begun
 
@@ -121,23 +119,22 @@ class ProxySource:
                     heartbeat_ms=HEARTBEAT_MS,
                 )
                 encode_start(request, Dlsn(self.lssn, self.entry_id, 0))
-                await self._begin(request)
+                call, _ = await self._begin(request)
+                self._call = call
+            call = self._call
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS_MAX):
-                    await self._grant()
-                    response = await self._call.read()
+                    await self._grant(call)
+                    response = await call.read()
             except TimeoutError:
-                self._call.cancel()
+                call.cancel()
                 self._broke(UnavailableError(f"{self._address} is silent"))
                 continue
-            except grpc.aio.AioRpcError as failure:
-                self._broke(error_of_call(failure))
+            except RhumblineError as error:
+                self._broke(error)
                 continue
-            except asyncio.InvalidStateError:
-                self._call = None  # it ended while credit was being granted
-                continue
-            if response is grpc.aio.EOF:
-                self._broke(await _why(self._call))
+            if response is None:
+                self._broke(_ended())
                 continue
             assert isinstance(response, pb.ReadResponse)
             self._unread_bytes += sum(map(len, response.entries))
@@ -150,12 +147,12 @@ class ProxySource:
             raise error
         self._turn(error)
 
-    async def _grant(self) -> None:
+    async def _grant(self, call: Call) -> None:
         if self._unread_bytes >= CREDIT_BYTES // 2:
             amount, self._unread_bytes = self._unread_bytes, 0
-            await self._call.write(pb.ReadRequest(credit_bytes=amount))
+            await call.write(pb.ReadRequest(credit_bytes=amount))
 
-    async def _begin(self, request: pb.ReadRequest) -> pb.ReadStart:
+    async def _begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
         """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
         give_up_at = self._loop.time() + self._unavailable_s
         failures = 0
@@ -163,7 +160,6 @@ class ProxySource:
             try:
                 return await self._try_begin(request)
             except RhumblineError as error:
-                self._call = None
                 if not is_worth_a_retry(error) or self._loop.time() >= give_up_at:
                     raise
                 self._turn(error)
@@ -172,35 +168,34 @@ class ProxySource:
                 pause_ms = min(_PAUSE_MS_MIN << min(failures, 16), _PAUSE_MS_MAX)
                 await asyncio.sleep(pause_ms / 1000)
 
-    async def _try_begin(self, request: pb.ReadRequest) -> pb.ReadStart:
+    async def _try_begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
         channels = self._channels
         self._address = self._address or channels.owner(self._key) or channels.addresses[0]
         del request.tried[:]
         request.tried.extend(self._tried)
-        call: Any = channels.channel(self._address).stream_stream(
-            methods.READ.path,
-            request_serializer=pb.ReadRequest.SerializeToString,
-            response_deserializer=pb.ReadResponse.FromString,
-        )()
-        self._call = call
+        call = channels.begin(self._address, methods.READ)
+        try:
+            start = await self._start_of(call, request)
+        except BaseException:
+            call.cancel()
+            raise
+        self._unread_bytes = 0
+        self._tried.clear()
+        channels.set_owner(self._key, self._address)
+        return call, start
+
+    async def _start_of(self, call: Call, request: pb.ReadRequest) -> pb.ReadStart:
         try:
             async with asyncio.timeout(_OPEN_SECONDS_MAX):
                 await call.write(request)
                 response = await call.read()
         except TimeoutError as failure:
-            call.cancel()
             raise UnavailableError(f"{self._address} is silent") from failure
-        except grpc.aio.AioRpcError as failure:
-            raise error_of_call(failure) from failure
-        except asyncio.InvalidStateError:
-            raise await _why(call) from None
-        if response is grpc.aio.EOF:
-            raise await _why(call)
+        if response is None:
+            raise _ended()
+        assert isinstance(response, pb.ReadResponse)
         if not response.HasField("start"):
             raise ProtocolError(f"{self._address}: a read does not begin with its start")
-        self._unread_bytes = 0
-        self._tried.clear()
-        channels.set_owner(self._key, self._address)
         decode_position(response.start.position)
         start: pb.ReadStart = response.start
         return start
@@ -217,16 +212,6 @@ class ProxySource:
         self._address = others[0]
 
 
-async def _why(call: Any) -> RhumblineError:  # noqa: ANN401 - grpc's own type
-    """Why a call ended."""
-    code = await call.code()
-    if code is grpc.StatusCode.OK:
-        return NotOwnerError("the proxy ended the call")
-    return error_of_call(
-        grpc.aio.AioRpcError(
-            code,
-            await call.initial_metadata(),
-            await call.trailing_metadata(),
-            await call.details(),
-        )
-    )
+def _ended() -> RhumblineError:
+    """A call that ended in good order, and not at the end of the stream."""
+    return NotOwnerError("the proxy ended the call")

@@ -1,0 +1,246 @@
+"""What a proxy process does, apart from gRPC: its calls, and its coming and going.
+
+One process is a write proxy, a read proxy, or both. What cannot be served by its role is answered
+with NotOwnerError, which names a proxy of the other role.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ..core.log.namespace import Namespace
+from ..core.protocol.errors import InvalidArgumentError, NotOwnerError, RhumblineError
+from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.runtime import Runtime
+from ..core.runtime.tasks import Tasks
+from . import methods
+from . import rhumbline_pb2 as pb
+from .administration import Administration
+from .append_session import GATHER_SECONDS, AppendSession
+from .claims import Claims
+from .config import ProxyConfig
+from .credit import Credit
+from .messages import decode_item, decode_start, encode_answers
+from .presence import READ, WRITE, Presence
+from .read_proxy import ReadProxy
+from .status import encode_position
+from .write_proxy import WriteProxy
+
+_CREDIT_BYTES = 1 << 20
+
+Answers = AsyncIterator[Message | bytes]
+"""Messages, some of them encoded already."""
+
+StreamWork = Callable[[AsyncIterator[Any]], Answers]
+UnaryWork = Callable[[Any], Awaitable[Message]]
+
+
+class ProxyService:
+    """A proxy that others can find from ``join`` to ``leave``. For one event loop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: MetadataStore,
+        namespaces: Callable[[str], Namespace],
+        config: ProxyConfig,
+        *,
+        roles: Sequence[str],
+        address: str,
+        region: str,
+    ) -> None:
+        """``address`` is host:port as others are told it."""
+        self.presence = presence = Presence(
+            store,
+            runtime,
+            roles=roles,
+            address=address,
+            region=region,
+            session_ttl_ms=config.session_ttl_ms,
+        )
+        self.writes: WriteProxy | None = None
+        self.reads: ReadProxy | None = None
+        self._runtime = runtime
+        self._config = config
+        self._stopping = asyncio.Event()
+        self._calls: dict[asyncio.Event, None] = {}
+        if WRITE in roles:
+            self.writes = WriteProxy(store, namespaces, presence, config)
+        if READ in roles:
+            self.reads = ReadProxy(namespaces, presence, config)
+        claims = self.writes.claims if self.writes is not None else Claims(store)
+        admin = Administration(namespaces, presence, claims, self.writes)
+        self.stream_calls: dict[methods.Method, StreamWork] = {
+            methods.APPEND: self._append,
+            methods.READ: self._read,
+        }
+        self.unary_calls: dict[methods.Method, UnaryWork] = {
+            methods.CREATE_STREAM: admin.create_stream,
+            methods.DELETE_STREAM: admin.delete_stream,
+            methods.LIST_STREAMS: admin.list_streams,
+            methods.DESCRIBE_STREAM: admin.describe_stream,
+            methods.TRUNCATE_STREAM: admin.truncate_stream,
+            methods.END_STREAM: admin.end_stream,
+            methods.SET_POLICY: admin.set_policy,
+            methods.SET_HOME_REGION: admin.set_home_region,
+            methods.SET_ACCEPTING: admin.set_accepting,
+            methods.GET_OWNER: admin.get_owner,
+            methods.RELEASE_STREAM: admin.release_stream,
+            methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
+        }
+
+    # --- coming and going -----------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Registers: from now on others may send clients here. Raises MetadataError."""
+        await self.presence.join()
+
+    async def hand_over(self) -> None:
+        """Gives all streams up and ends all calls, each with an answer. Safe to repeat."""
+        if self._stopping.is_set():
+            return
+        if self.writes is not None:
+            await self.writes.aclose()
+        self._stopping.set()
+        for wake in self._calls:
+            wake.set()
+        if self.reads is not None:
+            await self.reads.aclose()
+
+    async def leave(self) -> None:
+        """Ends the session, when all calls are over. Safe to repeat."""
+        await self.presence.leave()
+
+    def not_ready(self) -> str | None:
+        """Why it should get no new clients; None if it should."""
+        if self._stopping.is_set():
+            return "stopping"
+        if self.presence.session is None:
+            return "not registered in the metadata store"
+        return None
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and sizes."""
+        return {
+            "registered": self.presence.session is not None,
+            "sessions_lost": self.presence.lost_count,
+            "calls": len(self._calls),
+            "write": self.writes.statistics() if self.writes is not None else None,
+            "read": self.reads.statistics() if self.reads is not None else None,
+        }
+
+    # --- append ---------------------------------------------------------------------------------
+
+    async def _append(self, requests: AsyncIterator[pb.AppendRequest]) -> Answers:
+        if self.writes is None:
+            raise self._other_role(WRITE)
+        wake = asyncio.Event()
+        session = AppendSession(
+            self.writes,
+            wake.set,
+            bytes_max=self._config.session_bytes_max,
+            tracer=self._runtime.tracer,
+        )
+        tasks = Tasks(on_failure=lambda _: wake.set())
+        reading = tasks.spawn(_submit_all(requests, session, wake), "append call")
+        self._calls[wake] = None
+        try:
+            while True:
+                await wake.wait()
+                if session.is_busy:
+                    await asyncio.sleep(GATHER_SECONDS)
+                wake.clear()
+                answers = session.take_answers()
+                if answers or session.take_ping():
+                    yield encode_answers(answers)
+                is_over = self._stopping.is_set() or reading.done()
+                if is_over and session.outstanding_bytes == 0 and not session.has_answers:
+                    if reading.done() and not reading.cancelled() and reading.exception():
+                        reading.result()
+                    return
+        finally:
+            del self._calls[wake]
+            await tasks.aclose()
+
+    # --- read -----------------------------------------------------------------------------------
+
+    async def _read(self, requests: AsyncIterator[pb.ReadRequest]) -> Answers:
+        if self.reads is None:
+            raise self._other_role(READ)
+        first = await anext(requests, None)
+        if first is None:
+            raise InvalidArgumentError("a read begins with a request")
+        start = decode_start(first)
+        opened = await self.reads.open(
+            first.namespace,
+            first.stream,
+            start,
+            stops_at_end=first.stops_at_end,
+            advances_if_truncated=first.advances_if_truncated,
+            tried=tuple(first.tried),
+        )
+        credit = Credit(first.credit_bytes or _CREDIT_BYTES)
+        heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
+        tasks = Tasks(on_failure=lambda _: credit.end())
+        self._calls[credit.wake] = None
+        try:
+            tasks.spawn(_grant_all(requests, credit), "read call")
+            yield _read_start(opened.position, first.txid, opened.truncated)
+            while await credit.wait(self._stopping):
+                try:
+                    block = await opened.cursor.next(heartbeat_s)
+                except TimeoutError:
+                    yield pb.ReadResponse()
+                    continue
+                if block is None:
+                    yield pb.ReadResponse(is_end=not first.stops_at_end)
+                    return
+                credit.take(block.size)
+                yield block.encoded()
+            if self._stopping.is_set():
+                raise NotOwnerError("this proxy is stopping")
+        except asyncio.CancelledError:
+            if self._stopping.is_set():  # its tail was closed below it
+                raise NotOwnerError("this proxy is stopping") from None
+            raise
+        finally:
+            del self._calls[credit.wake]
+            await tasks.aclose()
+            await self.reads.close(opened)
+
+    def _other_role(self, role: str) -> NotOwnerError:
+        others = [one for one in self.presence.members(role) if one.is_accepting]
+        near = [one for one in others if one.region == self.presence.me.region] or others
+        return NotOwnerError(f"this is no {role} proxy", near[0].address if near else "")
+
+
+async def _submit_all(
+    requests: AsyncIterator[pb.AppendRequest], session: AppendSession, wake: asyncio.Event
+) -> None:
+    async for request in requests:
+        if not request.items:
+            session.ping()
+        for item in request.items:
+            try:
+                one = decode_item(item)
+            except RhumblineError as error:
+                session.refuse(item.id, error)
+            else:
+                session.submit(item.id, one, restarts=item.restarts)
+        await session.room()
+    wake.set()
+
+
+def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadResponse:  # noqa: ANN401
+    start = pb.ReadStart(position=encode_position(position), first_txid=first_txid)
+    if truncated is not None:
+        start.truncated.CopyFrom(encode_position(truncated))
+    return pb.ReadResponse(start=start)
+
+
+async def _grant_all(requests: AsyncIterator[pb.ReadRequest], credit: Credit) -> None:
+    async for request in requests:
+        credit.grant(request.credit_bytes)
+    credit.end()
