@@ -13,6 +13,7 @@ Frames that do not end are bounded over all connections (half_frames.py).
 import asyncio
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from typing import cast
 
 from crc32c import crc32c
@@ -37,6 +38,7 @@ _ADD_HEAD_BYTES = _ADD_HEAD.size
 _ENTRY_AT = 24
 _ADD_OK = RESPONSE.pack(ADD_RESPONSE_WORD, 0, 0, 0)[:12]
 _V2_BYTE = 0x02
+_PART_BYTES_MIN = 2048  # on average; a system call looks at each part, so small ones are joined
 _V3_BYTE = 0x0A
 
 
@@ -191,6 +193,15 @@ class Connection:
         if not self._is_serving and not self._is_flush_planned:
             self._is_flush_planned = True
             asyncio.get_running_loop().call_soon(self._flush)
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Sends a large answer now, without copying its parts together if they are worth it."""
+        if self._transport is None:
+            return
+        if sum(map(len, parts)) < _PART_BYTES_MIN * len(parts):
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
 
     def _flush(self) -> None:
         self._is_flush_planned = False

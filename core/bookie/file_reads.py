@@ -1,6 +1,7 @@
 """Reads whose entries are in files: run in their turn, answered when the bytes are there."""
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import RhumblineError
@@ -52,23 +53,23 @@ class BatchReading:
     async def run(self) -> None:
         """See requests.FileRead."""
         op = self.op
-        entries: list[bytes] = []
+        entries: list[bytes | memoryview] = []
+        count_left = op.count_max if op.count_max > 0 else sys.maxsize
         room = op.bytes_max
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + _BATCH_MS_MAX / 1000
+        read = self.service.storage.read_run
         try:
-            while not entries or self._goes_on(len(entries), room, end_s - now_s()):
-                entry = await self.service.fetch(op.ledger_id, op.entry_id + len(entries))
-                room -= op.entry_bytes + len(entry)
-                if entries and room < 0:
-                    break
-                entries.append(entry)
+            while not entries or (count_left > 0 and room > 0 and now_s() < end_s):
+                run = await read(op.ledger_id, op.entry_id + len(entries), count_left, room)
+                count_left -= len(run)
+                for entry in run:
+                    room -= op.entry_bytes + len(entry)
+                    if entries and room < 0:
+                        break
+                    entries.append(entry)
         except RhumblineError as error:
             if not entries:
                 op.connection.send(op.answer(self.service.negative(op, error)))
                 return
-        op.connection.send(op.answer_batch(entries))
-
-    def _goes_on(self, count: int, room: int, left_s: float) -> bool:
-        count_max = self.op.count_max
-        return (count_max <= 0 or count < count_max) and room > 0 and left_s > 0
+        op.connection.send_parts(op.answer_batch(entries))

@@ -124,6 +124,13 @@ class LogFiles:
             data = await self._read(number, start, length)
         return check_record(data, location.length)
 
+    async def read_span(self, start: int, end: int) -> bytes:
+        """The bytes between two positions of one file, unverified; fewer where it ends before.
+
+        Raises DiskFailedError, FileGoneError.
+        """
+        return await self._read(start >> OFFSET_BITS, start & OFFSET_MASK, end - start)
+
     async def _read(self, number: int, start: int, length: int) -> bytes:
         file = self._files.get(number)
         if file is None:

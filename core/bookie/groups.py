@@ -151,9 +151,13 @@ def iterate_records(body: bytes) -> Iterator[tuple[int, bytes, bool]]:
 
 def check_record(data: bytes, length: int) -> bytes:
     """The entry in ``data``, which begins with its record header. Raises CorruptionError."""
-    entry = data[RECORD_HEADER_BYTES : RECORD_HEADER_BYTES + length]
-    if len(entry) != length or data[:RECORD_HEADER_BYTES] != RECORD_HEADER.pack(
-        length, crc32c(entry)
-    ):
+    return bytes(record_in(memoryview(data), 0, length))
+
+
+def record_in(data: memoryview, at: int, length: int) -> memoryview:
+    """The entry in ``data`` whose record header begins ``at``, in place. Raises CorruptionError."""
+    start = at + RECORD_HEADER_BYTES
+    entry = data[start : start + length]
+    if len(entry) != length or data[at:start] != RECORD_HEADER.pack(length, crc32c(entry)):
         raise CorruptionError("a record does not match its checksum")
     return entry

@@ -3,6 +3,7 @@
 One slotted object a request that takes more than a look at memory. ``answer`` makes whole frames.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..protocol.errors import RhumblineError
@@ -14,6 +15,10 @@ class Reply(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Queues an answer; it goes out with others of this turn of the loop."""
+        ...
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        """Sends an answer that is not copied together; behind it the parts must not change."""
         ...
 
     def read_later(self, read: "FileRead") -> None:
@@ -106,8 +111,8 @@ class BatchRead(Read):
     """Of all entries together, with ``entry_bytes`` more for each."""
     entry_bytes: int
 
-    def answer_batch(self, entries: list[bytes]) -> bytes:
-        """The frame with the entries found; an error is told by ``answer``."""
+    def answer_batch(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+        """The frame with the entries found, in parts; an error is told by ``answer``."""
         raise NotImplementedError
 
 

@@ -1,5 +1,6 @@
 """Requests and answers in the v2 form."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import RhumblineError
@@ -88,7 +89,7 @@ class _BatchRead(BatchRead):
             code_for(error), self.ledger_id, self.entry_id, self._request_id
         )
 
-    def answer_batch(self, entries: list[bytes]) -> bytes:
-        return v2.encode_batch_read_response(
+    def answer_batch(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+        return v2.batch_read_response_parts(
             v2.Code.OK, self.ledger_id, self.entry_id, self._request_id, entries
         )

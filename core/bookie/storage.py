@@ -32,6 +32,7 @@ from .ledger_entries import Location
 from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
 from .recovery import recover, remove_leftovers
 from .replay import Damage
+from .runs import entries_in, run_from, span_of
 from .sorted_file import SortedFile, SortedFileWriter
 from .storage_listener import StorageListener
 from .tail_cache import TailCache
@@ -261,6 +262,28 @@ class Storage:
                         f"the file of ledger {ledger_id} entry {entry_id} is missing"
                     ) from None
                 location = moved
+
+    async def read_run(
+        self, ledger_id: int, first: int, count_max: int, bytes_max: int
+    ) -> list[bytes | memoryview]:
+        """Consecutive entries from ``first`` on, verified: at least one, and those close behind it.
+
+        At most ``count_max``, and those behind the first fit into ``bytes_max`` with it. Raises as
+        ``find`` and ``read`` of the first one.
+        """
+        location = self.find(ledger_id, first)
+        entry = self.cached(location)
+        if entry is not None:
+            return [entry]
+        find = self.index.find
+        run = run_from(location, lambda at: find(ledger_id, first + at), count_max, bytes_max)
+        if len(run) > 1:
+            try:
+                data = await self.files.read_span(*span_of(run))
+                return entries_in(data, ledger_id, first, run)
+            except FileGoneError:
+                location = self.find(ledger_id, first)  # moved, or deleted
+        return [await self.read(ledger_id, first, location)]
 
     async def read_from_file(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
         """As ``read``, of just this place. Raises FileGoneError when the file is not there."""

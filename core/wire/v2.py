@@ -337,15 +337,31 @@ def encode_read_response(code: int, ledger_id: int, entry_id: int, body: bytes =
 
 
 def encode_batch_read_response(
-    code: int, ledger_id: int, first_entry_id: int, request_id: int, entries: Sequence[bytes] = ()
+    code: int,
+    ledger_id: int,
+    first_entry_id: int,
+    request_id: int,
+    entries: Sequence[bytes | memoryview] = (),
 ) -> bytes:
     """The answer to a batch read; ``entries`` are consecutive, none unless OK."""
+    return b"".join(batch_read_response_parts(code, ledger_id, first_entry_id, request_id, entries))
+
+
+def batch_read_response_parts(
+    code: int,
+    ledger_id: int,
+    first_entry_id: int,
+    request_id: int,
+    entries: Sequence[bytes | memoryview],
+) -> list[bytes | memoryview]:
+    """``encode_batch_read_response`` whose parts are not yet joined: the entries as they are."""
     size = BATCH_RESPONSE_BYTES - 4 + sum(_SIZE.size + len(entry) for entry in entries)
     word = size << 32 | _BATCH_WORD
-    parts = [_BATCH_RESPONSE.pack(word, code, ledger_id, first_entry_id, request_id)]
+    head = _BATCH_RESPONSE.pack(word, code, ledger_id, first_entry_id, request_id)
+    parts: list[bytes | memoryview] = [head]
     for entry in entries:
         parts += (_SIZE.pack(len(entry)), entry)
-    return b"".join(parts)
+    return parts
 
 
 BATCH_RESPONSE_BYTES = _BATCH_RESPONSE.size

@@ -50,6 +50,7 @@ class MemoryFile:
 
     async def read(self, offset: int, length: int) -> bytes:
         await asyncio.sleep(self._disk.read_s)
+        self._disk.read_count += 1
         return bytes(self._content[offset : offset + length])
 
     async def size(self) -> int:
@@ -77,6 +78,7 @@ class MemoryDisk:
         self.room: int | None = None
         self.read_s = 0.0
         self.sync_count = 0
+        self.read_count = 0
 
     def copy(self) -> "MemoryDisk":
         """The same files, as another process would find them after a kill."""

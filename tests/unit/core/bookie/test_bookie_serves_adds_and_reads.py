@@ -147,6 +147,7 @@ def test_batch_read_from_a_slow_disk_answers_with_what_it_has() -> None:
         async with one_bookie(config, disk) as (_, _, wire):
             for number in range(40):
                 assert await wire.add(entry(1, number)) == Code.OK
+                assert await wire.add(entry(2, number, bytes(5_000))) == Code.OK  # far apart
             disk.read_s = 0.011
             found: list[bytes | memoryview] = []
             while len(found) < 40:
