@@ -153,12 +153,9 @@ def _unary_handler(method: methods.Method, work: UnaryWork) -> "grpc.RpcMethodHa
 
 
 def _stream_handler(method: methods.Method, work: StreamWork) -> "grpc.RpcMethodHandler[Any, Any]":
-    async def serve(
-        requests: AsyncIterator[Message], context: Context
-    ) -> AsyncIterator[Message | bytes]:
+    async def serve(requests: AsyncIterator[Message], context: Context) -> None:
         try:
-            async for response in work(requests):
-                yield response
+            await work(requests, context.write)
         except RhumblineError as error:
             await _abort(context, error)
         except AssertionError as error:

@@ -30,10 +30,12 @@ from .write_proxy import WriteProxy
 
 _CREDIT_BYTES = 1 << 20
 
-Answers = AsyncIterator[Message | bytes]
-"""Messages, some of them encoded already."""
+Send = Callable[[Message | bytes], Awaitable[None]]
+"""Sends an answer (some are encoded already); waits until there is room."""
 
-StreamWork = Callable[[AsyncIterator[Any]], Answers]
+StreamWork = Callable[[AsyncIterator[Any], Send], Awaitable[None]]
+"""A call with streams: it is over when this returns, or raises; cancelled when the client left."""
+
 UnaryWork = Callable[[Any], Awaitable[Message]]
 
 
@@ -133,7 +135,7 @@ class ProxyService:
 
     # --- append ---------------------------------------------------------------------------------
 
-    async def _append(self, requests: AsyncIterator[pb.AppendRequest]) -> Answers:
+    async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
         if self.writes is None:
             raise self._other_role(WRITE)
         wake = asyncio.Event()
@@ -154,7 +156,7 @@ class ProxyService:
                 wake.clear()
                 answers = session.take_answers()
                 if answers or session.take_ping():
-                    yield encode_answers(answers)
+                    await send(encode_answers(answers))
                 is_over = self._stopping.is_set() or reading.done()
                 if is_over and session.outstanding_bytes == 0 and not session.has_answers:
                     if reading.done() and not reading.cancelled() and reading.exception():
@@ -166,7 +168,7 @@ class ProxyService:
 
     # --- read -----------------------------------------------------------------------------------
 
-    async def _read(self, requests: AsyncIterator[pb.ReadRequest]) -> Answers:
+    async def _read(self, requests: AsyncIterator[pb.ReadRequest], send: Send) -> None:
         if self.reads is None:
             raise self._other_role(READ)
         first = await anext(requests, None)
@@ -187,18 +189,18 @@ class ProxyService:
         self._calls[credit.wake] = None
         try:
             tasks.spawn(_grant_all(requests, credit), "read call")
-            yield _read_start(opened.position, first.txid, opened.truncated)
+            await send(_read_start(opened.position, first.txid, opened.truncated))
             while await credit.wait(self._stopping):
                 try:
                     block = await opened.cursor.next(heartbeat_s)
                 except TimeoutError:
-                    yield pb.ReadResponse()
+                    await send(pb.ReadResponse())
                     continue
                 if block is None:
-                    yield pb.ReadResponse(is_end=not first.stops_at_end)
+                    await send(pb.ReadResponse(is_end=not first.stops_at_end))
                     return
                 credit.take(block.size)
-                yield block.encoded()
+                await send(block.encoded())
             if self._stopping.is_set():
                 raise NotOwnerError("this proxy is stopping")
         except asyncio.CancelledError:

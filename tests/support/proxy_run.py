@@ -1,252 +1,119 @@
-"""Write proxies and thin producers in the simulated world: production code but for gRPC.
-
-Their messages are those of rhumbline.v1, each behind its length, over the world's connections.
-"""
+"""Proxies and thin clients in the simulated world: all of their production code but for gRPC."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
 from typing import cast
 
-from rhumbline.chaos.simulation.cluster import NAMESPACE, STREAM, SimClient, until
-from rhumbline.chaos.simulation.scenario import Plan, SeedRun
-from rhumbline.chaos.simulation.workload import Applications, _process_of, _words
+from rhumbline.chaos.checker.history import TOKEN, History, Outcome, Read
+from rhumbline.chaos.simulation.cluster import NAMESPACE, PORT, STREAM, SimClient, SimCluster, until
+from rhumbline.chaos.simulation.scenario import RESUME_S_MAX, LivenessError, Plan, SeedRun
+from rhumbline.chaos.simulation.transport import SimTransport
+from rhumbline.chaos.simulation.workload import Applications, WriterHabits, _process_of, _words
 from rhumbline.chaos.simulation.world import SimHost, SimWorld
-from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.positioning import EARLIEST, LATEST, Start
 from rhumbline.core.log.writer import StreamWriter
-from rhumbline.core.protocol.errors import (
-    AppendOutcomeUnknownError,
-    RhumblineError,
-    TooManyRequestsError,
-)
-from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
 from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.proxies import rhumbline_pb2 as pb
-from rhumbline.proxies.append_session import AppendSession
-from rhumbline.proxies.client_writer import ProxyWriter
+from rhumbline.proxies.client import SCHEME, ProxyClient
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.items import Placed
-from rhumbline.proxies.messages import add_item, decode_answer, decode_item, encode_answers
-from rhumbline.proxies.presence import WRITE, Presence
-from rhumbline.proxies.sending import Outgoing
-from rhumbline.proxies.write_proxy import WriteProxy
+from rhumbline.proxies.presence import READ, WRITE
+from rhumbline.proxies.read_proxy import ReadProxy
+from rhumbline.proxies.service import ProxyService
+from rhumbline.tests.support.proxy_calls import SimCalls, serve_calls
 
 PROXY_PORT = 4281
 PRODUCERS = 3
 EVERYBODY = "everybody"
-_PING_S = 0.25
-_SILENCE_S = 1.5
-_LENGTH = 4
-
-OnAnswer = Callable[[Placed | RhumblineError], None]
 
 
-class _Framed(asyncio.Protocol):
-    """Messages behind their length."""
+@dataclass(slots=True)
+class ThinReader:
+    """A reader that stores its position with what it read, on a disk that survives everything: so
+    all that its processes read, one after the other, is one run."""
 
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self._held = b""
+    host: SimHost
+    name: str
+    start: Start
+    pause_s: float
+    """After each batch, at most."""
+    read: Read | None = None
+    position: Dlsn | None = None
+    sittings: int = 0
+    """How often it was opened."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        data = self._held + data
-        while len(data) >= _LENGTH:
-            end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
-            if len(data) < end:
-                break
-            self.take(data[_LENGTH:end])
-            data = data[end:]
-        self._held = data
-
-    def say(self, message: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(len(message).to_bytes(_LENGTH, "big") + message)
-
-    def take(self, message: bytes) -> None:
-        raise NotImplementedError
-
-
-class _ProxyEnd(_Framed):
-    """A proxy's end of one append call."""
-
-    def __init__(self, writes: WriteProxy) -> None:
-        super().__init__()
-        self._session = AppendSession(writes, self._schedule, bytes_max=1 << 20)
-        self._loop = asyncio.get_running_loop()
-
-    def take(self, message: bytes) -> None:
-        request = pb.AppendRequest.FromString(message)
-        if not request.items:
-            self._session.ping()
-        for item in request.items:
-            self._session.submit(item.id, decode_item(item), restarts=item.restarts)
-
-    def _schedule(self) -> None:
-        self._loop.call_soon(self._answer)
-
-    def _answer(self) -> None:
-        answers = self._session.take_answers()
-        if answers or self._session.take_ping():
-            self.say(encode_answers(answers).SerializeToString())
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.transport = None
-
-
-class _ClientEnd(_Framed):
-    """A client's end of one append call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_over = False
-        self.waiting: dict[int, OnAnswer] = {}
-        self._early: list[bytes] = []
-        self._next_id = 1
-        self._loop = asyncio.get_running_loop()
-        self._heard_at = self._loop.time()
-        self._timer = self._loop.call_later(_PING_S, self._on_tick)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        for message in self._early:
-            self.say(message)
-
-    def send(
-        self, key: tuple[str, str], out: Outgoing, on_answer: OnAnswer, restarts: bool,
-        tried: tuple[str, ...],
-    ) -> None:  # fmt: skip
-        id_, self._next_id = self._next_id, self._next_id + 1
-        if not self.waiting:
-            self._heard_at = self._loop.time()
-        self.waiting[id_] = on_answer
-        request = pb.AppendRequest()
-        add_item(request, id_, key, out, restarts=restarts, tried=tried)
-        self.say(request.SerializeToString())
-
-    def say(self, message: bytes) -> None:
-        if self.transport is None:
-            self._early.append(message)
-        super().say(message)
-
-    def take(self, message: bytes) -> None:
-        self._heard_at = self._loop.time()
-        for answer in pb.AppendResponse.FromString(message).answers:
-            self.waiting.pop(answer.id)(decode_answer(answer))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end("the connection broke")
-
-    def end(self, why: str) -> None:
-        """Everything that waits has an unknown outcome."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self._timer.cancel()
-        if self.transport is not None:
-            self.transport.abort()
-        waiting, self.waiting = self.waiting, {}
-        for on_answer in waiting.values():
-            on_answer(AppendOutcomeUnknownError(why))
-
-    def _on_tick(self) -> None:
-        silent_s = self._loop.time() - self._heard_at
-        if self.waiting and silent_s > _SILENCE_S:
-            self.end("it is silent")
-            return
-        if self.waiting:
-            self.say(pb.AppendRequest().SerializeToString())
-        self._timer = self._loop.call_later(_PING_S, self._on_tick)
-
-
-class SimChannels:
-    """The connections of one client process: what ``Sender`` calls its transport."""
-
-    def __init__(self, addresses: tuple[str, ...]) -> None:
-        self.addresses = addresses
-        self.tasks = Tasks()
-        self._calls: dict[str, _ClientEnd] = {}
-        self._owners: dict[tuple[str, str], str] = {}
-
-    def owner(self, key: tuple[str, str]) -> str | None:
-        return self._owners.get(key)
-
-    def set_owner(self, key: tuple[str, str], address: str | None) -> None:
-        self._owners.pop(key, None)
-        if address is not None:
-            self._owners[key] = address
-
-    def send(
-        self,
-        address: str,
-        key: tuple[str, str],
-        out: Outgoing,
-        on_answer: OnAnswer,
-        *,
-        restarts: bool,
-        tried: tuple[str, ...],
-    ) -> None:
-        call = self._calls.get(address)
-        if call is None or call.is_over:
-            call = self._calls[address] = _ClientEnd()
-            self.tasks.spawn(self._connect(address, call), f"connect to {address}")
-        call.send(key, out, on_answer, restarts, tried)
-
-    async def _connect(self, address: str, call: _ClientEnd) -> None:
-        host, _, port = address.rpartition(":")
-        try:
-            async with asyncio.timeout(_SILENCE_S):
-                loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: call, host, int(port))
-        except (OSError, TimeoutError) as error:
-            call.end(f"{address} is not reached: {error}")
+    def has_read(self, position: Dlsn) -> bool:
+        """Whether it has come so far, or began behind it."""
+        if self.read is None:
+            return False
+        began_behind = self.read.start is not None and self.read.start > position
+        return began_behind or (bool(self.read.records) and self.read.records[-1].dlsn >= position)
 
 
 class ThinApplications(Applications):
-    """In each region a process of producers that write through proxies while ``active`` says so."""
+    """In each region a process of producers that write through proxies while ``active`` says so;
+    perhaps also readers that read through proxies, or one that reads without."""
 
-    addresses: tuple[str, ...] = ()
-    policy: StreamPolicy
+    def __init__(self, cluster: SimCluster, history: History, habits: WriterHabits) -> None:
+        super().__init__(cluster, history, habits)
+        self.addresses: tuple[str, ...] = ()
+        self.readers: tuple[ThinReader, ...] = ()
+        self.calls: dict[str, SimCalls] = {}
+        """Of the processes that run, or ran last, by host."""
 
     async def run(self, host: SimHost) -> None:
-        await self._produce_all(host)
+        async with self._client(host) as client:
+            await self._work(host, client)
 
     async def run_and_tail(self, host: SimHost) -> None:
-        async with self.cluster.client(host) as client:
+        async with self.cluster.client(host) as core, self._client(host) as client:
             tasks = Tasks()
-            tasks.spawn(self._tail(host, client), "tail")
-            await self._produce_all(host)
+            tasks.spawn(self._tail(host, core), "tail")
+            await self._work(host, client)
 
-    async def _produce_all(self, host: SimHost) -> None:
+    @asynccontextmanager
+    async def _client(self, host: SimHost) -> AsyncIterator[ProxyClient]:
         near = sorted(self.addresses, key=lambda one: f"-{host.region}-" not in one)
-        channels = SimChannels(tuple(near))
-        runtime = host.runtime()
+        calls = self.calls[host.name] = SimCalls()
+        async with ProxyClient(
+            SCHEME + ",".join(near),
+            host.runtime(),
+            calls,
+            namespace=NAMESPACE,
+            timeout_ms=60_000,
+            reader=self.cluster.settings.reader,
+        ) as client:
+            yield client
+
+    async def _work(self, host: SimHost, client: ProxyClient) -> None:
         tasks = Tasks()
         for number in range(PRODUCERS):
-            tasks.spawn(self._produce(host, runtime, channels, number), f"producer {number}")
+            tasks.spawn(self._produce(host, client, number), f"producer {number}")
+        for reader in self.readers:
+            if reader.host is host:
+                tasks.spawn(self._read_on(reader, client), reader.name)
         await asyncio.Event().wait()
 
-    async def _produce(
-        self, host: SimHost, runtime: Runtime, channels: SimChannels, place: int
-    ) -> None:
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _produce(self, host: SimHost, client: ProxyClient, place: int) -> None:
         random = self.cluster.world.random_of(f"producer {host.name} {host.starts} {place}")
         while True:
             if self.active != EVERYBODY or self.called >= self.wanted:
                 await asyncio.sleep(0.1)
                 continue
+            try:
+                writer = await client.namespace().open_writer(STREAM)
+            except RhumblineError as error:
+                self._note(host, f"cannot open a writer: {_words(error)}")
+                await asyncio.sleep(0.2)
+                continue
             session = self.history.new_session()
             self._writers[session] = _process_of(host)
-            writer = ProxyWriter(
-                runtime,
-                channels,
-                namespace=NAMESPACE,
-                stream=STREAM,
-                policy=self.policy,
-                timeout_ms=60_000,
-                end_stream=_never,
-            )
             tasks = Tasks()
             number = 0
             try:
@@ -264,30 +131,79 @@ class ThinApplications(Applications):
             except RhumblineError as error:
                 self._note(host, f"session {session} failed: {_words(error)}")
 
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _read_on(self, me: ThinReader, client: ProxyClient) -> None:
+        """Reads from where it was, for ever; an error that lasts does not end it."""
+        random = self.cluster.world.random_of(f"{me.name} {me.sittings}")
+        while True:
+            me.sittings += 1
+            try:
+                start = me.start if me.position is None else me.position
+                async with await client.namespace().open_reader(STREAM, start) as reader:
+                    if me.read is None:
+                        me.position = reader.position
+                        from_ = None if me.start is EARLIEST else me.position
+                        me.read = self.history.begin_read(me.name, from_)
+                    while await self._take_batch(reader, me.read):
+                        me.position = reader.position
+                        if self.active == EVERYBODY:  # in the end everybody hurries
+                            await asyncio.sleep(random.random() * me.pause_s)
+            except RhumblineError as error:
+                if not error.retryable:
+                    raise
+                self._note(me.host, f"{me.name} waits at {me.position}: {_words(error)}")
+                await asyncio.sleep(1.0)
+
 
 class ProxyRun(SeedRun):
-    """A run with two write proxies in each region; its applications know only those."""
+    """A run with two write proxies, and perhaps read proxies, in each region; its producers know
+    only those."""
 
     config = ProxyConfig(session_ttl_ms=1_000, balance_ms=0)
 
-    def __init__(self, world: SimWorld, plan: Plan) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        plan: Plan,
+        *,
+        read_proxies: int = 0,
+        thin_readers: int = 0,
+        config: ProxyConfig | None = None,
+    ) -> None:
+        """``read_proxies`` and ``thin_readers`` are for each region."""
         super().__init__(world, plan)
-        self.proxies: dict[str, WriteProxy] = {}
+        self.config = config or self.config
+        self.services: dict[str, ProxyService] = {}
         """By host: for looking, not for touching."""
         self.proxy_hosts = [
             world.host(f"proxy-{region}-{n}", region)
             for region in plan.topology.regions
             for n in range(2)
         ]
-        apps = self.apps = ThinApplications(self.cluster, self.history, plan.habits)
-        apps.addresses = tuple(f"{host.name}:{PROXY_PORT}" for host in self.proxy_hosts)
-        apps.policy = plan.settings.policy
+        self.read_hosts = [
+            world.host(f"reads-{region}-{n}", region)
+            for region in plan.topology.regions
+            for n in range(read_proxies)
+        ]
+        apps = self.thin = ThinApplications(self.cluster, self.history, plan.habits)
+        self.apps = apps
+        hosts = [*self.read_hosts, *self.proxy_hosts]
+        apps.addresses = tuple(f"{host.name}:{PROXY_PORT}" for host in hosts)
+        random = world.random_of("thin readers")
+        apps.readers = tuple(
+            _thin_reader(host, number, random)
+            for host in self.cluster.app_hosts
+            for number in range(thin_readers)
+        )
 
     async def play_course(self, course: Callable[["ProxyRun"], Awaitable[None]]) -> None:
         """From the founding through the course to the last question."""
         await self.cluster.found()
         for host in self.proxy_hosts:
-            host.start(self._proxy)
+            host.start(self._write_proxy)
+        for host in self.read_hosts:
+            host.start(self._read_proxy)
         for host in self.cluster.app_hosts:
             self.apps.start(host, reads=host.name in self.plan.readers)
         self.apps.wanted = self.plan.appends_max
@@ -295,7 +211,9 @@ class ProxyRun(SeedRun):
         await course(self)
         self.apps.active = "nobody"
         self.world.heal_everything()
+        self.world.is_healed = True
         await self._epilogue()
+        await self._thin_readers_end()
 
     async def acks(self, count: int, within_s: float) -> None:
         """Waits until so many more appends are acknowledged."""
@@ -303,37 +221,114 @@ class ProxyRun(SeedRun):
         async with asyncio.timeout(within_s):
             await until(lambda: self.apps.acked >= goal)
 
-    async def _proxy(self, host: SimHost) -> None:
-        async with self.cluster.client(host) as client:
-            await self._serve(host, client)
+    async def _thin_readers_end(self) -> None:
+        """Each thin reader comes to the end soon; what it read is complete then."""
+        acked = self.history.of_outcome(Outcome.OK)
+        last = max(append.dlsn for append in acked if append.dlsn is not None)
 
-    async def _serve(self, host: SimHost, client: SimClient) -> None:
-        presence = Presence(
-            client.store,
+        def late() -> list[ThinReader]:
+            return [one for one in self.thin.readers if not one.has_read(last)]
+
+        try:
+            async with asyncio.timeout(RESUME_S_MAX):
+                await until(lambda: not late())
+        except TimeoutError as error:
+            words = f"{late()[0].name} is at {late()[0].position} after the faults, not at {last}"
+            raise LivenessError("V5", words) from error
+        for reader in self.thin.readers:
+            assert reader.read is not None
+            reader.read.is_complete = True
+
+    # --- proxies --------------------------------------------------------------------------------
+
+    async def _write_proxy(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            await self._serve(host, client, WRITE)
+
+    async def _read_proxy(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            await self._serve(host, client, READ)
+
+    async def _serve(self, host: SimHost, client: SimClient, role: str) -> None:
+        self.services.pop(host.name, None)
+        service = ProxyService(
             host.runtime(),
-            roles=(WRITE,),
+            client.store,
+            lambda _: client.namespace,
+            self.config,
+            roles=(role,),
             address=f"{host.name}:{PROXY_PORT}",
             region=host.region,
-            session_ttl_ms=self.config.session_ttl_ms,
         )
-        writes = WriteProxy(client.store, lambda _: client.namespace, presence, self.config)
-        loop = asyncio.get_running_loop()
-        await loop.create_server(lambda: _ProxyEnd(writes), host.name, PROXY_PORT)
-        await presence.join()
-        self.proxies[host.name] = writes
+        await serve_calls(service, host.name, PROXY_PORT)
+        await service.join()
+        self.services[host.name] = service
         await asyncio.Event().wait()
 
     def owners(self) -> list[SimHost]:
         """The proxies that live, or are stopped, and believe to own the stream."""
-        return [
-            host
-            for host in self.proxy_hosts
-            if host.is_running and host.name in self.proxies and self._has_stream(host)
-        ]
+        return [host for host in self.proxy_hosts if host.is_running and self._has_stream(host)]
 
     def _has_stream(self, host: SimHost) -> bool:
-        return self.proxies[host.name].serves(NAMESPACE, STREAM)
+        service = self.services.get(host.name)
+        return (
+            service is not None
+            and service.writes is not None
+            and service.writes.serves(NAMESPACE, STREAM)
+        )
+
+    def reading(self) -> list[SimHost]:
+        """The read proxies that live, or are stopped, and have readers."""
+        return [
+            host
+            for host in self.read_hosts
+            if host.is_running and (reads := self._reads(host)) is not None and reads.reader_count
+        ]
+
+    def _reads(self, host: SimHost) -> ReadProxy | None:
+        service = self.services.get(host.name)
+        return None if service is None else service.reads
+
+    def check_caches(self) -> None:
+        """No read proxy keeps more than it may, and what it counts is what it keeps."""
+        for host in self.read_hosts:
+            reads = self._reads(host)
+            if reads is not None:
+                cache = reads._cache
+                tails = dict.fromkeys(tail for tail, _ in cache._order)
+                kept = sum(block.size for tail in tails for block in tail._blocks)
+                assert kept == cache.bytes <= self.config.cache_bytes_max, (host, kept, cache.bytes)
+
+    def calls_by_second(self) -> Counter[tuple[str, int]]:
+        """(client host, second) to the calls that it began."""
+        return Counter(
+            (name, int(at)) for name, calls in self.thin.calls.items() for at in calls.begun_at
+        )
 
 
-async def _never() -> None:
-    raise AssertionError("nobody ends a stream in these runs")
+def _thin_reader(host: SimHost, number: int, random: Random) -> ThinReader:
+    return ThinReader(
+        host,
+        f"thin {host.name}/{number}",
+        EARLIEST if number == 0 or random.random() < 0.5 else LATEST,
+        random.choice((0.0, 0.05, 0.5)),
+    )
+
+
+class WanMeter:
+    """How often each record was sent to the read proxies of a region by bookies of others."""
+
+    def __init__(self, run: ProxyRun) -> None:
+        self.crossings: Counter[tuple[str, bytes]] = Counter()
+        """(region, token of a record) to the number of times."""
+        self._readers = {host.name for host in run.read_hosts}
+        network = run.world.network
+        self._others = network.on_sent
+        network.on_sent = self._sent
+
+    def _sent(self, end: SimTransport, data: bytes) -> None:
+        if self._others is not None:
+            self._others(end, data)
+        to = end.peer.node
+        if end.port == PORT and to.name in self._readers and to.region != end.node.region:
+            self.crossings.update((to.region, token) for token in TOKEN.findall(data))

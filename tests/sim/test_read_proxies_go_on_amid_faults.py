@@ -1,0 +1,188 @@
+"""Write proxies, read proxies and thin clients in three regions, simulated amid faults.
+
+All of their logic is the production code; only gRPC is replaced by messages over the world's
+connections. The checker must find nothing, in any seed: zero lost, zero doubled, in order, whoever
+is killed, stopped or cut off; and each reader comes to the end.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from rhumbline.chaos.checker.verdict import judge
+from rhumbline.chaos.simulation.cluster import Fault
+from rhumbline.chaos.simulation.faults import begin
+from rhumbline.chaos.simulation.scenario import Plan
+from rhumbline.chaos.simulation.workload import WriterHabits
+from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.tests.support.proxy_run import ProxyRun, WanMeter
+from rhumbline.tests.support.region_run import plan
+
+SEEDS = int(os.environ.get("RHUMBLINE_PROXY_SEEDS", "6"))
+LASTS_MS = 9_000
+THIN_READERS = 2
+CALLS_A_SECOND_MAX = 60
+"""Of a client process of 3 producers and 2 readers, whoever sends it where."""
+
+OWNER, READING = "owner", "reading"
+"""Targets that are known only when the time comes."""
+
+
+def a_plan(seed: int) -> Plan:
+    random = Random(f"{seed} read proxies")
+    regions, quorum = random.choice((((), Quorum(3, 3, 2, 2)), (("east", "north"), None)))
+    return replace(
+        plan(
+            f"{seed} read proxies",
+            regions=regions,
+            quorum=quorum,
+            roll_ms=random.choice((2_000, 60_000)),
+        ),
+        habits=WriterHabits(pause_ms=random.choice((400, 1_000)), burst_max=4),
+        faults=_faults(random),
+        readers=(),
+        lasts_ms=LASTS_MS,
+    )
+
+
+def _faults(random: Random) -> tuple[Fault, ...]:
+    faults = []
+    regions = ("east", "north", "west")
+    for _ in range(random.randint(3, 10)):
+        region, other = random.sample(regions, 2)
+        kind, target, value = random.choice(
+            (
+                ("kill", OWNER, 0.0),
+                ("kill", READING, 0.0),
+                ("kill", READING, 0.0),
+                ("pause", OWNER, 0.0),
+                ("pause", READING, 0.0),
+                ("isolate", READING, 0.0),
+                ("power", random.choice((OWNER, READING)), 0.0),
+                ("expire-sessions", random.choice((OWNER, READING)), 0.0),
+                ("reset", random.choice((OWNER, READING)), 0.7),
+                ("cut-region", region, 0.0),
+                ("cut-one-way", f"{region}>{other}", 0.0),
+                ("slow-link", f"{region}>{other}", random.choice((3.0, 10.0))),
+                ("kill", f"bookie-{region}-{random.randrange(2)}", 0.0),
+                ("pause", f"bookie-{region}-{random.randrange(2)}", 0.0),
+                ("kill", f"app-{region}", 0.0),
+                ("pause", f"app-{region}", 0.0),
+                ("metadata-down", "metadata", 0.0),
+                ("metadata-loses-answers", "metadata", 0.3),
+            )
+        )
+        lasts_ms = random.choice((100, 700, 2_500, 5_000))
+        faults.append(Fault(kind, target, random.randint(500, LASTS_MS), lasts_ms, value))
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+async def torment(run: ProxyRun) -> None:
+    random = run.world.random_of("targets")
+    start = run.world.loop.now
+    for fault in run.plan.faults:
+        await asyncio.sleep(max(0.0, start + fault.at_ms / 1000 - run.world.loop.now))
+        if fault.target == OWNER:
+            hosts = run.owners() or run.proxy_hosts
+        elif fault.target == READING:
+            hosts = run.reading() or run.read_hosts
+        else:
+            begin(run.cluster, fault)
+            continue
+        begin(run.cluster, replace(fault, target=random.choice(hosts).name))
+    ends = [fault.at_ms + fault.lasts_ms for fault in run.plan.faults]
+    left_s = start + max(LASTS_MS, *ends) / 1000 - run.world.loop.now
+    await asyncio.sleep(max(0.0, left_s) + 0.01)
+
+
+async def look_at_caches(run: ProxyRun) -> None:
+    """Now and then, for the whole run."""
+    while True:
+        run.check_caches()
+        await asyncio.sleep(0.05)
+
+
+def play(seed: int) -> ProxyRun:
+    one = a_plan(seed)
+    random = Random(f"{seed} proxies' settings")
+    config = ProxyConfig(
+        session_ttl_ms=1_000,
+        balance_ms=random.choice((0, 500, 2_000)),
+        cache_bytes_max=random.choice((1, 2_000, 1 << 20)),
+    )
+    with SimWorld(one.seed, one.topology) as world:
+        run = ProxyRun(
+            world,
+            one,
+            read_proxies=random.choice((1, 2)),
+            thin_readers=THIN_READERS,
+            config=config,
+        )
+
+        async def course(run: ProxyRun) -> None:
+            looking = asyncio.ensure_future(look_at_caches(run))
+            await torment(run)
+            looking.cancel()
+
+        try:
+            world.run(run.play_course(course), time_limit_s=3_600)
+        except BaseException:
+            print("\n".join(world.trace.lines[-60:]))
+            raise
+        assert [str(violation) for violation in judge(run.record())] == []
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> list[ProxyRun]:
+    first = request.config.option.seed
+    return [play(seed) for seed in range(first, first + (request.config.option.seeds or SEEDS))]
+
+
+@pytest.mark.timeout(1_800)
+def test_nothing_is_lost_doubled_or_reordered_on_either_way(runs: list[ProxyRun]) -> None:
+    acked = sum(run.apps.acked for run in runs)
+    delivered = sum(len(one.read.records) for run in runs for one in run.thin.readers if one.read)
+    faults = Counter[str]()
+    for run in runs:
+        faults.update(run.world.trace.counts)
+    print(f"{len(runs)} seeds, {acked} records acknowledged, {delivered} read, {dict(faults)}")
+    assert acked >= 50 * len(runs)
+    assert delivered >= acked
+
+
+def test_clients_are_never_sent_in_circles(runs: list[ProxyRun]) -> None:
+    most = max(count for run in runs for count in run.calls_by_second().values())
+    print(f"at most {most} calls of one process in a second")
+    assert most <= CALLS_A_SECOND_MAX
+
+
+def test_a_seed_gives_one_trace() -> None:
+    digests = [play(1).world.trace.digest() for _ in range(2)]
+    assert digests[0] == digests[1]
+
+
+def test_the_wide_area_is_crossed_once_for_all_readers_of_a_region() -> None:
+    """West has no copies: what its readers read comes from afar, and comes once."""
+    one = replace(
+        plan("one crossing", regions=("east", "north"), pause_ms=100, roll_ms=2_000), readers=()
+    )
+    with SimWorld(one.seed, one.topology) as world:
+        run = ProxyRun(world, one, read_proxies=2, thin_readers=5)
+        meter = WanMeter(run)
+
+        async def course(run: ProxyRun) -> None:
+            await run.acks(300, 120)
+
+        world.run(run.play_course(course), time_limit_s=3_600)
+        assert [str(violation) for violation in judge(run.record())] == []
+    by_region = Counter(region for region, _ in meter.crossings)
+    print(f"records that crossed: {dict(by_region)}; at most {max(meter.crossings.values())} times")
+    assert by_region["west"] >= 300
+    assert max(meter.crossings.values()) == 1
