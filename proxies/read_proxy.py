@@ -14,6 +14,16 @@ from .routing import Routing, stream_key
 from .tail import BlockCache, Cursor, Place, StreamTail
 
 
+class SharedTail:
+    """A tail and how many read from it."""
+
+    __slots__ = ("readers", "tail")
+
+    def __init__(self, tail: StreamTail) -> None:
+        self.tail = tail
+        self.readers = 0
+
+
 class Opened(NamedTuple):
     """A read that begins."""
 
@@ -22,16 +32,7 @@ class Opened(NamedTuple):
     truncated: Dlsn | None
     """The position that was wanted, if it was truncated."""
     key: str
-
-
-class _Shared:
-    """A tail and how many read from it."""
-
-    __slots__ = ("readers", "tail")
-
-    def __init__(self, tail: StreamTail) -> None:
-        self.tail = tail
-        self.readers = 0
+    shared: SharedTail
 
 
 class ReadProxy:
@@ -45,7 +46,7 @@ class ReadProxy:
         self._presence = presence
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
-        self._tails: dict[str, _Shared] = {}
+        self._tails: dict[str, SharedTail] = {}
         self._routing = self._routes()
         presence.on_members.append(self._members_changed)
 
@@ -99,23 +100,22 @@ class ReadProxy:
         shared = self._tails[key]
         shared.readers += 1
         cursor = Cursor(shared.tail, reader.source, reopen, end=end)
-        return Opened(cursor, reader.position, truncated[0] if truncated else None, key)
+        return Opened(cursor, reader.position, truncated[0] if truncated else None, key, shared)
 
     def _share(self, key: str, source: Entries) -> None:
         known = self._tails.get(key)
         if known is None or known.tail.is_over:  # its readers keep it until they leave
-            self._tails[key] = _Shared(StreamTail(source, self._cache))
+            self._tails[key] = SharedTail(StreamTail(source, self._cache))
 
     async def close(self, opened: Opened) -> None:
         """Ends a read; the last one ends the tail. To be called once."""
         self.reader_count -= 1
-        await opened.cursor.aclose()
-        shared = self._tails.get(opened.key)
-        if shared is None or shared.tail is not opened.cursor.tail:
-            return
+        shared = opened.shared
         shared.readers -= 1
-        if shared.readers == 0:
+        if shared.readers == 0 and self._tails.get(opened.key) is shared:
             del self._tails[opened.key]
+        await opened.cursor.aclose()
+        if shared.readers == 0:  # also of a tail that failed, and that new readers do not share
             await shared.tail.aclose()
 
     async def aclose(self) -> None:

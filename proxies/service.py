@@ -11,7 +11,12 @@ from typing import Any
 from google.protobuf.message import Message
 
 from ..core.log.namespace import Namespace
-from ..core.protocol.errors import InvalidArgumentError, NotOwnerError, RhumblineError
+from ..core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    NotOwnerError,
+    RhumblineError,
+)
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
@@ -207,6 +212,8 @@ class ProxyService:
             if self._stopping.is_set():  # its tail was closed below it
                 raise NotOwnerError("this proxy is stopping") from None
             raise
+        except ClosedError as error:  # so was this proxy's own client: not the reader
+            raise NotOwnerError("this proxy is stopping") from error
         finally:
             del self._calls[credit.wake]
             await tasks.aclose()

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..core.log.entry_source import Chunk, Entries
-from ..core.protocol.errors import EndOfStreamError
+from ..core.protocol.errors import EndOfStreamError, NotOwnerError, RhumblineError
 from ..core.runtime.tasks import Tasks
 from . import rhumbline_pb2 as pb
 
@@ -76,19 +76,23 @@ def blocks_of(chunk: Chunk) -> list[Block]:
         if part and size + len(entry.payload) > BLOCK_BYTES_MAX:
             blocks.append(Block((chunk.lssn, first), part, chunk.start_sequence_id))
             first, part, size = entry.entry_id, [], 0
-        part.append(entry.payload)
+        part.append(bytes(entry.payload))
         size += len(entry.payload)
     blocks.append(Block((chunk.lssn, first), part, chunk.start_sequence_id))
     return blocks
 
 
 class BlockCache:
-    """The blocks of all tails, oldest first, within a number of bytes."""
+    """The blocks of all tails, oldest first, within a number of bytes.
+
+    Invariant: ``bytes`` is the size of all blocks of the tails that are not closed.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes = 0
         self._bytes_max = bytes_max
         self._order: deque[tuple[StreamTail, int]] = deque()
+        self._gone = 0  # of _order: blocks of closed tails
 
     def add(self, tail: "StreamTail", block: Block) -> None:
         """Keeps ``block``; the oldest of all go for it."""
@@ -96,8 +100,19 @@ class BlockCache:
         self._order.append((tail, block.size))
         while self.bytes > self._bytes_max:
             oldest, size = self._order.popleft()
-            self.bytes -= size
-            oldest.drop_oldest()
+            if oldest.is_closed:
+                self._gone -= 1
+            else:
+                self.bytes -= size
+                oldest.drop_oldest()
+
+    def forget(self, tail: "StreamTail", count: int, size: int) -> None:
+        """``tail`` is closed; so many blocks and bytes of it were kept."""
+        self.bytes -= size
+        self._gone += count
+        if self._gone * 2 > len(self._order):
+            self._order = deque(one for one in self._order if not one[0].is_closed)
+            self._gone = 0
 
 
 class StreamTail:
@@ -107,6 +122,7 @@ class StreamTail:
         self.entry_count = 0
         self.is_over = False
         """Ended or failed: of no use to new readers."""
+        self.is_closed = False
         self._source = source
         self._cache = cache
         self._blocks: deque[Block] = deque()
@@ -114,6 +130,7 @@ class StreamTail:
         self._first_index = 0
         self._tasks = Tasks(on_failure=lambda _: None)  # awaited by cursors
         self._fetching: asyncio.Task[None] | None = None
+        self._failure: RhumblineError | None = None
 
     @property
     def position(self) -> Place:
@@ -132,9 +149,14 @@ class StreamTail:
     async def block(self, index: int, timeout_s: float | None = None) -> Block | None:
         """The block at ``index``, when it is there; None if it is not there any more.
 
-        Raises EndOfStreamError and what reading raises, and TimeoutError.
+        Raises EndOfStreamError and what reading raises, TimeoutError, and NotOwnerError once the
+        proxy is stopping.
         """
         while index == self._first_index + len(self._blocks):
+            if self.is_closed:
+                raise NotOwnerError("this proxy is stopping")
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
             if self._fetching is None:
                 self._fetching = self._tasks.spawn(self._fetch(), "tail")
             async with asyncio.timeout(timeout_s):
@@ -145,24 +167,29 @@ class StreamTail:
 
     def drop_oldest(self) -> None:
         """The cache needs its room."""
-        if self._blocks:
-            self._blocks.popleft()
-            self._starts.popleft()
-            self._first_index += 1
+        self._blocks.popleft()
+        self._starts.popleft()
+        self._first_index += 1
 
     async def aclose(self) -> None:
         """Stops reading. Safe to repeat."""
         self.is_over = True
-        self._blocks.clear()
-        self._starts.clear()
+        if not self.is_closed:
+            self.is_closed = True
+            size = sum(block.size for block in self._blocks)
+            self._cache.forget(self, len(self._blocks), size)
+            self._first_index += len(self._blocks)
+            self._blocks.clear()
+            self._starts.clear()
         await self._tasks.aclose()
         await self._source.aclose()
 
     async def _fetch(self) -> None:
         try:
             chunk = await self._source.fetch()
-        except BaseException:
+        except BaseException as error:
             self.is_over = True
+            self._failure = error if isinstance(error, RhumblineError) else None
             raise
         finally:
             self._fetching = None
@@ -235,7 +262,10 @@ class Cursor:
         try:
             if self._source is None:
                 self._source = await self._reopen(self.place)
-            self._own.extend(blocks_of(await self._source.fetch()))
+            chunk = await self._source.fetch()
+            self._own.extend(blocks_of(chunk))
+            if not chunk.entries:  # the end of a segment: from the next one on the tail may have it
+                self.place = (self._source.lssn, self._source.entry_id)
         finally:
             self._catching_up = None
 

@@ -30,6 +30,9 @@ THIN_READERS = 2
 CALLS_A_SECOND_MAX = 60
 """Of a client process of 3 producers and 2 readers, whoever sends it where."""
 
+STOP = "stop"
+"""A fault that only proxies have: they are asked to end, and hand over."""
+
 OWNER, READING = "owner", "reading"
 """Targets that are known only when the time comes."""
 
@@ -61,6 +64,7 @@ def _faults(random: Random) -> tuple[Fault, ...]:
                 ("kill", OWNER, 0.0),
                 ("kill", READING, 0.0),
                 ("kill", READING, 0.0),
+                (STOP, random.choice((OWNER, READING)), 0.0),
                 ("pause", OWNER, 0.0),
                 ("pause", READING, 0.0),
                 ("isolate", READING, 0.0),
@@ -95,7 +99,12 @@ async def torment(run: ProxyRun) -> None:
         else:
             begin(run.cluster, fault)
             continue
-        begin(run.cluster, replace(fault, target=random.choice(hosts).name))
+        host = random.choice(hosts)
+        if fault.kind == STOP:
+            run.world.trace.count(STOP)
+            run.stop(host, fault.lasts_ms)
+        else:
+            begin(run.cluster, replace(fault, target=host.name))
     ends = [fault.at_ms + fault.lasts_ms for fault in run.plan.faults]
     left_s = start + max(LASTS_MS, *ends) / 1000 - run.world.loop.now
     await asyncio.sleep(max(0.0, left_s) + 0.01)

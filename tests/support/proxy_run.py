@@ -29,6 +29,7 @@ from rhumbline.tests.support.proxy_calls import SimCalls, serve_calls
 PROXY_PORT = 4281
 PRODUCERS = 3
 EVERYBODY = "everybody"
+_GRACE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -261,9 +262,31 @@ class ProxyRun(SeedRun):
             region=host.region,
         )
         await serve_calls(service, host.name, PROXY_PORT)
-        await service.join()
-        self.services[host.name] = service
-        await asyncio.Event().wait()
+        try:
+            await service.join()
+            self.services[host.name] = service
+            await asyncio.Event().wait()
+        except RhumblineError:
+            await service.hand_over()
+            raise
+
+    def stop(self, host: SimHost, lasts_ms: int) -> None:
+        """SIGTERM: its proxy hands over and ends; after so long it is started again."""
+        service = self.services.get(host.name)
+        if service is None or not host.is_running:
+            return
+        self.world.trace.note(host.name, "is asked to stop")
+        process = host.process
+
+        async def work() -> None:
+            await service.hand_over()
+            await asyncio.sleep(_GRACE_S)
+            await service.leave()
+            if host.process is process:
+                host.kill("has stopped")
+                self.world.later(lasts_ms / 1000, host.start_again)
+
+        host.spawn(work(), "stop")
 
     def owners(self) -> list[SimHost]:
         """The proxies that live, or are stopped, and believe to own the stream."""
