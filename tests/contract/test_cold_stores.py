@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rhumbline.chaos.lab.ports import free_port
 from rhumbline.coldstore.conformance import CHECKS
 from rhumbline.coldstore.local import LocalColdStore
 from rhumbline.coldstore.open import open_cold_store
@@ -19,7 +20,6 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.tests.support import cold_servers
-from rhumbline.tests.support.servers import free_port
 
 
 def checked(name: str, store: ColdStore) -> None:

@@ -6,8 +6,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from rhumbline.chaos.lab.ports import free_port
 from rhumbline.tests.support import installs
-from rhumbline.tests.support.servers import Server, free_port
+from rhumbline.tests.support.servers import Server
 
 _JAVA = Path(__file__).parent.parent / "interop" / "java"
 _JVM = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

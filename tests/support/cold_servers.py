@@ -9,10 +9,11 @@ import subprocess
 import urllib.request
 from pathlib import Path
 
+from rhumbline.chaos.lab.ports import free_port
 from rhumbline.coldstore.hdfs import HdfsColdStore, HdfsOptions
 from rhumbline.coldstore.s3 import S3ColdStore, S3Options
 from rhumbline.tests.support import installs
-from rhumbline.tests.support.servers import Server, free_port, started
+from rhumbline.tests.support.servers import Server, started
 
 _NUMBERS = itertools.count()
 

@@ -26,20 +26,13 @@ from typing import TypeVar
 
 import pytest
 
+from rhumbline.chaos.lab.ports import free_port
 from rhumbline.tests.support import installs
 
 T = TypeVar("T")
 
 READY_S = 60
 _PR_SET_PDEATHSIG = 1
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:

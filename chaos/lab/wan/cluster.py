@@ -11,12 +11,13 @@ from ....core.log.stream_store import StreamStore
 from ....core.metadata.layout import initialise_cluster
 from ....core.runtime.metadata_store import MetadataStore
 from .. import settings
+from ..ports import free_port
 from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
 from . import app
 from .ensemble import Member
 from .etcd import EtcdMember, etcd_binary
 from .members import AppProgram, BookieProgram
-from .programs import Program, free_port, rhumbline
+from .programs import Program, rhumbline
 from .toxiproxy import Link, Toxiproxy, toxiproxy_binary
 from .zookeeper import ZooKeeperMember, zookeeper_jars
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....core.protocol.errors import UnavailableError
-from .programs import READY_S_MAX, Program, free_port
+from ..ports import free_port
+from .programs import READY_S_MAX, Program
 
 
 class Member(ABC):

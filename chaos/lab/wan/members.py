@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ....core.bookie.config import MIB
+from ..ports import free_port
 from ..scenario import Scenario, app_name, region_of
 from . import app, bookie
-from .programs import Program, free_port, python
+from .programs import Program, python
 
 _FULL_DISK_BYTES = 96 * MIB
 _READ_ONLY_BELOW_BYTES = 4 * MIB

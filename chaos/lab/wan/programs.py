@@ -5,7 +5,6 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,14 +26,6 @@ def rhumbline(*arguments: str) -> list[str]:
     """The command that runs the command line."""
     package = __package__.partition(".")[0]
     return [sys.executable, "-c", f"from {package}.cli import main; main()", *arguments]
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Program:

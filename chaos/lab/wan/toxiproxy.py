@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ....core.protocol.errors import UnavailableError
-from .programs import Program, found, free_port
+from ..ports import free_port
+from .programs import Program, found
 
 VERSION = "v2.12.0"
 UP, DOWN = "upstream", "downstream"

@@ -15,6 +15,7 @@ import pytest
 
 from rhumbline.backends.conformance.expect import Bell, eventually
 from rhumbline.backends.open import open_store
+from rhumbline.chaos.lab.ports import free_port
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
     RhumblineError,
@@ -25,7 +26,7 @@ from rhumbline.tests.support import servers
 from rhumbline.tests.support.certificates import CLIENT, Certificates, Pair, certificates
 from rhumbline.tests.support.doc_blocks import blocks
 from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fresh_name
-from rhumbline.tests.support.servers import Etcd, ZooKeeper, free_port
+from rhumbline.tests.support.servers import Etcd, ZooKeeper
 
 GUIDE = Path(__file__).parents[3] / "docs/how-to/choose-a-metadata-store.md"
 
