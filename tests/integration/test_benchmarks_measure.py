@@ -14,7 +14,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize(
-    ("command", "rows"), [("write --only W1b,W2-1", 3), ("tail --only W3-1000", 3)]
+    ("command", "rows"), [("write --only W1b,W2-1", 3), ("tail --only W3-1000", 4)]
 )
 def test_a_benchmark_writes_rows_that_stand_beside_the_peers(
     tmp_path: Path, command: str, rows: int
