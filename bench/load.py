@@ -26,7 +26,8 @@ from .workload import Workload
 NAMESPACE = "bench"
 _CHUNK = 50  # records appended in one go, and timed together, where many are outstanding
 _PACER_SECONDS = 0.001
-_DUE = struct.Struct(">d")
+_LATE_SECONDS = 0.002
+_SINCE = struct.Struct(">d")
 _TICKETS_MAX = 100_000
 
 
@@ -144,24 +145,27 @@ async def _send_in_window(
 async def _send_at_rate(
     workload: Workload, writers: list[StreamWriter], payload: bytes, meter: _Meter
 ) -> None:
-    """Appends what is due, a record to each stream in turn, timed from when it was due."""
+    """Appends what is due, a record to each stream in turn. A record is timed from its call, or
+    from when it was due if that is long ago (as the peers' are)."""
     clock = time.perf_counter
     tickets: asyncio.Queue[tuple[Append, float, int]] = asyncio.Queue(_TICKETS_MAX)
     acks = Tasks()
     acks.spawn(_take_acks(tickets, meter), "acks")
-    rest = payload[_DUE.size :]
+    rest = payload[_SINCE.size :]
     started, sent = clock(), 0
     try:
         while True:
             due_count = int((clock() - started) * workload.rate)
             while sent < due_count:
-                due_at = started + sent / workload.rate
+                due_at, since = started + sent / workload.rate, clock()
+                if since - due_at > _LATE_SECONDS:
+                    since = due_at
                 writer = writers[sent % len(writers)]
-                ticket = writer.append(_DUE.pack(due_at) + rest)
+                ticket = writer.append(_SINCE.pack(since) + rest)
                 sent += 1
                 if tickets.full():
                     raise TooManyRequestsError(f"{workload.rate} records/s cannot be kept up")
-                tickets.put_nowait((ticket, due_at, 1))
+                tickets.put_nowait((ticket, since, 1))
             await asyncio.sleep(_PACER_SECONDS)
     finally:
         await acks.aclose()
@@ -170,14 +174,14 @@ async def _send_at_rate(
 async def _take_acks(tickets: "asyncio.Queue[tuple[Append, float, int]]", meter: _Meter) -> None:
     clock, record = time.perf_counter, meter.acks.add
     while True:
-        ticket, due_at, count = await tickets.get()
+        ticket, since, count = await tickets.get()
         await ticket
-        record(clock() - due_at, count)
+        record(clock() - since, count)
 
 
 async def _tail(client: Client, stream: str, meter: _Meter) -> None:
-    """Delivery: from when a record was due to when a tailing reader has it."""
-    clock, record, unpack = time.perf_counter, meter.deliveries.add, _DUE.unpack_from
+    """Delivery: from the append of a record to when a tailing reader has it."""
+    clock, record, unpack = time.perf_counter, meter.deliveries.add, _SINCE.unpack_from
     async with client.reader(stream) as reader:
         async for batch in reader.batches():
             now = clock()
