@@ -83,7 +83,7 @@ sim-before: $(SELF) ## replay a seed on an older commit: make sim-before COMMIT=
 	today=$$(git rev-parse HEAD) && git checkout -q $(COMMIT) && git checkout -q $$today -- chaos && cd .. && \
 	PYTHONPATH=$$folder $(CURDIR)/$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --brief
 
-sim-many: PLAN = mixed
+sim-many: PLAN = everything
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 

@@ -1,13 +1,14 @@
 """What the callers of a run saw: appends with their outcomes, reads in order, both with times.
 
 Payloads are unique, so a record that is read names the append that sent it. An append whose caller
-died before hearing has an unknown outcome.
+died before hearing has an unknown outcome. A history is that of one stream.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 from typing import NamedTuple
 
 from ...core.protocol.dlsn import Dlsn
@@ -41,6 +42,14 @@ class Append:
     holders: tuple[str, ...] = ()
     """Bookie ids whose disks had it for good at the moment of the acknowledgement."""
     reason: str = ""
+    group: int = 0
+    """Appends with one of the same value, not 0, were one record set."""
+    producer: tuple[bytes, int] | None = None
+    """Its producer's id and its number there; such an append may have been called many times."""
+    told: list[Dlsn] = field(default_factory=list)
+    """Of a numbered one: every position that one of its calls was told."""
+    is_told_there: bool = False
+    """Whether one of its calls was told that it is in the stream, and not where."""
 
     @property
     def token(self) -> bytes:
@@ -59,6 +68,9 @@ class Delivered(NamedTuple):
     at_ms: float
     dlsn: Dlsn
     payload: bytes
+    txid: int = 0
+    """0: not noted."""
+    producer: tuple[bytes, int] | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +82,59 @@ class Read:
     """None: earliest."""
     records: list[Delivered] = field(default_factory=list)
     is_complete: bool = False
+    called_ms: float = 0.0
+    """When it was to be opened."""
+    ready_ms: float | None = None
+    """When it was open; None: not, or not noted."""
+    seeks_txid: int | None = None
+    """It began at the first record with at least this txid."""
+    is_ended: bool = False
+    """It was told that the stream ends behind its last record."""
+    failed_ms: float | None = None
+    failure: str = ""
+    """The class of the error that ended it."""
+
+
+class Look(NamedTuple):
+    """Somebody was told, and not before ``called_ms``, that nothing visible is above ``end``."""
+
+    who: str
+    called_ms: float
+    end: Dlsn
+
+
+@dataclass(slots=True)
+class End:
+    """An attempt to end the stream; ``ended_ms`` when it was acknowledged."""
+
+    session: int
+    called_ms: float
+    ended_ms: float | None = None
+
+
+class Cut(NamedTuple):
+    """A truncation to ``position`` that was acknowledged at ``at_ms``."""
+
+    at_ms: float
+    position: Dlsn
+
+
+class Gap(NamedTuple):
+    """A session refused a numbered append, saying that its producer left some out."""
+
+    session: int
+    at_ms: float
+    append: Append
+
+
+class LateAdd(NamedTuple):
+    """An add to a deleted ledger, sent on purpose to a bookie that said that it had none."""
+
+    bookie: str
+    ledger_id: int
+    is_confirmed: bool
+    is_readable: bool
+    """Whether the entry could be read there afterwards."""
 
 
 def token_of(session: int, number: int) -> bytes:
@@ -80,20 +145,28 @@ def token_of(session: int, number: int) -> bytes:
 class History:
     """Filled by the workload while the run goes on, judged afterwards."""
 
-    def __init__(self, now_ms: Callable[[], float]) -> None:
+    def __init__(self, now_ms: Callable[[], float], numbers: Iterator[int] | None = None) -> None:
+        """``numbers``: for sessions; of several histories, so that no token is in two."""
         self.appends: dict[bytes, Append] = {}
         self.reads: list[Read] = []
+        self.looks: list[Look] = []
+        self.ends: list[End] = []
+        self.cuts: list[Cut] = []
+        self.gaps: list[Gap] = []
+        self.deleted_ms: float | None = None
+        """When the stream's deletion was acknowledged."""
         self.session_count = 0
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        self._numbers = numbers or count(1)
 
     def new_session(self) -> int:
         """A number for a writer that was opened."""
         self.session_count += 1
-        return self.session_count
+        return next(self._numbers)
 
     def call(self, session: int, number: int, padding: bytes) -> Append:
         """An append is about to be called."""
-        append = Append(session, number, token_of(session, number) + padding, self._now_ms())
+        append = Append(session, number, token_of(session, number) + padding, self.now_ms())
         assert append.token not in self.appends
         self.appends[append.token] = append
         return append
@@ -111,20 +184,31 @@ class History:
     ) -> None:
         """The caller heard; not ``is_alone``: it heard of several when the last ended."""
         assert append.ended_ms is None
-        append.outcome, append.ended_ms = outcome, self._now_ms()
+        append.outcome, append.ended_ms = outcome, self.now_ms()
         append.is_alone = is_alone
         append.dlsn, append.regions, append.holders = dlsn, regions, holders
         append.reason = reason
 
     def begin_read(self, reader: str, start: Dlsn | None) -> Read:
         """A reader was opened."""
-        read = Read(reader, start)
+        read = Read(reader, start, called_ms=self.now_ms())
         self.reads.append(read)
         return read
 
-    def deliver(self, read: Read, dlsn: Dlsn, payload: bytes) -> None:
+    def fail(self, read: Read, error: BaseException) -> None:
+        """The reader, or opening it, raised ``error``: that run of it is over."""
+        read.failed_ms, read.failure = self.now_ms(), type(error).__name__
+
+    def deliver(
+        self,
+        read: Read,
+        dlsn: Dlsn,
+        payload: bytes,
+        txid: int = 0,
+        producer: tuple[bytes, int] | None = None,
+    ) -> None:
         """A record came."""
-        read.records.append(Delivered(self._now_ms(), dlsn, payload))
+        read.records.append(Delivered(self.now_ms(), dlsn, payload, txid, producer))
 
     def of_outcome(self, outcome: Outcome) -> list[Append]:
         """The appends that ended so, in order of their calls."""

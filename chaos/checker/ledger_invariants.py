@@ -7,10 +7,11 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import Evidence, Said, Verdict
 from .history import TOKEN, Append, Outcome
-from .verdict import Record, Rules, invariant
+from .verdict import Record, Rules, Swap, invariant
 
 
-def _satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
+def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
+    """Whether copies at these bookies are AQ, and in R regions."""
     found = {regions[bookie] for bookie in bookies}
     return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
 
@@ -30,7 +31,8 @@ def closed_ends_are_above_what_was_acknowledged(record: Record) -> Iterator[str]
     for append, ledger_id, entry_id in _acked_in(record):
         metadata = record.last_version(ledger_id)
         if metadata is None:
-            yield f"{append}: its ledger {ledger_id} is gone"
+            if append.dlsn is not None and not record.is_gone(append.dlsn):
+                yield f"{append}: its ledger {ledger_id} is gone"
         elif metadata.state is LedgerState.CLOSED and entry_id > metadata.last_entry_id:
             yield f"{append} is beyond the end {metadata.last_entry_id} of ledger {ledger_id}"
 
@@ -61,7 +63,7 @@ def closed_ledgers_have_their_copies(record: Record) -> Iterator[str]:
             members = set(rules.write_set(entry_id))
             excused = members & (record.lost | record.unasked)
             holders = {bookie for bookie in members if (entry_id, bookie) in copies}
-            if not _satisfies_p(rules.quorum(entry_id), holders | excused, record.regions):
+            if not satisfies_p(rules.quorum(entry_id), holders | excused, record.regions):
                 yield (
                     f"ledger {ledger_id} entry {entry_id}: {sorted(holders)} of {sorted(members)} "
                     f"have it, and {sorted(excused)} are excused"
@@ -332,7 +334,9 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
         place = sum(1 for version in versions if version.at_ms <= append.ended_ms) - 1
         metadata = versions[place].metadata if place >= 0 else None
         if metadata is None:
-            yield f"{append}: its ledger {ledger_id} did not exist"
+            assert append.dlsn is not None
+            if not record.is_gone(append.dlsn, append.ended_ms):  # or it was told of an old one
+                yield f"{append}: its ledger {ledger_id} did not exist"
             continue
         known = rules.get((ledger_id, place))
         if known is None:
@@ -341,8 +345,99 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
         told = set(append.regions) if append.is_alone else set()
         if not told <= {record.regions[bookie] for bookie in holders}:
             yield f"{append} was told to be in {sorted(told)}, and is at {sorted(holders)}"
-        if not _satisfies_p(known.quorum(entry_id), named & holders, record.regions):
+        if not satisfies_p(known.quorum(entry_id), named & holders, record.regions):
             yield (
                 f"{append}, ledger {ledger_id}, {known.quorum(entry_id)}: on disk for good only "
                 f"at {sorted(holders)}, metadata names {sorted(named)}"
             )
+
+
+@invariant("L20")
+def acks_are_of_those_that_are_named(record: Record) -> Iterator[str]:
+    """At the moment of an acknowledgement, bookies that satisfy P and that the stored metadata
+    names for the entry had said that they have it: no answer of one that was replaced counts."""
+    if not record.testimony.stored:
+        return  # nobody overheard the bookies
+    said = _said(record)
+    rules: dict[tuple[int, int], Rules] = {}
+    for append, ledger_id, entry_id in _acked_in(record):
+        assert append.ended_ms is not None
+        versions = record.ledgers.get(ledger_id, [])
+        place = sum(1 for version in versions if version.at_ms <= append.ended_ms) - 1
+        metadata = versions[place].metadata if place >= 0 else None
+        if metadata is None:
+            continue
+        known = rules.get((ledger_id, place))
+        if known is None:
+            known = rules[ledger_id, place] = Rules(metadata)
+        answers = said.get((ledger_id, entry_id), {})
+        heard = {b for b in known.write_set(entry_id) if answers.get(b, _NEVER) <= append.ended_ms}
+        if not satisfies_p(known.quorum(entry_id), heard, record.regions):
+            yield (
+                f"{append}, ledger {ledger_id}, {known.quorum(entry_id)}: of "
+                f"{list(known.write_set(entry_id))} only {sorted(heard)} had said so"
+            )
+
+
+_NEVER = float("inf")
+
+
+def _said(record: Record) -> dict[tuple[int, int], dict[str, float]]:
+    """By ledger and entry: who said that it has it, and since when; recoveries read it, too."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+
+    def add(bookie: str, ledger_id: int, entry_id: int, at_ms: float) -> None:
+        bookies = found.setdefault((ledger_id, entry_id), {})
+        bookies[bookie] = min(at_ms, bookies.get(bookie, _NEVER))
+
+    for (bookie, ledger_id, entry_id), (first_ms, _) in record.testimony.stored.items():
+        add(bookie, ledger_id, entry_id, first_ms)
+    for (bookie, ledger_id, entry_id), at_ms in record.testimony.copied.items():
+        add(bookie, ledger_id, entry_id, at_ms)
+    return found
+
+
+@invariant("L16")
+def one_change_at_a_time(record: Record) -> Iterator[str]:
+    """A process has at most one compare-and-set of an open ledger on its way, and the versions that
+    it replaces never go back: what a handle installs only rises."""
+    before: dict[tuple[str, int], Swap] = {}
+    for swap in sorted(record.swaps, key=lambda one: one.sent_ms):
+        if swap.proposed is not LedgerState.OPEN:
+            continue  # a recovery of the same process is another handle
+        place = swap.client, swap.ledger_id
+        last = before.get(place)
+        before[place] = swap
+        if last is None:
+            continue
+        if swap.sent_ms < last.ended_ms:
+            yield (
+                f"{swap.client} changes ledger {swap.ledger_id} at {swap.sent_ms:.1f} ms, and its "
+                f"change of {last.sent_ms:.1f} ms has no answer until {last.ended_ms:.1f} ms"
+            )
+        if swap.expect < last.expect:
+            yield (
+                f"{swap.client} replaces version {swap.expect} of ledger {swap.ledger_id}, "
+                f"and had replaced {last.expect}"
+            )
+
+
+@invariant("L18")
+def what_is_named_is_kept(record: Record) -> Iterator[str]:
+    """A bookie still has, after the run, each entry that it ever confirmed, of each closed ledger
+    whose metadata names it for the entry: neither collection nor compaction drops it."""
+    rules: dict[int, Rules] = {}
+    excused = record.lost | record.unasked | record.liars
+    testimony = record.testimony
+    for bookie, ledger_id, entry_id in dict.fromkeys((*testimony.stored, *testimony.copied)):
+        copies = record.copies.get(ledger_id)
+        if copies is None or bookie in excused or (entry_id, bookie) in copies:
+            continue
+        metadata = record.last_version(ledger_id)
+        if metadata is None or metadata.state is not LedgerState.CLOSED:
+            continue
+        if entry_id > metadata.last_entry_id:
+            continue
+        known = rules.setdefault(ledger_id, Rules(metadata))
+        if bookie in known.write_set(entry_id):
+            yield f"{bookie} confirmed ledger {ledger_id} entry {entry_id}, and has it no more"

@@ -16,8 +16,8 @@ def _sent(record: Record, payload: bytes) -> Append | None:
 
 @invariant("G1")
 def acknowledged_is_delivered(record: Record) -> Iterator[str]:
-    """Every complete reader gets every acknowledged record from its start on, exactly once, in
-    order, at the position that the writer was told, and nothing that was never sent."""
+    """Every complete reader gets every acknowledged record from its start on that is not truncated,
+    exactly once, in order, at the position that the writer was told, and nothing never sent."""
     acked = record.history.of_outcome(Outcome.OK)
     for read in record.history.reads:
         yield from _well_formed(record, read)
@@ -29,6 +29,8 @@ def acknowledged_is_delivered(record: Record) -> Iterator[str]:
             if read.start is not None and append.dlsn < read.start:
                 continue
             payload = found.get(append.dlsn)
+            if payload is None and record.is_gone(append.dlsn):
+                continue
             if payload is None:
                 yield f"{append} was not delivered to {read.reader}"
             elif payload != append.payload:
@@ -191,7 +193,9 @@ def completed_segments_say_what_their_ledgers_hold(record: Record) -> Iterator[s
     for lssn, versions in record.segments.items():
         ends: list[tuple[int, int]] = []
         for version in versions:
-            if version.segment is None or not version.segment.is_completed:
+            if version.segment is None:
+                continue  # truncated and purged
+            if not version.segment.is_completed:
                 if ends:
                     yield f"segment {lssn} was completed and then was not"
                 continue

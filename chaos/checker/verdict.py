@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
+from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum
 from ...core.protocol.recovery import Evidence
 from ...core.protocol.segments import Segment
-from .history import History
+from .history import History, LateAdd
 
 EXAMPLES_MAX = 3
 """Violations of one invariant that are told; a broken one is often broken many times."""
@@ -37,6 +38,35 @@ class SegmentVersion(NamedTuple):
 
     at_ms: float
     segment: Segment | None
+
+
+class Swap(NamedTuple):
+    """A compare-and-set of a ledger's metadata, as the process that wanted it knows it."""
+
+    client: str
+    """The process."""
+    ledger_id: int
+    proposed: LedgerState
+    expect: int
+    """The version that it replaces, as the store counts them."""
+    sent_ms: float
+    ended_ms: float
+    """When it had an answer, or was given up."""
+
+
+@dataclass(slots=True)
+class StreamVersions:
+    """What was stored of one stream."""
+
+    segments: dict[int, list[SegmentVersion]] = field(default_factory=dict)
+    starts: list[tuple[float, Dlsn]] = field(default_factory=list)
+    """(virtual ms, first active position), as they were stored."""
+    deleting_ms: float | None = None
+    """When its deletion began."""
+
+    def start_at(self, at_ms: float) -> Dlsn:
+        """What was the first active position."""
+        return max((start for ms, start in self.starts if ms <= at_ms), default=FIRST_DLSN)
 
 
 class Copy(NamedTuple):
@@ -79,6 +109,8 @@ class Testimony:
     """(bookie id, ledger, entry) to the first time it confirmed a recovery's or repair's add."""
     denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first "never had it" to a fencing read."""
+    lacs: dict[int, list[tuple[float, str, int]]] = field(default_factory=dict)
+    """By ledger: (virtual ms, bookie id, LAC) of each LAC that was taken without an entry."""
     tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)
     """(ledger, entry) to the tokens of its records, as they were sent."""
     durable: dict[bytes, dict[str, float]] = field(default_factory=dict)
@@ -105,6 +137,30 @@ class Record:
     """Bookie ids that could not be asked after the run."""
     evidence: Sequence[Evidence] = ()
     testimony: Testimony = field(default_factory=Testimony)
+    stored: StreamVersions = field(default_factory=StreamVersions)
+    """The one stream's versions."""
+    streams: dict[str, StreamVersions] = field(default_factory=dict)
+    """Those of all streams of the run; empty where it had one."""
+    swaps: Sequence[Swap] = ()
+    late_adds: Sequence[LateAdd] = ()
+
+    def is_gone(self, dlsn: Dlsn, at_ms: float = float("inf")) -> bool:
+        """Whether what is at ``dlsn`` was truncated then, or its stream was being deleted."""
+        deleting_ms = self.stored.deleting_ms
+        is_deleted = deleting_ms is not None and deleting_ms <= at_ms
+        return is_deleted or dlsn < self.stored.start_at(at_ms)
+
+    def orphans(self) -> list[int]:
+        """Ledgers that exist at the end and that no segment of any stream ever named: those of
+        writers that died before they published them. Nobody deletes them."""
+        named = {
+            version.segment.ledger_id
+            for stream in (self.stored, *self.streams.values())
+            for versions in stream.segments.values()
+            for version in versions
+            if version.segment is not None
+        }
+        return [one for one in self.ledgers if one not in named and self.last_version(one)]
 
     def last_version(self, ledger_id: int) -> LedgerMetadata | None:
         """The ledger's metadata at the end."""

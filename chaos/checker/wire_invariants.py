@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from ...core.protocol.recovery import Said
+from .history import TOKEN
 from .verdict import Record, invariant
 
 
@@ -48,3 +50,34 @@ def what_is_confirmed_is_durable(record: Record) -> Iterator[str]:
                     f"durable: {durable_ms}"
                 )
                 break
+
+
+@invariant("L13")
+def reads_say_what_is_there(record: Record) -> Iterator[str]:
+    """What a reader gets at a position was sent to that entry of that ledger, and a recovery counts
+    as "never had it" only what a bookie said: a damaged copy is neither given nor a no."""
+    yield from _misread(record)
+    for evidence in record.evidence:
+        if evidence.entry_id is None:
+            continue  # L14 looks at who was fenced
+        for answer in evidence.answers:
+            place = answer.bookie, evidence.ledger_id, evidence.entry_id
+            if answer.said is Said.NEVER and place not in record.testimony.denials:
+                yield (
+                    f"a recovery of ledger {evidence.ledger_id} took it for a no of "
+                    f"{answer.bookie} to entry {evidence.entry_id}, which it never said"
+                )
+
+
+def _misread(record: Record) -> Iterator[str]:
+    known = record.testimony.tokens
+    for read in record.history.reads:
+        for one in read.records:
+            ledger_id = record.ledger_of(one.dlsn.lssn)
+            tokens = () if ledger_id is None else known.get((ledger_id, one.dlsn.entry_id), ())
+            found = TOKEN.match(one.payload)
+            if tokens and found is not None and found.group() not in tokens:
+                yield (
+                    f"{read.reader} got {found.group()!r} at {one.dlsn}, which was not sent to "
+                    f"ledger {ledger_id} entry {one.dlsn.entry_id}"
+                )

@@ -53,6 +53,9 @@ class ClusterSettings:
     reader: ReaderConfig
     log_file_bytes: int = 1 * MIB
     tail_cache_bytes: int = 64 * MIB
+    maintenance_ms: int = 10_000
+    collect_ms: int = 600_000
+    sealed_logs_kept: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,9 @@ class SimCluster:
             log_file_bytes=self.settings.log_file_bytes,
             tail_cache_bytes=self.settings.tail_cache_bytes,
             session_ttl_ms=_SESSION_MS,
+            maintenance_ms=self.settings.maintenance_ms,
+            collect_ms=self.settings.collect_ms,
+            sealed_logs_kept=self.settings.sealed_logs_kept,
         )
         try:
             bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)

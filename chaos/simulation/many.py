@@ -17,6 +17,7 @@ from .policies import policies
 from .races import changes, races
 from .scenario import Plan, run_plan
 from .shrink import replay_command, shrink
+from .streams import streams
 from .swarm import swarm
 
 
@@ -25,14 +26,21 @@ def mixed(seed: int) -> Plan:
     return (swarm, races, changes, policies, races, changes)[seed % 6](seed)
 
 
+def everything(seed: int) -> Plan:
+    """``mixed``, and every fourth seed ``streams`` instead."""
+    return streams(seed) if seed % 4 == 0 else mixed(seed)
+
+
 PLANS: dict[str, Callable[[int], Plan]] = {
     "changes": changes,
+    "everything": everything,
     "first-light": first_light,
     "liar": liar,
     "mixed": mixed,
     "policies": policies,
     "races": races,
     "steady": steady,
+    "streams": streams,
     "swarm": swarm,
 }
 

@@ -25,6 +25,8 @@ from ...core.protocol.errors import (
     SessionLostError,
 )
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
+from ...core.wire import ledger_metadata as ledger_codec
+from ..checker.verdict import Swap
 from .network import SimNetwork, SimNode
 from .process import PROCESS, SimProcess, in_world
 
@@ -86,6 +88,8 @@ class MetadataSite:
         self.health = MetadataHealth()
         self.members = [network.add_node(f"metadata-{region}", region) for region in regions]
         self.clients: list[SimMetadataStore] = []
+        self.swaps: list[Swap] = []
+        """Every compare-and-set of a ledger's metadata that had an answer or was given up."""
         self.requests = 0
         self._ways: dict[str, SimNode | None] = {}
         self._ways_of = -1  # the network's generation for which they hold
@@ -261,7 +265,21 @@ class SimMetadataStore:
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
         """Replaces a node's data. Raises NoNodeError, BadVersionError."""
-        return await self._call("put", path, lambda: self._inner.put(path, data, expect=expect))
+        sent_ms = self.site.network.loop.now * 1000
+        try:
+            return await self._call("put", path, lambda: self._inner.put(path, data, expect=expect))
+        finally:
+            self._note_swap(path, data, expect, sent_ms)
+
+    def _note_swap(self, path: str, data: bytes, expect: Version | None, sent_ms: float) -> None:
+        ledger_id = ledger_id_of(path)
+        if ledger_id is not None and expect is not None:
+            state = ledger_codec.decode(ledger_id, data).state
+            now_ms = self.site.network.loop.now * 1000
+            who = self.process.name
+            self.site.swaps.append(
+                Swap(who, ledger_id, state, int(expect.partition(".")[2]), sent_ms, now_ms)
+            )
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
         """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""

@@ -1,4 +1,5 @@
-"""Asks every bookie for every entry that metadata says it has, in the plain words of the protocol.
+"""Asks every bookie for every entry that metadata says it has, in the plain words of the protocol,
+and offers entries of deleted ledgers.
 
 A client of its own, of a few lines, so that what judges the product does not read through it:
 frames are packed and digests computed here.
@@ -10,12 +11,17 @@ import struct
 from crc32c import crc32c
 
 from ...core.protocol.ledger_metadata import LedgerMetadata
+from ...core.wire.entry import master_key
+from ..checker.history import LateAdd
 from ..checker.verdict import Copy, Rules
 
 _REQUEST = struct.Struct(">IBBHqq")
 _ANSWER = struct.Struct(">BBHIqq")
 _HEADER = struct.Struct(">qqqq")
 _READ = 2
+_ADD_HEAD = struct.Struct(">IBBH20s")
+_ADD = 1
+_NO_LEDGER = 1
 
 
 class _Asker(asyncio.Protocol):
@@ -101,3 +107,71 @@ async def probe(
     except (OSError, TimeoutError):
         return None
     return asker.copies if not asker.waiting else None
+
+
+_TALK_S_MAX = 5.0
+"""With one bookie."""
+
+
+class _Talker(asyncio.Protocol):
+    """One request at a time: what was asked last is answered by a code."""
+
+    def __init__(self) -> None:
+        self._code: asyncio.Future[int] | None = None
+        self._held = b""
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    async def ask(self, frame: bytes) -> int:
+        """The code of the answer. Raises OSError when the connection breaks."""
+        assert isinstance(self._transport, asyncio.Transport)
+        self._code = asyncio.get_running_loop().create_future()
+        self._transport.write(frame)
+        return await self._code
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        while len(self._held) >= 4:
+            size = int.from_bytes(self._held[:4], "big")
+            if len(self._held) - 4 < size:
+                break
+            frame, self._held = self._held[4 : 4 + size], self._held[4 + size :]
+            if self._code is not None and not self._code.done():
+                self._code.set_result(_ANSWER.unpack_from(frame)[3])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._code is not None and not self._code.done():
+            self._code.set_exception(exc or OSError("the connection is over"))
+
+
+async def add_late(address: tuple[str, int], bookie: str, ledger_ids: list[int]) -> list[LateAdd]:
+    """Sends each of some deleted ledgers that the bookie has forgotten an entry, and reads it.
+
+    Those that it still has are left alone: it may not know yet. Runs in a simulated process.
+    """
+    found: list[LateAdd] = []
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_TALK_S_MAX):
+            transport, talker = await loop.create_connection(_Talker, *address)
+            for ledger_id in ledger_ids:
+                read = _REQUEST.pack(20, 2, _READ, 0, ledger_id, 0)
+                if await talker.ask(read) != _NO_LEDGER:
+                    continue
+                code = await talker.ask(_late_entry(ledger_id))
+                is_readable = await talker.ask(read) == 0
+                found.append(LateAdd(bookie, ledger_id, code == 0, is_readable))
+            transport.abort()
+    except (OSError, TimeoutError):
+        return found
+    return found
+
+
+def _late_entry(ledger_id: int) -> bytes:
+    payload = b"late"
+    header = _HEADER.pack(ledger_id, 0, -1, len(payload))
+    entry = header + crc32c(payload, crc32c(header)).to_bytes(4, "big") + payload
+    head = _ADD_HEAD.pack(24 + len(entry), 2, _ADD, 0, master_key(b""))
+    return head + entry

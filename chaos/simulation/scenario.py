@@ -15,15 +15,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ...core.log.records import StreamRecord
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import QuorumView
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
-from ..checker import ledger_invariants, log_invariants, wire_invariants
+from ..checker import ledger_invariants, log_invariants, stream_invariants, wire_invariants
 from ..checker.history import Append, History, Outcome
-from ..checker.verdict import LedgerVersion, Record, SegmentVersion, Violation, judge
+from ..checker.verdict import (
+    LedgerVersion,
+    Record,
+    SegmentVersion,
+    StreamVersions,
+    Violation,
+    judge,
+)
 from .ambush import Ambushes
 from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster, until
 from .faults import schedule
@@ -36,7 +44,7 @@ from .witness import Witness
 from .workload import Applications, WriterHabits
 from .world import SimHost, SimWorld, Topology
 
-CHECKS = (ledger_invariants, log_invariants, wire_invariants)
+CHECKS = (ledger_invariants, log_invariants, stream_invariants, wire_invariants)
 """Importing them registers what they check."""
 
 RESUME_S_MAX = 60.0
@@ -87,6 +95,8 @@ class Plan:
     appends_max: int
     repairs: tuple[str, ...] = ()
     """Regions in which repair runs."""
+    run: "type[SeedRun] | None" = None
+    """What runs it, if that is more than ``SeedRun``."""
 
     def without(self, fault: Fault) -> "Plan":
         """The same with one fault less."""
@@ -110,6 +120,8 @@ class Result:
     """Coverage: which protocol states were seen how often."""
     overlaps: dict[str, int] = field(default_factory=dict)
     """By kind of fault: the fewest appends that were under way while one lasted."""
+    orphans: int = 0
+    """Ledgers that were left behind: made for a segment, and never named by one. No violation."""
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -122,14 +134,14 @@ def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Res
     """Runs a plan in a world of its own. Raises nothing: a failed run is a violation, too."""
     result = Result(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
-        run = SeedRun(world, plan)
+        run = (plan.run or SeedRun)(world, plan)
         if on_line is not None:
             Wiretap(world.network)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
-            result.violations = judge(run.record())
+            result.violations = run.judged()
         except LivenessError as error:
-            result.violations = [Violation(error.id, str(error)), *judge(run.record())]
+            result.violations = [Violation(error.id, str(error)), *run.judged()]
         except Exception as error:  # of production code in the run: that is what a run is for
             result.violations = [Violation("CRASH", story_of(error))]
         run.account(result)
@@ -179,6 +191,9 @@ class SeedRun:
         world.is_healed = True
         await self._epilogue()
 
+    async def _settle(self, heir: SimHost) -> None:
+        """What else is to come to an end before the bookies are asked."""
+
     def _tell(self, name: str) -> None:
         if not self.world.is_healed:
             self.world.trace.note("world", f"{name} is told to write")
@@ -200,6 +215,7 @@ class SeedRun:
             end = self._end()
             for host in self.cluster.app_hosts:
                 await self._finish("V5", host, "a reader of everything", apps.read_everything, end)
+            await self._settle(heir)
         for mender in self._menders:
             mender.kill("is done")  # or copies would move while bookies are asked for them
         await asyncio.sleep(1.0)
@@ -293,21 +309,36 @@ class SeedRun:
                 found.setdefault(ledger_id, []).append(LedgerVersion(commit.at_ms, metadata))
         return found
 
-    def _segment_versions(self) -> dict[int, list[SegmentVersion]]:
-        found: dict[int, list[SegmentVersion]] = {}
+    def _stream_versions(self, stream: str = STREAM) -> StreamVersions:
+        found = StreamVersions()
+        node = f"/rhumbline/namespaces/{NAMESPACE}/streams/{stream}"
         for commit in self.world.metadata.tree.history:
-            lssn = _lssn_of(commit)
-            if lssn is not None:
+            if commit.path == node:
+                _add_record(found, stream, commit)
+            elif commit.path.startswith(f"{node}/segments/"):
+                lssn = int(commit.path[len(node) + 10 :])
                 segment = None if commit.data is None else decode_segment(lssn, commit.data)
-                found.setdefault(lssn, []).append(SegmentVersion(commit.at_ms, segment))
+                version = SegmentVersion(commit.at_ms, segment)
+                found.segments.setdefault(lssn, []).append(version)
         return found
+
+    def _segment_versions(self) -> dict[int, list[SegmentVersion]]:
+        return self._stream_versions().segments
+
+    def judged(self) -> list[Violation]:
+        """What is broken."""
+        return judge(self.record())
 
     def record(self) -> Record:
         """For the judge."""
+        stored = self._stream_versions()
         return Record(
             history=self.history,
             ledgers=self._ledger_versions(),
-            segments=self._segment_versions(),
+            segments=stored.segments,
+            stored=stored,
+            streams={STREAM: stored},
+            swaps=self.world.metadata.swaps,
             regions=dict(self.cluster.regions),
             lost=frozenset(self.cluster.lost),
             liars=frozenset(self.cluster.liars),
@@ -330,6 +361,7 @@ class SeedRun:
         result.lines = world.trace.lines
         result.states = self._states()
         result.overlaps = self._overlaps()
+        result.orphans = len(self.record().orphans())
 
     def _overlaps(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -363,9 +395,12 @@ class SeedRun:
         return seen
 
 
-def _lssn_of(commit: Commit) -> int | None:
-    start = f"/rhumbline/namespaces/{NAMESPACE}/streams/{STREAM}/segments/"
-    return int(commit.path[len(start) :]) if commit.path.startswith(start) else None
+def _add_record(found: StreamVersions, stream: str, commit: Commit) -> None:
+    record = None if commit.data is None else StreamRecord.decode(stream, commit.data)
+    if record is not None:
+        found.starts.append((commit.at_ms, record.start))
+    if found.deleting_ms is None and (record is None or record.is_deleting):
+        found.deleting_ms = commit.at_ms
 
 
 def story_of(error: BaseException) -> str:

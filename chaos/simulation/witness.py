@@ -33,6 +33,8 @@ class Witness:
         """(connection, transaction) of a fencing read to its ledger and entry."""
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         """The same of adds, which in this form are those of recoveries and repair."""
+        self._telling: dict[tuple[int, int], tuple[int, int]] = {}
+        """The same of what tells a LAC without an entry, to its ledger and LAC."""
         cluster.world.network.on_sent = self._sent
 
     def _sent(self, end: SimTransport, data: bytes) -> None:
@@ -80,8 +82,11 @@ class Witness:
             elif request.HasField("add_request"):
                 add = request.add_request
                 self._copying[end.number, request.header.txn_id] = add.ledger_id, add.entry_id
+            elif request.HasField("write_lac_request"):
+                news = request.write_lac_request
+                self._telling[end.number, request.header.txn_id] = news.ledger_id, news.lac
             return
-        if not (self._fencing or self._copying):
+        if not (self._fencing or self._copying or self._telling):
             return
         response = pb.Response.FromString(packet)
         transaction = end.number, response.header.txn_id
@@ -89,6 +94,10 @@ class Witness:
         if copied is not None and response.status == pb.EOK:
             key = (self._cluster.ids[end.node.name], *copied)
             self.testimony.copied.setdefault(key, self._loop.now * 1000)
+        told = self._telling.pop(transaction, None)
+        if told is not None and response.status == pb.EOK:
+            words = self._loop.now * 1000, self._cluster.ids[end.node.name], told[1]
+            self.testimony.lacs.setdefault(told[0], []).append(words)
         asked = self._fencing.pop(transaction, None)
         if asked is None or response.status not in _SAID:
             return

@@ -146,12 +146,16 @@ class Applications:
                         await self._hear([writer.append(append.payload)], [append])
                         if append.outcome is not Outcome.OK:
                             break
+                    await self._before_the_end(writer)
                     await writer.close()
                     if append.outcome is Outcome.OK:
                         return
                 except RhumblineError as error:
                     self._note(host, f"cannot write the end: {_words(error)}")
                 await asyncio.sleep(_RETRY_S)
+
+    async def _before_the_end(self, writer: StreamWriter) -> None:
+        """What else the last writer does."""
 
     def pending(self) -> list[Append]:
         """Appends whose callers live and have not heard of their outcome yet."""
