@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from ..core.protocol.errors import (
     AppendOutcomeUnknownError,
     ClosedError,
+    NotOwnerError,
     ProtocolError,
     RhumblineError,
     UnavailableError,
@@ -128,11 +129,15 @@ class AppendCall:
             self._wake.set()
 
     def _end(self, why: RhumblineError) -> None:
-        """Everything without an answer gets one."""
+        """Everything without an answer gets one.
+
+        A call that its proxy refuses as a whole, by naming another proxy, has taken nothing.
+        """
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
         for id_, on_answer in waiting.items():
-            if id_ > self._sent_id or not isinstance(why, UnavailableError):
+            is_definite = isinstance(why, NotOwnerError) or not isinstance(why, UnavailableError)
+            if id_ > self._sent_id or is_definite:
                 on_answer(why)
             else:
                 unknown = AppendOutcomeUnknownError(f"{self._address}: {why}")

@@ -55,6 +55,7 @@ class ProxySource:
         self._unread_bytes = 0  # taken and not yet granted again
         self._address = ""
         self._tried: dict[str, None] = {}
+        self._failures = 0  # in a row: since something came beside the start of a call
 
     @property
     def is_ready(self) -> bool:
@@ -137,6 +138,8 @@ class ProxySource:
                 self._broke(_ended())
                 continue
             assert isinstance(response, pb.ReadResponse)
+            self._failures = 0
+            self._tried.clear()
             self._unread_bytes += sum(map(len, response.entries))
             return response
 
@@ -155,18 +158,16 @@ class ProxySource:
     async def _begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
         """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
         give_up_at = self._loop.time() + self._unavailable_s
-        failures = 0
         while True:
+            if self._failures > 2:
+                pause_ms = min(_PAUSE_MS_MIN << min(self._failures, 16), _PAUSE_MS_MAX)
+                await asyncio.sleep(pause_ms / 1000)
             try:
                 return await self._try_begin(request)
             except RhumblineError as error:
                 if not is_worth_a_retry(error) or self._loop.time() >= give_up_at:
                     raise
                 self._turn(error)
-            failures += 1
-            if failures > 2:
-                pause_ms = min(_PAUSE_MS_MIN << min(failures, 16), _PAUSE_MS_MAX)
-                await asyncio.sleep(pause_ms / 1000)
 
     async def _try_begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
         channels = self._channels
@@ -180,7 +181,6 @@ class ProxySource:
             call.cancel()
             raise
         self._unread_bytes = 0
-        self._tried.clear()
         channels.set_owner(self._key, self._address)
         return call, start
 
@@ -201,6 +201,7 @@ class ProxySource:
         return start
 
     def _turn(self, error: RhumblineError) -> None:
+        self._failures += 1
         self._tried[self._address] = None
         if isinstance(error, NotOwnerError) and error.owner:
             self._address = error.owner

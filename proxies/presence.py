@@ -103,8 +103,11 @@ class Presence:
         self._tasks.spawn(self._stay(), "presence")
 
     async def set_accepting(self, is_accepting: bool) -> None:
-        """Says whether this proxy takes new streams. Raises MetadataError."""
+        """Says whether this proxy takes new streams and readers; so will its next session, if it
+        has none now. Raises MetadataError."""
         self.me = self.me._replace(is_accepting=is_accepting)
+        if self.session is None:
+            return
         for role in self.roles:
             await self._store.put(f"{ROOT}/{role}/{self.me.id}", self.me.encode())
         await self._refresh()

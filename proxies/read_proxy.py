@@ -9,7 +9,7 @@ from ..core.log.positioning import LATEST, Start
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import NotOwnerError, TooManyRequestsError
 from .config import ProxyConfig
-from .presence import READ, Presence
+from .presence import READ, WRITE, Presence
 from .routing import Routing, stream_key
 from .tail import BlockCache, Cursor, Place, StreamTail
 
@@ -33,6 +33,18 @@ class Opened(NamedTuple):
     """The position that was wanted, if it was truncated."""
     key: str
     shared: SharedTail
+    arrival: "Arrival"
+
+
+class Arrival(NamedTuple):
+    """How a reader came here."""
+
+    tried: tuple[str, ...]
+    """Where it was before, and was not served."""
+    members: frozenset[str]
+    """The sessions of the read proxies that were up then."""
+    regions: frozenset[str]
+    """Where it was before, as far as that was known."""
 
 
 class ReadProxy:
@@ -70,16 +82,17 @@ class ReadProxy:
         if self.reader_count >= self._config.readers_max:
             raise TooManyRequestsError(f"this proxy has {self.reader_count} readers, its limit")
         self.reader_count += 1
+        arrival = self._arrival(tried)
         try:
             return await self._open(key, namespace, stream, start, stops_at_end,
-                                    advances_if_truncated)  # fmt: skip
+                                    advances_if_truncated, arrival)  # fmt: skip
         except BaseException:
             self.reader_count -= 1
             raise
 
     async def _open(
         self, key: str, namespace: str, stream: str, start: Start, stops_at_end: bool,
-        advances_if_truncated: bool,
+        advances_if_truncated: bool, arrival: Arrival,
     ) -> Opened:  # fmt: skip
         opened = self._namespaces(namespace)
         truncated: list[Dlsn] = []
@@ -100,7 +113,8 @@ class ReadProxy:
         shared = self._tails[key]
         shared.readers += 1
         cursor = Cursor(shared.tail, reader.source, reopen, end=end)
-        return Opened(cursor, reader.position, truncated[0] if truncated else None, key, shared)
+        skipped = truncated[0] if truncated else None
+        return Opened(cursor, reader.position, skipped, key, shared, arrival)
 
     def _share(self, key: str, source: Entries) -> None:
         known = self._tails.get(key)
@@ -148,3 +162,34 @@ class ReadProxy:
         best = self._routing.preferred(key, me.region, without=without)
         if best is not None and best.address != me.address:
             raise NotOwnerError(f"{best.address} reads {key} for this region", best.address)
+
+    def _arrival(self, tried: tuple[str, ...]) -> Arrival:
+        readers = self._presence.members(READ)
+        return Arrival(
+            tried,
+            frozenset(one.id for one in readers),
+            frozenset(
+                one.region
+                for one in (*readers, *self._presence.members(WRITE))
+                if one.address in tried
+            ),
+        )
+
+    def better_for(self, opened: Opened) -> str:
+        """A proxy that came up since this reader came, and should serve it instead; "": none.
+
+        In this region it is the one that all agree on; in another one, where the reader came from.
+        So a region that was without read proxies for a while, or was cut off, gets its readers
+        back, and reads each entry once for all of them again. One that was up all the time does
+        not count: the reader has not come here for nothing.
+        """
+        me = self._presence.me
+        tried, known, regions = opened.arrival
+        best = self._routing.preferred(opened.key, me.region)
+        if best is not None and best.address != me.address and best.id not in known:
+            return best.address
+        for one in self._presence.members(READ):
+            is_new = one.is_accepting and one.id not in known and one.region != me.region
+            if is_new and (one.address in tried or one.region in regions):
+                return one.address
+        return ""

@@ -5,7 +5,8 @@ with NotOwnerError, which names a proxy of the other role.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from google.protobuf.message import Message
@@ -29,7 +30,7 @@ from .config import ProxyConfig
 from .credit import Credit
 from .messages import decode_item, decode_start, encode_answers
 from .presence import READ, WRITE, Presence
-from .read_proxy import ReadProxy
+from .read_proxy import Opened, ReadProxy
 from .status import encode_position
 from .write_proxy import WriteProxy
 
@@ -110,6 +111,9 @@ class ProxyService:
             return
         if self.writes is not None:
             await self.writes.aclose()
+        else:
+            with suppress(RhumblineError):  # or others find out when the session ends
+                await self.presence.set_accepting(False)
         self._stopping.set()
         for wake in self._calls:
             wake.set()
@@ -142,7 +146,7 @@ class ProxyService:
 
     async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
         if self.writes is None:
-            raise self._other_role(WRITE)
+            raise self._other_role(WRITE, ())
         wake = asyncio.Event()
         session = AppendSession(
             self.writes,
@@ -174,55 +178,71 @@ class ProxyService:
     # --- read -----------------------------------------------------------------------------------
 
     async def _read(self, requests: AsyncIterator[pb.ReadRequest], send: Send) -> None:
-        if self.reads is None:
-            raise self._other_role(READ)
         first = await anext(requests, None)
         if first is None:
             raise InvalidArgumentError("a read begins with a request")
-        start = decode_start(first)
-        opened = await self.reads.open(
-            first.namespace,
-            first.stream,
-            start,
-            stops_at_end=first.stops_at_end,
-            advances_if_truncated=first.advances_if_truncated,
-            tried=tuple(first.tried),
-        )
+        reads, opened = await self._open(first)
         credit = Credit(first.credit_bytes or _CREDIT_BYTES)
-        heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
         tasks = Tasks(on_failure=lambda _: credit.end())
         self._calls[credit.wake] = None
         try:
             tasks.spawn(_grant_all(requests, credit), "read call")
             await send(_read_start(opened.position, first.txid, opened.truncated))
-            while await credit.wait(self._stopping):
-                try:
-                    block = await opened.cursor.next(heartbeat_s)
-                except TimeoutError:
-                    await send(pb.ReadResponse())
-                    continue
-                if block is None:
-                    await send(pb.ReadResponse(is_end=not first.stops_at_end))
-                    return
-                credit.take(block.size)
-                await send(block.encoded())
-            if self._stopping.is_set():
-                raise NotOwnerError("this proxy is stopping")
+            await self._deliver(reads, opened, first, credit, send)
         except asyncio.CancelledError:
             if self._stopping.is_set():  # its tail was closed below it
-                raise NotOwnerError("this proxy is stopping") from None
+                raise _stopping_error() from None
             raise
         except ClosedError as error:  # so was this proxy's own client: not the reader
-            raise NotOwnerError("this proxy is stopping") from error
+            raise _stopping_error() from error
         finally:
             del self._calls[credit.wake]
             await tasks.aclose()
-            await self.reads.close(opened)
+            await reads.close(opened)
 
-    def _other_role(self, role: str) -> NotOwnerError:
+    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, Opened]:
+        if self.reads is None or self._stopping.is_set():
+            raise self._other_role(READ, [*first.tried, self.presence.me.address])
+        opened = await self.reads.open(
+            first.namespace,
+            first.stream,
+            decode_start(first),
+            stops_at_end=first.stops_at_end,
+            advances_if_truncated=first.advances_if_truncated,
+            tried=tuple(first.tried),
+        )
+        return self.reads, opened
+
+    async def _deliver(
+        self, reads: ReadProxy, opened: Opened, first: pb.ReadRequest, credit: Credit, send: Send
+    ) -> None:
+        heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
+        while await credit.wait(self._stopping):
+            better = reads.better_for(opened)
+            if better:
+                raise NotOwnerError(f"{better} reads {opened.key} for this reader now", better)
+            try:
+                block = await opened.cursor.next(heartbeat_s)
+            except TimeoutError:
+                await send(pb.ReadResponse())
+                continue
+            if block is None:
+                await send(pb.ReadResponse(is_end=not first.stops_at_end))
+                return
+            credit.take(block.size)
+            await send(block.encoded())
+        if self._stopping.is_set():
+            raise _stopping_error()
+
+    def _other_role(self, role: str, tried: Collection[str]) -> NotOwnerError:
+        """Turn to a proxy that is one: in this region, not tried before, if there is any."""
         others = [one for one in self.presence.members(role) if one.is_accepting]
-        near = [one for one in others if one.region == self.presence.me.region] or others
-        return NotOwnerError(f"this is no {role} proxy", near[0].address if near else "")
+        others.sort(key=lambda one: (one.address in tried, one.region != self.presence.me.region))
+        return NotOwnerError(f"this is no {role} proxy", others[0].address if others else "")
+
+
+def _stopping_error() -> NotOwnerError:
+    return NotOwnerError("this proxy is stopping")
 
 
 async def _submit_all(

@@ -53,8 +53,8 @@ class _State(Enum):
 class _Stream:
     """A stream at this proxy, and what waits while it is being taken."""
 
-    __slots__ = ("changed", "claim", "failure", "home", "is_astray", "name", "namespace", "served",
-                 "state", "tried", "waiting", "waiting_bytes")  # fmt: skip
+    __slots__ = ("changed", "claim", "failure", "home", "is_astray", "name", "namespace", "rival",
+                 "served", "state", "tried", "waiting", "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
@@ -68,6 +68,8 @@ class _Stream:
         self.is_astray = False
         """Whether another proxy should serve it, when that was last looked at."""
         self.claim: Claim | None = None
+        self.rival = ""
+        """Whose claim it waits for, though clients could not reach that proxy."""
         self.served: ServedStream | None = None
         self.waiting: list[tuple[Item, Done]] = []
         self.waiting_bytes = 0
@@ -181,6 +183,8 @@ class WriteProxy:
                 await self._try_take(stream)
         except TimeoutError:
             failure = UnavailableError(f"stream {stream.name} could not be taken over in time")
+            if stream.rival:  # it lives: the way to it may be back
+                failure = NotOwnerError(f"{failure}: {stream.rival} has it", stream.rival)
         except SessionLostError as error:  # ours, and a new one is on its way
             failure = UnavailableError(f"stream {stream.name} could not be claimed: {error}")
         except RhumblineError as error:
@@ -250,11 +254,13 @@ class WriteProxy:
                     self._check_preferred(stream, key, home)
                     found = await self.claims.take(stream.namespace, stream.name, me, session)
                 if found.member_id == me.id:
+                    stream.rival = ""
                     return found
                 if found.address not in stream.tried and found.address != me.address:
                     raise NotOwnerError(
                         f"stream {stream.name} is owned by {found.address}", found.address
                     )
+                stream.rival = found.address if found.address != me.address else ""
                 await _wait(changed, _LOOK_MS)
         finally:
             watch.close()

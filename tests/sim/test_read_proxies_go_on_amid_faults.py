@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from rhumbline.chaos.checker.history import Outcome
 from rhumbline.chaos.checker.verdict import judge
 from rhumbline.chaos.simulation.cluster import Fault
 from rhumbline.chaos.simulation.faults import begin
@@ -24,14 +25,22 @@ from rhumbline.proxies.config import ProxyConfig
 from rhumbline.tests.support.proxy_run import ProxyRun, WanMeter
 from rhumbline.tests.support.region_run import plan
 
-SEEDS = int(os.environ.get("RHUMBLINE_PROXY_SEEDS", "6"))
+SEEDS = int(os.environ.get("RHUMBLINE_PROXY_SEEDS", "5"))
 LASTS_MS = 9_000
 THIN_READERS = 2
-CALLS_A_SECOND_MAX = 60
+SETTLE_S = 6.0
+"""After the faults each region has its readers back by then: its read proxies registered again."""
+CALM_S = 1.0
+CACHE_BYTES = 1 << 20
+"""Of a cache that is large enough for all that such a run writes."""
+CALLS_A_SECOND_MAX = 30
 """Of a client process of 3 producers and 2 readers, whoever sends it where."""
 
 STOP = "stop"
 """A fault that only proxies have: they are asked to end, and hand over."""
+
+Calm = tuple[float, float]
+"""From when to when, in virtual ms."""
 
 OWNER, READING = "owner", "reading"
 """Targets that are known only when the time comes."""
@@ -108,6 +117,8 @@ async def torment(run: ProxyRun) -> None:
     ends = [fault.at_ms + fault.lasts_ms for fault in run.plan.faults]
     left_s = start + max(LASTS_MS, *ends) / 1000 - run.world.loop.now
     await asyncio.sleep(max(0.0, left_s) + 0.01)
+    run.heal()
+    await asyncio.sleep(SETTLE_S)
 
 
 async def look_at_caches(run: ProxyRun) -> None:
@@ -122,8 +133,9 @@ def play(seed: int) -> ProxyRun:
     random = Random(f"{seed} proxies' settings")
     config = ProxyConfig(
         session_ttl_ms=1_000,
+        acquire_ms_max=2_000,
         balance_ms=random.choice((0, 500, 2_000)),
-        cache_bytes_max=random.choice((1, 2_000, 1 << 20)),
+        cache_bytes_max=random.choice((1, 2_000, CACHE_BYTES)),
     )
     with SimWorld(one.seed, one.topology) as world:
         run = ProxyRun(
@@ -134,9 +146,19 @@ def play(seed: int) -> ProxyRun:
             config=config,
         )
 
+        meter = WanMeter(run)
+        calm: list[Calm] = []
+
         async def course(run: ProxyRun) -> None:
             looking = asyncio.ensure_future(look_at_caches(run))
             await torment(run)
+            late = [
+                one
+                for one in run.apps.pending()
+                if one.called_ms < world.loop.now * 1000 - SETTLE_S * 1000
+            ]
+            assert not late, f"{late[0]} waits for {SETTLE_S} s after the faults"
+            calm.append(await a_calm(world))
             looking.cancel()
 
         try:
@@ -145,7 +167,34 @@ def play(seed: int) -> ProxyRun:
             print("\n".join(world.trace.lines[-60:]))
             raise
         assert [str(violation) for violation in judge(run.record())] == []
+    if config.cache_bytes_max == CACHE_BYTES:
+        check_crossings(run, meter, calm[0])
     return run
+
+
+async def a_calm(world: SimWorld) -> Calm:
+    """Lets a time pass; what becomes readable soon after it belongs to it."""
+    begin_ms = world.loop.now * 1000
+    await asyncio.sleep(CALM_S)
+    end_ms = world.loop.now * 1000
+    await asyncio.sleep(0.5)
+    return begin_ms, end_ms
+
+
+def check_crossings(run: ProxyRun, meter: WanMeter, calm: Calm) -> Counter[str]:
+    """What was written in a calm came into each region once, if at all; returns how much it was.
+
+    Not asked for after a silence: then several bookies are asked to wait for the next entry.
+    """
+    begin_ms, end_ms = calm
+    crossed = Counter[str]()
+    for append in run.history.of_outcome(Outcome.OK):
+        if begin_ms <= append.called_ms and (append.ended_ms or end_ms) < end_ms:
+            for region in run.plan.topology.regions:
+                count = meter.crossings[region, append.token]
+                assert count <= 1, f"{append} came into {region} {count} times"
+                crossed[region] += count
+    return crossed
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +221,9 @@ def test_clients_are_never_sent_in_circles(runs: list[ProxyRun]) -> None:
     assert most <= CALLS_A_SECOND_MAX
 
 
-def test_a_seed_gives_one_trace() -> None:
-    digests = [play(1).world.trace.digest() for _ in range(2)]
-    assert digests[0] == digests[1]
+def test_a_seed_gives_one_trace(runs: list[ProxyRun], request: pytest.FixtureRequest) -> None:
+    first = request.config.option.seed
+    assert play(first).world.trace.digest() == runs[0].world.trace.digest()
 
 
 def test_the_wide_area_is_crossed_once_for_all_readers_of_a_region() -> None:
@@ -184,14 +233,16 @@ def test_the_wide_area_is_crossed_once_for_all_readers_of_a_region() -> None:
     )
     with SimWorld(one.seed, one.topology) as world:
         run = ProxyRun(world, one, read_proxies=2, thin_readers=5)
+        run.quiet_s = 3.0  # until all have seen all
         meter = WanMeter(run)
+        calm: list[Calm] = []
 
         async def course(run: ProxyRun) -> None:
-            await run.acks(300, 120)
+            await asyncio.sleep(1.0)
+            calm.append(await a_calm(world))
 
         world.run(run.play_course(course), time_limit_s=3_600)
         assert [str(violation) for violation in judge(run.record())] == []
-    by_region = Counter(region for region, _ in meter.crossings)
-    print(f"records that crossed: {dict(by_region)}; at most {max(meter.crossings.values())} times")
-    assert by_region["west"] >= 300
-    assert max(meter.crossings.values()) == 1
+        crossed = check_crossings(run, meter, calm[0])
+    print(f"records that crossed: {dict(crossed)}")
+    assert crossed["west"] >= 50

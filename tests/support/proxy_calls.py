@@ -131,6 +131,7 @@ class SimCall:
     def _over(self, outcome: RhumblineError | None) -> None:
         if not self._is_over:
             self._is_over, self._outcome = True, outcome
+        self._is_connected.set()  # or it never will be
         self._end.lose()
 
     async def write(self, message: Message) -> None:

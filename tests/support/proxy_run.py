@@ -148,7 +148,7 @@ class ThinApplications(Applications):
                         me.read = self.history.begin_read(me.name, from_)
                     while await self._take_batch(reader, me.read):
                         me.position = reader.position
-                        if self.active == EVERYBODY:  # in the end everybody hurries
+                        if not self.cluster.world.is_healed:  # in the end everybody hurries
                             await asyncio.sleep(random.random() * me.pause_s)
             except RhumblineError as error:
                 if not error.retryable:
@@ -175,6 +175,8 @@ class ProxyRun(SeedRun):
         """``read_proxies`` and ``thin_readers`` are for each region."""
         super().__init__(world, plan)
         self.config = config or self.config
+        self.quiet_s = 0.0
+        """Before anybody writes."""
         self.services: dict[str, ProxyService] = {}
         """By host: for looking, not for touching."""
         self.proxy_hosts = [
@@ -208,13 +210,19 @@ class ProxyRun(SeedRun):
         for host in self.cluster.app_hosts:
             self.apps.start(host, reads=host.name in self.plan.readers)
         self.apps.wanted = self.plan.appends_max
+        await asyncio.sleep(self.quiet_s)
         self.apps.active = EVERYBODY
         await course(self)
+        self.heal()
         self.apps.active = "nobody"
-        self.world.heal_everything()
-        self.world.is_healed = True
         await self._epilogue()
         await self._thin_readers_end()
+
+    def heal(self) -> None:
+        """Ends all faults for good. Safe to repeat."""
+        if not self.world.is_healed:
+            self.world.heal_everything()
+            self.world.is_healed = True
 
     async def acks(self, count: int, within_s: float) -> None:
         """Waits until so many more appends are acknowledged."""
