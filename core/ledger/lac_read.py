@@ -65,7 +65,7 @@ async def read_lac(
         if connection is None or not connection.send_message(request, answer):
             asyncio.get_running_loop().call_soon(answer, link.last_error, None)
     await done
-    if largest <= known and not view.is_fencing_complete(heard):
+    if (fresh or largest <= known) and not view.is_fencing_complete(heard):
         raise UnavailableError(
             f"ledger {reader.ledger_id}: too few bookies say what is confirmed: {errors[0]}"
         )

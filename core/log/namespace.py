@@ -228,9 +228,10 @@ class Namespace:
     async def end(self, name: str, *, fresh: bool = True) -> Dlsn:
         """Behind the last record that is visible now.
 
-        ``fresh``: as a quorum of bookies says, so everything that was acknowledged before the call
-        is below it; raises UnavailableErrors when no quorum can be asked. Otherwise as good as it
-        goes: what the first bookies say, which may lag. Raises NoSuchStreamError.
+        ``fresh``: as a quorum of bookies says, so everything that was visible before the call is
+        below it (what was acknowledged is visible once a later record follows, or the writer has
+        told so, a moment later); raises UnavailableErrors when no quorum can be asked. Otherwise
+        as good as it goes: what the first bookies say, which may lag. Raises NoSuchStreamError.
         """
         return await find_end(self._streams, self._opener, name, fresh=fresh)
 

@@ -70,7 +70,7 @@ def test_b17_damaged_copy_is_never_returned_and_the_next_replica_is_asked(last: 
             reader = await other.open(writer.ledger_id)
             got: list[bytes] = []
             while len(got) < last - 3:
-                got += [e.payload for e in await reader.read(4 + len(got), last)]
+                got += [bytes(e.payload) for e in await reader.read(4 + len(got), last)]
             assert got == [b"%03d" % i for i in range(4, last + 1)]
             for bookie in world.bookies[:2]:
                 damage(bookie, writer.ledger_id, 4)
@@ -165,7 +165,7 @@ def test_reads_cross_fragments() -> None:
             reader = await other.open(writer.ledger_id)
             got: list[bytes] = []
             while len(got) < 7:
-                got += [e.payload for e in await reader.read(len(got), 6)]
+                got += [bytes(e.payload) for e in await reader.read(len(got), 6)]
             assert got == [b"%03d" % i for i in range(7)]
 
     world.run(main())
@@ -189,6 +189,25 @@ def test_fresh_lac_is_asked_of_a_quorum_and_survives_a_lost_region() -> None:
             in_region(world, "a").go_down()
             with pytest.raises(UnavailableError):
                 await reader.update_last_add_confirmed()
+            writer.abandon()
+
+    world.run(main())
+
+
+def test_fresh_lac_is_not_what_one_bookie_says_though_it_is_news() -> None:
+    world = World()
+
+    async def main() -> None:
+        config = LedgerConfig(request_timeout_ms=300)
+        async with world.client("a") as client, world.client("c", config) as other:
+            writer = await written(client, 5, GEO)
+            reader = await other.open(writer.ledger_id)
+            await writer.publish_lac()
+            in_region(world, "a").go_down()
+            in_region(world, "b").is_hung = True
+            with pytest.raises(UnavailableError):
+                await reader.update_last_add_confirmed()
+            assert await reader.update_last_add_confirmed(fresh=False) == 4
             writer.abandon()
 
     world.run(main())
