@@ -67,10 +67,15 @@ class Sorter:
         assert number < storage.index.store.covered_log, "the index has to cover it"
         if not await self._rewrite(LOG_KIND, number):
             return False
-        storage.states.manifest.log_floor = next(
+        manifest = storage.states.manifest
+        manifest.log_floor = next(
             (log for log in storage.sealed_logs if log > number), storage.log.number
         )
-        await storage.write_manifest()
+        try:
+            await storage.write_manifest()
+        except RhumblineError:
+            manifest.log_floor = number  # for the repeat: the file is there until that is written
+            raise
         storage.sealed_logs.remove(number)
         await storage.files.remove(LOG_KIND, [number])
         self.removed_count += 1
@@ -81,8 +86,12 @@ class Sorter:
         storage = self._storage
         if not await self._rewrite(SORTED_KIND, number):
             return False
-        del storage.states.manifest.sorted_files[number]
-        await storage.write_manifest()
+        end = storage.states.manifest.sorted_files.pop(number)
+        try:
+            await storage.write_manifest()
+        except RhumblineError:
+            storage.states.manifest.sorted_files[number] = end  # as in ``sort_log``
+            raise
         del storage.sorted[number]
         await storage.files.remove(SORTED_KIND, [number])
         self.removed_count += 1

@@ -13,7 +13,7 @@ from rhumbline.core.bookie.sorter import Sorter
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.bookie.tiered_index import MemoryIndexStore
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.errors import DiskFullError, RhumblineError
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.jumping_loop import run_jumping
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry, one_bookie
@@ -65,9 +65,11 @@ def test_the_share_grows_with_the_backlog_while_clients_add() -> None:
     asyncio.run(main())
 
 
-async def filled(disk: MemoryDisk, config: BookieConfig) -> tuple[Storage, dict[int, bytes]]:
+async def filled(
+    disk: MemoryDisk, config: BookieConfig, kind: type[Storage] = Storage
+) -> tuple[Storage, dict[int, bytes]]:
     """A sealed log in which ids fall, have holes, and come twice; what must be read of ledger 1."""
-    storage = Storage(Runtime(FixedClock(), Random(1)), disk, config, ME, MemoryIndexStore())
+    storage = kind(Runtime(FixedClock(), Random(1)), disk, config, ME, MemoryIndexStore())
     await storage.open()
     random = Random(2)
     kept: dict[int, bytes] = {}
@@ -106,6 +108,42 @@ def test_entries_in_any_order_and_twice_are_sorted_and_found() -> None:
         for entry_id, data in kept.items():
             assert await again.read(1, entry_id, again.find(1, entry_id)) == data
         await again.aclose()
+
+    asyncio.run(main())
+
+
+class Reluctant(Storage):
+    """Its journal refuses a manifest now and then."""
+
+    refuses = (2, 5)
+    """Which ones, in the order of the attempts: those that leave a rewritten file out."""
+    attempts = 0
+
+    async def write_manifest(self) -> None:
+        self.attempts += 1
+        if self.attempts in self.refuses:
+            raise DiskFullError("no space left")
+        await super().write_manifest()
+
+
+def test_file_whose_end_the_journal_did_not_take_is_rewritten_again() -> None:
+    async def main() -> None:
+        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+        storage, kept = await filled(MemoryDisk(), config, Reluctant)
+        sorter = Sorter(storage, slice_bytes=100_000)
+        log = storage.sealed_logs[0]
+        with pytest.raises(DiskFullError):
+            await sorter.sort_log(log)
+        assert await sorter.sort_log(log)
+        storage.delete_ledger(2)
+        (number,) = storage.sorted
+        with pytest.raises(DiskFullError):
+            await sorter.compact(number)
+        assert await sorter.compact(number)
+        assert number not in storage.sorted
+        for entry_id, data in kept.items():
+            assert await storage.read(1, entry_id, storage.find(1, entry_id)) == data
+        await storage.aclose()
 
     asyncio.run(main())
 
