@@ -66,6 +66,7 @@ def _carried(record: Record) -> Iterator[Visible]:
 
 def _told(record: Record) -> Iterator[Visible]:
     segments = {record.ledger_of(lssn): lssn for lssn in record.segments}
+    acked = sorted(one.dlsn for one in record.history.of_outcome(Outcome.OK) if one.dlsn)
     for ledger_id, news in record.testimony.lacs.items():
         lssn = segments.get(ledger_id)
         if lssn is None:
@@ -80,7 +81,9 @@ def _told(record: Record) -> Iterator[Visible]:
             members: tuple[str, ...] = metadata.last_fragment.bookies
             knowing = {one for one in members if known.get(one, -1) >= lac}
             if satisfies_p(metadata.quorum_at(lac), knowing, record.regions):
-                yield at_ms, Dlsn(lssn, lac, 0), f"{sorted(knowing)} had been told"
+                place = bisect_left(acked, Dlsn(lssn, lac + 1, 0))
+                if place and acked[place - 1].lssn == lssn:  # others are no records
+                    yield at_ms, acked[place - 1], f"{sorted(knowing)} had been told"
 
 
 @invariant("G11")
