@@ -31,6 +31,7 @@ from ..wire import handshake, v2, v3
 from ..wire.errors import error_of_code
 from ..wire.frames import FRAME_BYTES_MAX, FrameSplitter
 from .config import LedgerConfig
+from .large_frame import LargeFrame
 
 if TYPE_CHECKING:
     from .add_op import AddOp
@@ -41,6 +42,8 @@ _ADD_ANSWER = struct.Struct(">QI16s")  # as v2.RESPONSE, with the ids as one key
 _ADD_HEAD = v2.ADD_RESPONSE_WORD.to_bytes(8, "big")
 _BATCH_HEAD = bytes((v2.VERSION, v2.OP_BATCH_READ))
 _KEY = struct.Struct(">qq")
+_LARGE_BYTES_MIN = 128 << 10
+"""Of frames that are received in place; smaller ones cost less as part of what they come with."""
 _LATE_MAX = 10_000  # adds that one look takes out
 _TICKS = 4  # looks per request time-out
 _PATIENCE = _TICKS + 1  # looks that a request survives: 4 to 5 ticks, as it comes between two
@@ -291,6 +294,33 @@ class BookieConnection:
                     self._on_batch(v2.decode_batch_response(memoryview(data)[start:stop]))
                 else:
                     self._on_frame(data[start:stop])
+            if self._splitter.held_bytes and self._state != _LOST:
+                self._receive_large()
+        except (ProtocolError, BookieUnavailableError) as error:
+            self.fail(error)
+
+    def _receive_large(self) -> None:
+        """Has the rest of a large frame come without being copied together."""
+        begun = self._splitter.take_begun(_LARGE_BYTES_MIN)
+        if begun is not None and self._transport is not None:
+            receiver = LargeFrame(self, *begun)
+            self._transport.set_protocol(cast(asyncio.BaseProtocol, receiver))
+
+    def heard(self, size: int) -> None:
+        """See FrameOwner."""
+        self._heard_epoch = self._epoch
+        self.link.received_bytes += size
+
+    def take_large(self, frame: memoryview) -> None:
+        """See FrameOwner."""
+        if self._state == _LOST or self._transport is None:
+            return
+        self._transport.set_protocol(cast(asyncio.BaseProtocol, self))
+        try:
+            if frame[:2] == _BATCH_HEAD:
+                self._on_batch(v2.decode_batch_response(frame))
+            else:
+                self._on_frame(bytes(frame))
         except (ProtocolError, BookieUnavailableError) as error:
             self.fail(error)
 

@@ -20,7 +20,7 @@ class LedgerEntry(Protocol):
         ...
 
     @property
-    def payload(self) -> bytes:
+    def payload(self) -> bytes | memoryview:
         """What the writer gave to ``add``."""
         ...
 

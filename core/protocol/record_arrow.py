@@ -3,6 +3,7 @@
 pyarrow is optional and imported only when a view is asked for.
 """
 
+import struct
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ALIGNMENT = 8
+_I64 = struct.Struct("<q")
 
 
 def arrow_payloads(record_set: RecordSet) -> "pa.Array":
@@ -40,7 +42,7 @@ def arrow_txids(record_set: RecordSet) -> "pa.Array":
 
     view = record_set.txids_view()
     if view is None:
-        return pa.repeat(pa.scalar(record_set.first_txid, pa.int64()), record_set.count)
+        view = memoryview(_I64.pack(record_set.first_txid) * record_set.count)
     return pa.Array.from_buffers(pa.int64(), record_set.count, [None, _aligned(view)])
 
 

@@ -329,40 +329,41 @@ def numbering(record_set: bytes) -> tuple[int, Producer]:
 # --- decoding -----------------------------------------------------------------------------------
 
 
-def decode_entry(payload: bytes) -> list[RecordSet]:
+def decode_entry(payload: bytes | memoryview) -> list[RecordSet]:
     """All record sets of an entry's payload, in order, checksums verified.
 
-    Raises CorruptionError for anything that is not a whole sequence of record sets.
+    They are views of it, and keep it. Raises CorruptionError for anything that is not a whole
+    sequence of record sets.
     """
     sets: list[RecordSet] = []
     view = memoryview(payload)
     at = slot = 0
     end = len(payload)
     while at < end or not sets:
-        one, at = _decode_at(payload, view, at)
+        one, at = _decode_at(view, at)
         one.slot = slot
         slot += one.count
         sets.append(one)
     return sets
 
 
-def _decode_at(payload: bytes, view: memoryview, at: int) -> tuple[RecordSet, int]:
-    if len(payload) - at < HEADER.size:
-        raise CorruptionError(f"record set: {len(payload) - at} bytes are less than a header")
+def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
+    if len(view) - at < HEADER.size:
+        raise CorruptionError(f"record set: {len(view) - at} bytes are less than a header")
     (
         magic, version, kind, codec_id, flags, count, extension_bytes, raw_bytes, coded_bytes,
         first_txid, last_txid, position, producers_entry, created_ms, producer, first_sequence,
         raw_crc, header_crc,
-    ) = HEADER.unpack_from(payload, at)  # fmt: skip
+    ) = HEADER.unpack_from(view, at)  # fmt: skip
     if magic != MAGIC or version != VERSION:
         raise CorruptionError(f"record set: magic {magic!r}, version {version}: not one of ours")
     extension_at = at + HEADER.size
     body_at = extension_at + extension_bytes
     end = body_at + coded_bytes
-    if end > len(payload) or extension_bytes > EXTENSION_BYTES_MAX or raw_bytes > RAW_BYTES_MAX:
+    if end > len(view) or extension_bytes > EXTENSION_BYTES_MAX or raw_bytes > RAW_BYTES_MAX:
         raise CorruptionError("record set: its sizes do not fit what is there")
-    extension = payload[extension_at:body_at]
-    if crc32c.crc32c(extension, crc32c.crc32c(payload[at : at + _HEADER_CRC_AT])) != header_crc:
+    extension = bytes(view[extension_at:body_at])
+    if crc32c.crc32c(extension, crc32c.crc32c(view[at : at + _HEADER_CRC_AT])) != header_crc:
         raise CorruptionError("record set: header checksum")
     codec = _CODECS.get(codec_id)
     if codec is None:

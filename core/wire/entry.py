@@ -39,6 +39,10 @@ _pack_header = ENTRY_HEADER.pack
 _unpack_header = ENTRY_HEADER.unpack_from
 
 
+Buffer = bytes | memoryview
+"""Bytes of an entry, or a view of them where they were received."""
+
+
 class EntryHeader(NamedTuple):
     """The first 32 bytes of an entry."""
 
@@ -54,7 +58,8 @@ class Entry(NamedTuple):
     entry_id: int
     lac: int
     length: int
-    payload: bytes
+    payload: Buffer
+    """A view keeps all of the answer that it came in."""
 
 
 def master_key(password: bytes) -> bytes:
@@ -62,19 +67,19 @@ def master_key(password: bytes) -> bytes:
     return hashlib.sha1(b"ledger" + password).digest()
 
 
-def _crc32c_of(header: bytes, payload: bytes) -> bytes:
+def _crc32c_of(header: bytes, payload: Buffer) -> bytes:
     return _U32(crc32c(payload, crc32c(header)))
 
 
-def _crc32_of(header: bytes, payload: bytes) -> bytes:
+def _crc32_of(header: bytes, payload: Buffer) -> bytes:
     return _U64(zlib.crc32(payload, zlib.crc32(header)))
 
 
-def _nothing_of(header: bytes, payload: bytes) -> bytes:
+def _nothing_of(header: bytes, payload: Buffer) -> bytes:
     return b""
 
 
-def _hmac_with(password: bytes) -> Callable[[bytes, bytes], bytes]:
+def _hmac_with(password: bytes) -> Callable[[bytes, Buffer], bytes]:
     key = hashlib.sha1(b"mac" + password).digest()
     return lambda header, payload: hmac.digest(key, header + payload, "sha1")
 
@@ -90,7 +95,7 @@ class EntryDigest:
 
     def __init__(self, digest_type: DigestType, password: bytes = b"") -> None:
         self.type = digest_type
-        self.of: Callable[[bytes, bytes], bytes] = {
+        self.of: Callable[[bytes, Buffer], bytes] = {
             DigestType.CRC32C: _crc32c_of,
             DigestType.CRC32: _crc32_of,
             DigestType.DUMMY: _nothing_of,
@@ -101,11 +106,11 @@ class EntryDigest:
 
 
 def encode_entry(
-    digest: EntryDigest, ledger_id: int, entry_id: int, lac: int, length: int, payload: bytes
+    digest: EntryDigest, ledger_id: int, entry_id: int, lac: int, length: int, payload: Buffer
 ) -> bytes:
     """The whole entry. ``length`` counts payload bytes of the ledger, this entry's included."""
     header = _pack_header(ledger_id, entry_id, lac, length)
-    return header + digest.of(header, payload) + payload
+    return b"".join((header, digest.of(header, payload), payload))
 
 
 def decode_header(entry: bytes) -> EntryHeader:
@@ -121,9 +126,7 @@ def decode_header(entry: bytes) -> EntryHeader:
     return header
 
 
-def decode_entry(
-    digest: EntryDigest, ledger_id: int, entry_id: int, entry: bytes | memoryview
-) -> Entry:
+def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buffer) -> Entry:
     """Checks an entry that was read. Raises CorruptionError: wrong ids, digest or size.
 
     ``entry_id`` -1 takes whatever entry the bookie has as its last (a LAC read).
@@ -136,7 +139,7 @@ def decode_entry(
         raise CorruptionError(
             f"ledger {ledger_id} entry {entry_id}: got ledger {found_ledger} entry {found}"
         )
-    payload = bytes(entry[offset:])
+    payload = entry[offset:]
     header = bytes(entry[:ENTRY_HEADER_BYTES])
     if digest.of(header, payload) != entry[ENTRY_HEADER_BYTES:offset]:
         raise CorruptionError(f"ledger {ledger_id} entry {found}: {digest.type.name} is wrong")

@@ -37,6 +37,19 @@ class FrameSplitter:
         """Bytes of a frame that has begun and is not complete."""
         return self._held_bytes
 
+    def take_begun(self, bytes_min: int) -> tuple[bytes, int] | None:
+        """Gives away a frame of at least ``bytes_min`` that has begun: its bytes, and its size.
+
+        Neither counts its length. Someone else receives the rest of it. None: there is no such
+        frame, or its size is not known yet.
+        """
+        if self._held_bytes < _LENGTH_BYTES or self._needed_bytes < bytes_min:
+            return None
+        begun = b"".join(self._held)[_LENGTH_BYTES:]
+        self._held.clear()
+        self._held_bytes = 0
+        return begun, self._needed_bytes - _LENGTH_BYTES
+
     def feed(self, data: bytes) -> list[bytes]:
         """All frames that ``data`` completes, without their lengths. Raises as ``cut``."""
         data, starts, stops = self.cut(data)

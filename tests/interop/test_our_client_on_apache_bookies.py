@@ -89,7 +89,7 @@ async def read_all(client: Client, ledger_id: int, count: int) -> None:
     reader = await client.ledgers.open(ledger_id, PASSWORD)
     found: list[bytes] = []
     while len(found) < count:
-        found.extend(entry.payload for entry in await reader.read(len(found), count - 1))
+        found.extend(bytes(entry.payload) for entry in await reader.read(len(found), count - 1))
     assert reader.last_add_confirmed == count - 1
     await reader.aclose()
     assert found == [payload(n) for n in range(count)]
@@ -118,7 +118,7 @@ def test_a_tail_follows_the_writer_by_long_poll(cluster: Cluster) -> None:
         found: list[bytes] = []
         async with asyncio.timeout(60):
             while len(found) < 40:  # the last one becomes visible by the close
-                found += [e.payload for e in await reader.wait(len(found) - 1, 1000)]
+                found += [bytes(e.payload) for e in await reader.wait(len(found) - 1, 1000)]
         await writing
         assert found == [payload(n) for n in range(40)]
         await reader.aclose()

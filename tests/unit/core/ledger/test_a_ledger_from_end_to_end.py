@@ -60,7 +60,7 @@ def test_striped_ledger_is_read_back() -> None:
             reader = await client.open(writer.ledger_id)
             got: list[bytes] = []
             while len(got) < 30:
-                got += [e.payload for e in await reader.read(len(got), 29)]
+                got += [bytes(e.payload) for e in await reader.read(len(got), 29)]
             assert got == [b"%d" % i for i in range(30)]
             await reader.aclose()
 

@@ -193,7 +193,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
             reader = await one.open(writer.ledger_id)
             got: list[bytes] = []
             while len(got) <= closed.last_entry_id:
-                got += [e.payload for e in await reader.read(len(got), closed.last_entry_id)]
+                got += [bytes(e.payload) for e in await reader.read(len(got), closed.last_entry_id)]
             assert got == [chaos.sent[i] for i in range(len(got))]
             await reader.aclose()
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
@@ -85,6 +85,9 @@ class _Pipe(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert self.bookie is not None
         self.loop.call_later(DELAY_S, self.bookie.receive, self, bytes(data))
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = cast(asyncio.Protocol, protocol)
 
     def answer(self, data: bytes, delay_s: float = DELAY_S) -> None:
         self.loop.call_later(delay_s, self._deliver, data)
