@@ -310,3 +310,21 @@ async def test_many_streams_wait_for_their_turn_and_none_times_out(log: LogWorld
     )
     assert all(isinstance(answer, Placed) for answer in answers), answers
     await world.stop()
+
+
+@in_world
+async def test_who_cannot_reach_an_owner_that_lives_is_sent_back_to_it_in_the_end(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1", config=ProxyConfig(acquire_ms_max=1_000))
+    owner, other = "one:1", "two:1"
+    if isinstance(await world.append(owner, an_item("s", b"a")), RhumblineError):
+        owner, other = other, owner
+        await world.placed(owner, an_item("s", b"a"))
+    refused = await world.append(other, an_item("s", b"b", tried=(owner,)))
+    assert isinstance(refused, NotOwnerError) and refused.owner == owner
+    await world.placed(owner, an_item("s", b"b"))
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"a", b"b"]

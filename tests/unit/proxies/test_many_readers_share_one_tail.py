@@ -26,9 +26,11 @@ class Proxy(ReadProxy):
         await self.presence.leave()
 
 
-async def a_proxy(log: LogWorld, config: ProxyConfig, address: str = "r:1") -> Proxy:
+async def a_proxy(
+    log: LogWorld, config: ProxyConfig, address: str = "r:1", region: str = "east"
+) -> Proxy:
     presence = Presence(
-        log.store, log.runtime, roles=(READ,), address=address, region="east", session_ttl_ms=1000
+        log.store, log.runtime, roles=(READ,), address=address, region=region, session_ttl_ms=1000
     )
     proxy = Proxy(lambda _: log.opened(), presence, config)
     proxy.presence = presence
@@ -209,3 +211,32 @@ async def test_who_waits_hears_that_nothing_came_and_loses_nothing(log: LogWorld
     await proxy.close(opened)
     await proxy.aclose()
     await writer.close()
+
+
+@in_world
+async def test_readers_go_home_when_their_proxy_is_up_again(log: LogWorld) -> None:
+    await log.namespace.create_stream("s")
+    one = await a_proxy(log, ProxyConfig(), "one:1")
+    two = await a_proxy(log, ProxyConfig(), "two:1")
+    far = await a_proxy(log, ProxyConfig(), "far:1", "west")
+    await asyncio.sleep(0.01)
+    home, other, address = one, two, "one:1"
+    try:
+        await home.close(await home.open("test", "s", LATEST))
+    except NotOwnerError:
+        home, other, address = two, one, "two:1"
+    unreachable = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), unreachable, strict=True)] == ["", ""]
+
+    await home.aclose()
+    await asyncio.sleep(0.01)
+    displaced = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), displaced, strict=True)] == ["", ""]
+    home = await a_proxy(log, ProxyConfig(), address)
+    await asyncio.sleep(0.01)
+    for proxy, opened in zip((other, far), displaced, strict=True):
+        assert proxy.better_for(opened) == address
+    again = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), again, strict=True)] == ["", ""]
+    for proxy in (home, other, far):
+        await proxy.aclose()
