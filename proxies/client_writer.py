@@ -23,6 +23,8 @@ from ..core.protocol.record_set import (
     TXID_LAST,
     Producer,
     encode_record_set,
+    extended,
+    has_extension,
     numbering,
 )
 from ..core.runtime.runtime import Runtime
@@ -118,11 +120,16 @@ class ProxyWriter:
         """Appends a record set as the core writer does, for one producer that numbers its sets.
 
         A set that the stream has already is not appended again. Not to be mixed with other appends.
+        One that has extensions goes as it is: if it is traced, whoever made it traces it.
         """
         self._check_open()
         count, producer = numbering(encoded)
         batch = Batch(0, TXID_FIRST, 0)
         batch.count = count
+        if self._tracer is not None and not has_extension(encoded):
+            batch.trace(self._tracer.sample(Step.APPEND, stream=self.stream))
+            if batch.span is not None:
+                encoded = extended(encoded, batch.extension())
         deadline = self._loop.time() + self._timeout_s
         self.sender.submit(
             Outgoing(

@@ -15,6 +15,7 @@ and everything rarer are in ``pipeline`` and ``transition``.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 
 from ..protocol.errors import (
@@ -38,7 +39,9 @@ from ..protocol.record_set import (
     decode_entry,
     encode_record_set,
 )
+from ..protocol.trace_context import trace_extension
 from ..runtime.runtime import Runtime
+from ..runtime.tracing import Span, Step
 from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .buffer import NO_BATCH, Buffer
 from .closing import close, leave
@@ -88,6 +91,7 @@ class StreamWriter:
         self._pipeline = Pipeline(self, segment, policy, config, producers, shared)
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
+        self._tracer = runtime.tracer
         self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
         self._care = IdleCare(self._pipeline, self, shared.alarms)
@@ -247,6 +251,9 @@ class StreamWriter:
             )
         if not payloads:
             raise InvalidArgumentError("append_numbered needs at least one record")
+        span = None
+        if self._tracer is not None:
+            span = self._tracer.sample(Step.APPEND, stream=self.stream)
         encoded = encode_record_set(
             [as_bytes(payload) for payload in payloads],
             first_txid=TXID_FIRST,
@@ -254,8 +261,18 @@ class StreamWriter:
             created_ms=self._clock.wall_ms(),
             producer=Producer(producer, first_sequence),
             codec=self._pipeline.policy.codec,
+            extension=b"" if span is None else trace_extension(span.traceparent),
         )
-        return self.append_set(encoded)
+        return self.append_set(encoded) if span is None else self._append_traced(encoded, span)
+
+    def _append_traced(self, encoded: bytes, span: Span) -> AppendMany:
+        try:
+            ticket = self.append_set(encoded, trace=span.traceparent)
+        except RhumblineError as error:
+            span.end(error)
+            raise
+        ticket.on_done(partial(_end_span, span, ticket))
+        return ticket
 
     @property
     def failure(self) -> RhumblineError | None:
@@ -422,3 +439,12 @@ class StreamWriter:
             f"stream {self.stream}: a record of {size} bytes is above the limit of "
             f"{self._record_bytes_max}"
         )
+
+
+def _end_span(span: Span, ticket: AppendMany) -> None:
+    try:
+        regions = ticket.result().regions
+    except RhumblineError as error:
+        span.end(error)
+    else:
+        span.end(regions=regions)

@@ -326,6 +326,21 @@ def numbering(record_set: bytes) -> tuple[int, Producer]:
     return count, Producer(identity, first_sequence)
 
 
+def has_extension(record_set: bytes) -> bool:
+    """Whether it has an extension area; it must have a whole header."""
+    return bool(HEADER.unpack_from(record_set)[6])
+
+
+def extended(record_set: bytes, extension: bytes) -> bytes:
+    """The same set with this extension area; it must have a whole header, and none so far."""
+    assert len(extension) <= EXTENSION_BYTES_MAX
+    assert not has_extension(record_set)
+    fields = HEADER.unpack_from(record_set)
+    header = HEADER.pack(*fields[:6], len(extension), *fields[7:])[:_HEADER_CRC_AT]
+    crc = _HEADER_CRC.pack(crc32c.crc32c(extension, crc32c.crc32c(header)))
+    return b"".join((header, crc, extension, record_set[HEADER.size :]))
+
+
 # --- decoding -----------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from rhumbline.chaos.simulation.faults import begin
 from rhumbline.chaos.simulation.scenario import Plan
 from rhumbline.chaos.simulation.workload import WriterHabits
 from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.tests.support.proxy_run import ProxyRun, WanMeter
@@ -38,6 +39,9 @@ CALLS_A_SECOND_MAX = 30
 
 STOP = "stop"
 """A fault that only proxies have: they are asked to end, and hand over."""
+
+AGAIN_MAX = 2
+"""Entries that may come twice in a calm."""
 
 Calm = tuple[float, float]
 """From when to when, in virtual ms."""
@@ -184,17 +188,21 @@ async def a_calm(world: SimWorld) -> Calm:
 def check_crossings(run: ProxyRun, meter: WanMeter, calm: Calm) -> Counter[str]:
     """What was written in a calm came into each region once, if at all; returns how much it was.
 
-    Not asked for after a silence: then several bookies are asked to wait for the next entry.
+    But for an entry or two: one that overtakes the entry before it, in the answer of a bookie that
+    was asked to wait for that, comes again behind it. Not asked for after a silence: then several
+    bookies are asked to wait for the next entry.
     """
     begin_ms, end_ms = calm
-    crossed = Counter[str]()
+    crossed: dict[tuple[str, Dlsn], int] = {}
     for append in run.history.of_outcome(Outcome.OK):
         if begin_ms <= append.called_ms and (append.ended_ms or end_ms) < end_ms:
+            assert append.dlsn is not None
+            entry = append.dlsn._replace(slot=0)
             for region in run.plan.topology.regions:
-                count = meter.crossings[region, append.token]
-                assert count <= 1, f"{append} came into {region} {count} times"
-                crossed[region] += count
-    return crossed
+                crossed[region, entry] = meter.crossings[region, append.token]
+    again = {place: count for place, count in crossed.items() if count > 1}
+    assert len(again) <= AGAIN_MAX, again
+    return Counter(region for (region, _), count in crossed.items() if count)
 
 
 @pytest.fixture(scope="module")
@@ -244,5 +252,6 @@ def test_the_wide_area_is_crossed_once_for_all_readers_of_a_region() -> None:
         world.run(run.play_course(course), time_limit_s=3_600)
         assert [str(violation) for violation in judge(run.record())] == []
         crossed = check_crossings(run, meter, calm[0])
-    print(f"records that crossed: {dict(crossed)}")
-    assert crossed["west"] >= 50
+    print(f"entries that crossed: {dict(crossed)}")
+    assert crossed["west"] >= 10
+    assert crossed["west"] == crossed.total(), "the others have copies of their own"
