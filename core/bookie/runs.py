@@ -12,7 +12,7 @@ from ..wire.entry import ENTRY_HEADER
 from .groups import RECORD_HEADER_BYTES, record_in
 from .ledger_entries import Location
 
-SPAN_BYTES_MAX = 2 << 20
+SPAN_BYTES_MAX = 4 << 20
 GAP_BYTES_MAX = 4096
 """Between two entries of a run: other ledgers' entries, state records, headers of groups."""
 

@@ -76,7 +76,7 @@ class LedgerConfig:
     """How long a bookie that failed is passed over when others will do."""
     metadata_timeout_ms: int = 30_000
     """How long create, close, open and recover retry an unavailable metadata store."""
-    read_batch_bytes_max: int = 1 * _MIB
+    read_batch_bytes_max: int = 2 * _MIB
     """Largest answer that one batch read asks for."""
     read_batch_entries_max: int = 1_000
     """Most entries that one ``read`` returns."""

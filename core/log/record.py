@@ -132,6 +132,9 @@ class RecordBatch:
     def to_arrow(self, *, with_positions: bool = False) -> "pa.RecordBatch":
         """Columns ``txid`` and ``payload`` as views of the entry's own bytes, without a loop.
 
+        They keep the answer that the entry came in: up to ``read_batch_bytes_max`` of the ledger
+        client, of which the other entries of the answer are the rest.
+
         ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed
         as in the archive. Needs pyarrow. Raises CorruptionError.
         """

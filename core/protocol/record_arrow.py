@@ -24,8 +24,9 @@ def arrow_payloads(record_set: RecordSet) -> "pa.Array":
     """
     import pyarrow as pa
 
+    _, binary, _ = _types()
     array = pa.Array.from_buffers(
-        pa.binary(),
+        binary,
         record_set.count,
         [None, _aligned(record_set.offsets_view()), pa.py_buffer(record_set.payload_view())],
     )
@@ -40,10 +41,13 @@ def arrow_txids(record_set: RecordSet) -> "pa.Array":
     """The txids as an int64 array."""
     import pyarrow as pa
 
-    view = record_set.txids_view()
+    int64, _, _ = _types()
+    count, view = record_set.count, record_set.txids_view()
     if view is None:
-        view = memoryview(_I64.pack(record_set.first_txid) * record_set.count)
-    return pa.Array.from_buffers(pa.int64(), record_set.count, [None, _aligned(view)])
+        buffer = pa.py_buffer(_I64.pack(record_set.first_txid) * count)
+    else:
+        buffer = _aligned(view)
+    return pa.Array.from_buffers(int64, count, [None, buffer])
 
 
 def arrow_batch(
@@ -56,17 +60,29 @@ def arrow_batch(
     """
     import pyarrow as pa
 
-    columns = {"txid": arrow_txids(record_set), "payload": arrow_payloads(record_set)}
-    if with_positions:
-        count, slot = record_set.count, record_set.slot
-        for name, value in (
-            ("lssn", lssn),
-            ("entry_id", entry_id),
-            ("created_ms", record_set.created_ms),
-        ):
-            columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
-        columns["slot"] = _slots(slot, count)
+    int64, _, schema = _types()
+    arrays = [arrow_txids(record_set), arrow_payloads(record_set)]
+    if not with_positions:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    columns = dict(zip(schema.names, arrays, strict=True))
+    count, slot = record_set.count, record_set.slot
+    for name, value in (
+        ("lssn", lssn),
+        ("entry_id", entry_id),
+        ("created_ms", record_set.created_ms),
+    ):
+        columns[name] = pa.repeat(pa.scalar(value, int64), count)
+    columns["slot"] = _slots(slot, count)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+@cache
+def _types() -> "tuple[pa.DataType, pa.DataType, pa.Schema]":
+    """int64, binary, and the schema of txids and payloads; making them anew takes its time."""
+    import pyarrow as pa
+
+    int64, binary = pa.int64(), pa.binary()
+    return int64, binary, pa.schema([("txid", int64), ("payload", binary)])
 
 
 def _slots(first: int, count: int) -> "pa.Array":

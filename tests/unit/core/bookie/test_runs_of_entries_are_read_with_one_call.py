@@ -44,8 +44,8 @@ def test_run_ends_at_a_gap_a_limit_or_another_file() -> None:
     assert run_of(places, count_max=3) == 3
     assert run_of(places, bytes_max=299) == 2
     assert run_of(places, bytes_max=1) == 1
-    assert run_of(laid_out([1 << 20] * 4, [0] * 4)) == 1  # two and their header are above 2 MiB
-    assert run_of(laid_out([3 << 20, 10], [0, 0])) == 1
+    assert run_of(laid_out([runs.SPAN_BYTES_MAX // 4] * 5, [0] * 5)) == 3  # headers count
+    assert run_of(laid_out([runs.SPAN_BYTES_MAX + 1, 10], [0, 0])) == 1
     other = [Location((1 << OFFSET_BITS) + 512, 100), Location((2 << OFFSET_BITS) + 520, 100)]
     assert run_of(other) == 1
     assert run_of([Location(9_000, 100), Location(2_000, 100)]) == 1  # rewritten, out of order
