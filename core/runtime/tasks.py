@@ -97,11 +97,15 @@ async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]
     tasks = Tasks(on_failure=stop_the_others)
     started.extend(tasks.spawn(work, name) for work in works)
     try:
-        return [await task for task in started]
-    except asyncio.CancelledError:
+        found = [await task for task in started]
+    except GeneratorExit:
+        raise  # the caller was dropped where it waited: there is nobody to wait any more
+    except BaseException as error:
+        await tasks.aclose()
         caller = asyncio.current_task()
-        if failures and not (caller is not None and caller.cancelling()):
+        is_cancelled = caller is not None and caller.cancelling()
+        if failures and isinstance(error, asyncio.CancelledError) and not is_cancelled:
             raise failures[0] from None
         raise
-    finally:
-        await tasks.aclose()
+    await tasks.aclose()
+    return found

@@ -69,3 +69,16 @@ def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
         assert sorted(log) == ["a", "b"]
 
     asyncio.run(main())
+
+
+def test_run_all_that_is_dropped_where_it_waits_awaits_nothing() -> None:
+    """As a killed process's is, in the simulator: what drops a coroutine closes it."""
+
+    async def main() -> None:
+        log: list[str] = []
+        dropped = run_all([forever(log, "a"), forever(log, "b")], "dropped")
+        dropped.send(None)
+        await asyncio.sleep(0)
+        dropped.close()  # raised "coroutine ignored GeneratorExit"
+
+    asyncio.run(main())
