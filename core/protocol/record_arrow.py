@@ -1,6 +1,7 @@
 """Record sets as Arrow: buffer views over the columns, no loop over records, no copy of payloads.
 
-pyarrow is optional and imported only when a view is asked for.
+pyarrow is optional and imported only when a view is asked for. A batch is made for each record set,
+so what does not depend on the set is made once.
 """
 
 import struct
@@ -17,37 +18,55 @@ _ALIGNMENT = 8
 _I64 = struct.Struct("<q")
 
 
-def arrow_payloads(record_set: RecordSet) -> "pa.Array":
-    """The payloads as a binary array over the set's own bytes.
+class _Arrow:
+    """What is needed of pyarrow."""
 
-    Raises CorruptionError when the offsets do not fit (checked before anything follows them).
-    """
-    import pyarrow as pa
+    __slots__ = ("batch_of", "binary", "buffer", "column", "fault", "int64", "schema")
 
-    _, binary, _ = _types()
-    array = pa.Array.from_buffers(
-        binary,
-        record_set.count,
-        [None, _aligned(record_set.offsets_view()), pa.py_buffer(record_set.payload_view())],
-    )
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptionError(f"record set: {error}") from error
-    return array
+    def __init__(self) -> None:
+        import pyarrow as pa
+
+        self.buffer = pa.py_buffer
+        self.column = pa.Array.from_buffers
+        self.batch_of = pa.RecordBatch.from_arrays
+        self.fault = pa.ArrowInvalid
+        self.int64, self.binary = pa.int64(), pa.binary()
+        self.schema = pa.schema([("txid", self.int64), ("payload", self.binary)])
+
+    def payloads(self, record_set: RecordSet) -> "pa.Array":
+        """Over the set's own bytes. Raises CorruptionError before anything follows its offsets."""
+        buffers = [
+            None,
+            self.aligned(record_set.offsets_view()),
+            self.buffer(record_set.payload_view()),
+        ]
+        try:
+            column = self.column(self.binary, record_set.count, buffers)
+            column.validate(full=True)
+        except self.fault as error:
+            raise CorruptionError(f"record set: {error}") from error
+        return column
+
+    def txids(self, record_set: RecordSet) -> "pa.Array":
+        """Over the set's own bytes, or made from the one txid that all have."""
+        view = record_set.txids_view()
+        if view is None:
+            return self.repeated(record_set.first_txid, record_set.count)
+        return self.column(self.int64, record_set.count, [None, self.aligned(view)])
+
+    def repeated(self, value: int, count: int) -> "pa.Array":
+        """``count`` times the same int64."""
+        return self.column(self.int64, count, [None, self.buffer(_I64.pack(value) * count)])
+
+    def aligned(self, view: memoryview) -> "pa.Buffer":
+        """A buffer over ``view``, or over a copy when it lies where Arrow does not want it."""
+        buffer = self.buffer(view)
+        return buffer if buffer.address % _ALIGNMENT == 0 else self.buffer(bytes(view))
 
 
-def arrow_txids(record_set: RecordSet) -> "pa.Array":
-    """The txids as an int64 array."""
-    import pyarrow as pa
-
-    int64, _, _ = _types()
-    count, view = record_set.count, record_set.txids_view()
-    if view is None:
-        buffer = pa.py_buffer(_I64.pack(record_set.first_txid) * count)
-    else:
-        buffer = _aligned(view)
-    return pa.Array.from_buffers(int64, count, [None, buffer])
+@cache
+def _arrow() -> _Arrow:
+    return _Arrow()
 
 
 def arrow_batch(
@@ -56,33 +75,21 @@ def arrow_batch(
     """Columns ``txid`` and ``payload``.
 
     ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed as
-    in the archive. Raises CorruptionError.
+    in the archive. Raises CorruptionError when the offsets do not fit.
     """
-    import pyarrow as pa
-
-    int64, _, schema = _types()
-    arrays = [arrow_txids(record_set), arrow_payloads(record_set)]
+    arrow = _arrow()
+    columns = [arrow.txids(record_set), arrow.payloads(record_set)]
     if not with_positions:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    columns = dict(zip(schema.names, arrays, strict=True))
-    count, slot = record_set.count, record_set.slot
-    for name, value in (
-        ("lssn", lssn),
-        ("entry_id", entry_id),
-        ("created_ms", record_set.created_ms),
-    ):
-        columns[name] = pa.repeat(pa.scalar(value, int64), count)
-    columns["slot"] = _slots(slot, count)
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-@cache
-def _types() -> "tuple[pa.DataType, pa.DataType, pa.Schema]":
-    """int64, binary, and the schema of txids and payloads; making them anew takes its time."""
-    import pyarrow as pa
-
-    int64, binary = pa.int64(), pa.binary()
-    return int64, binary, pa.schema([("txid", int64), ("payload", binary)])
+        return arrow.batch_of(columns, schema=arrow.schema)
+    count = record_set.count
+    columns += (
+        arrow.repeated(lssn, count),
+        arrow.repeated(entry_id, count),
+        arrow.repeated(record_set.created_ms, count),
+        _slots(record_set.slot, count),
+    )
+    names = ["txid", "payload", "lssn", "entry_id", "created_ms", "slot"]
+    return arrow.batch_of(columns, names=names)
 
 
 def _slots(first: int, count: int) -> "pa.Array":
@@ -96,11 +103,3 @@ def _numbers(count: int) -> "pa.Array":
     import pyarrow as pa
 
     return pa.array(range(count), pa.int32())
-
-
-def _aligned(view: memoryview) -> "pa.Buffer":
-    """A buffer over ``view``, or over a copy when it lies where Arrow does not want it."""
-    import pyarrow as pa
-
-    buffer = pa.py_buffer(view)
-    return buffer if buffer.address % _ALIGNMENT == 0 else pa.py_buffer(bytes(view))

@@ -2,14 +2,16 @@
 
 import contextlib
 import random
+import struct
 
+import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rhumbline.core.protocol.compression import Codec
 from rhumbline.core.protocol.errors import CorruptionError, InvalidArgumentError
-from rhumbline.core.protocol.record_arrow import arrow_payloads, arrow_txids
+from rhumbline.core.protocol.record_arrow import arrow_batch
 from rhumbline.core.protocol.record_set import (
     EXTENSION_BYTES_MAX,
     HEADER,
@@ -64,8 +66,34 @@ def test_an_entry_of_several_sets_comes_back_with_slots_counted_through(
 def test_arrow_views_say_the_same_as_lists(made: tuple[list[bytes], list[int], bytes]) -> None:
     payloads, txids, encoded = made
     (one,) = decode_entry(encoded)
-    assert arrow_payloads(one).to_pylist() == payloads
-    assert arrow_txids(one).to_pylist() == txids
+    plain = arrow_batch(one, lssn=3, entry_id=7, with_positions=False)
+    assert plain.to_pydict() == {"txid": txids, "payload": payloads}
+    count = len(payloads)
+    assert arrow_batch(one, lssn=3, entry_id=7, with_positions=True).to_pydict() == {
+        **plain.to_pydict(),
+        "lssn": [3] * count,
+        "entry_id": [7] * count,
+        "created_ms": [one.created_ms] * count,
+        "slot": list(range(count)),
+    }
+
+
+@pytest.mark.parametrize("offsets", [(0, 9, 4, 6), (0, 1, 2, 7), (-1, 1, 2, 6), (0, -5, 2, 6)])
+def test_offsets_that_do_not_fit_are_corrupt_in_every_view(offsets: tuple[int, ...]) -> None:
+    encoded = bytearray(encode_record_set([b"ab", b"cd", b"ef"], first_txid=1, last_txid=1))
+    body = struct.pack("<4i", *offsets) + b"abcdef"
+    raw_crc = crc32c.crc32c(body)
+    encoded[-len(body) :] = body
+    struct.pack_into("<I", encoded, HEADER.size - 8, raw_crc)
+    header_crc = crc32c.crc32c(bytes(encoded[: HEADER.size - 4]))
+    struct.pack_into("<I", encoded, HEADER.size - 4, header_crc)
+    for (one,) in (decode_entry(bytes(encoded)), decode_entry(memoryview(encoded))):
+        with pytest.raises(CorruptionError):
+            one.payloads()
+        with pytest.raises(CorruptionError):
+            arrow_batch(one, lssn=1, entry_id=1, with_positions=False)
+        with pytest.raises(CorruptionError):
+            arrow_batch(one, lssn=1, entry_id=1, with_positions=True)
 
 
 def test_header_fields_survive() -> None:
@@ -141,7 +169,7 @@ def test_stamping_a_txid_reaches_every_record_but_never_overrides_a_column() -> 
 def _touch(one: RecordSet) -> None:
     one.payloads()
     one.txids()
-    arrow_payloads(one)
+    arrow_batch(one, lssn=1, entry_id=1, with_positions=True)
     decode_extension(one.extension)
 
 
