@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ..protocol.bookie_id import BookieId, Region, check_bookie_id, check_region
 from ..protocol.errors import (
+    BadVersionError,
     BookieUnavailableError,
     CorruptionError,
     IndeterminateError,
@@ -182,8 +183,19 @@ class BookieDirectory:
             await self._drop(self._paths.registration(bookie, read_only=read_only))
 
     async def _drop(self, path: str) -> None:
-        with suppress(NoNodeError):
-            await certain.delete(self._store, path)
+        """Removes the registration that is there now, if any, and never a later one: a request that
+        was given up may still arrive when the bookie has registered again."""
+        for _ in range(certain.ATTEMPTS):
+            value = await certain.look(self._store, path)
+            if value is None:
+                return
+            try:
+                return await certain.delete(self._store, path, value.version)
+            except NoNodeError:
+                return
+            except BadVersionError:
+                continue  # refreshed meanwhile
+        raise MetadataUnavailableError(f"{path} changes all the time")
 
     # --- who is up ------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ from rhumbline.core.protocol.errors import (
     CorruptionError,
     IndeterminateError,
     InvalidArgumentError,
+    MetadataError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -25,7 +27,7 @@ from rhumbline.core.protocol.errors import (
     WrongClusterError,
 )
 from rhumbline.core.protocol.placement import BookieInfo
-from rhumbline.core.runtime.metadata_store import Value
+from rhumbline.core.runtime.metadata_store import Value, Version
 from rhumbline.core.wire.cookie import Cookie
 from rhumbline.core.wire.registration import HOLDER, Registration
 from rhumbline.tests.support.unsure_store import (
@@ -258,6 +260,39 @@ def test_a_bookie_is_never_unknown_while_it_becomes_read_only() -> None:
             writable, others = await world.observer.writable(), await world.observer.read_only()
             assert (writable, others) == (([], [ONE]) if read_only else ([ONE], []))
         assert all(known[:4])
+
+    run(work)
+
+
+class LateDeletes(UnsureStore):
+    """The first deletion of a writable bookie gets no answer, and is carried out by ``arrive``."""
+
+    arrive: Callable[[], Coroutine[Any, Any, None]] | None = None
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        if self.arrive is not None or "readonly" in path:
+            return await super().delete(path, expect=expect)
+
+        async def arrive() -> None:
+            with suppress(MetadataError):
+                await UnsureStore.delete(self, path, expect=expect)
+
+        self.arrive = arrive
+        raise IndeterminateError("no answer")
+
+
+def test_a_deletion_that_comes_late_removes_no_later_registration() -> None:
+    async def work(world: World) -> None:
+        store = LateDeletes(world.inner)
+        mine = BookieDirectory(store)
+        session = await store.session(10_000)
+        await mine.register(session, registration())
+        await mine.set_read_only(session, registration(), True)
+        await mine.set_read_only(session, registration(), False)
+        assert store.arrive is not None
+        await store.arrive()
+        assert await world.observer.writable() == [ONE]
+        mine.close()
 
     run(work)
 
