@@ -120,7 +120,8 @@ bench: $(COMPILED_MADE) ## measure the compiled form on this machine: make bench
 proxies-many: ROUNDS = 20
 proxies-many: setup-test ## proxies end again and again, for real and simulated: ROUNDS=20
 	$(PYTEST) tests/integration/proxies/test_owners_and_regions_are_lost_under_load.py \
-		tests/sim/test_two_owners_at_once_are_harmless.py --seeds $(ROUNDS) -s
+		tests/sim/test_two_owners_at_once_are_harmless.py \
+		tests/sim/test_read_proxies_go_on_amid_faults.py --seeds $(ROUNDS) -s
 
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s

@@ -129,7 +129,7 @@ class ProxySource:
                     response = await call.read()
             except TimeoutError:
                 call.cancel()
-                self._broke(UnavailableError(f"{self._address} is silent"))
+                self._broke(UnavailableError(f"{self._address} is silent"), is_silent=True)
                 continue
             except RhumblineError as error:
                 self._broke(error)
@@ -143,12 +143,20 @@ class ProxySource:
             self._unread_bytes += sum(map(len, response.entries))
             return response
 
-    def _broke(self, error: RhumblineError) -> None:
-        """Turns to another proxy, or raises what is final."""
+    def _broke(self, error: RhumblineError, *, is_silent: bool = False) -> None:
+        """Turns to another proxy, or raises what is final.
+
+        A call that served and ended is begun again at the same place first: who reads slowly hears
+        late of it, and the proxy may long be up again.
+        """
         self._call = None
         if not is_worth_a_retry(error):
             raise error
-        self._turn(error)
+        is_redirect = isinstance(error, NotOwnerError) and bool(error.owner)
+        if self._failures == 0 and not is_redirect and not is_silent:
+            self._failures = 1
+        else:
+            self._turn(error)
 
     async def _grant(self, call: Call) -> None:
         if self._unread_bytes >= CREDIT_BYTES // 2:

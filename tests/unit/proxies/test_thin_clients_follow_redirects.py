@@ -126,3 +126,30 @@ def test_what_comes_makes_the_next_redirect_quick_again() -> None:
         await source.aclose()
 
     run_jumping(body())
+
+
+def test_a_call_that_served_and_broke_is_begun_at_the_same_place_first() -> None:
+    """But one that breaks again before anything came turns to the next proxy."""
+
+    async def body() -> None:
+        begun: list[str] = []
+
+        def script(address: str, message: Message) -> list[Message | RhumblineError]:
+            assert isinstance(message, pb.ReadRequest)
+            begun.append(f"{address} after {list(message.tried)}")
+            if len(begun) == 2:
+                return [UnavailableError("the connection broke")]
+            number = message.position.entry_id
+            entry = pb.ReadResponse(lssn=1, first_entry_id=number, entries=[b"x"])
+            return [a_start(), entry, UnavailableError("the connection broke")]
+
+        calls = ScriptedCalls(script)
+        source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
+        await source.open(EARLIEST, advances_if_truncated=False)
+        for number in range(3):
+            chunk = await source.fetch()
+            assert [entry.entry_id for entry in chunk.entries] == [number]
+        assert begun == ["a:1 after []", "a:1 after []", "b:1 after ['a:1']", "b:1 after []"]
+        await source.aclose()
+
+    run_jumping(body())
