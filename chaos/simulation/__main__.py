@@ -64,6 +64,7 @@ def _tell(result: Result) -> None:
     )
     for name, number in result.states.items():
         print(f"  {name}: {number}")
+    print(f"  ledgers that no segment ever named: {result.orphans}")
     for violation in result.violations:
         print(f"VIOLATION {violation}")
     print("every promise was kept" if result.is_good else "a promise was broken")
@@ -112,6 +113,7 @@ def _tell_total(total: Total) -> None:
         f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), checked {total.checks} times; "
         f"after the faults also {', '.join(LIVENESS)}"
     )
+    print(f"ledgers that no segment ever named (no violation): {total.orphans}")
     print("appends:", ", ".join(f"{name} {number}" for name, number in total.outcomes.items()))
     print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
     states = sorted(total.states.items())

@@ -64,6 +64,7 @@ class Run(NamedTuple):
     replay: str = ""
     schedule: tuple[str, ...] = ()
     """Of a failed one: the faults that it takes."""
+    orphans: int = 0
 
 
 class Speed(NamedTuple):
@@ -103,6 +104,8 @@ class Total:
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
+    orphans: int = 0
+    """Ledgers of segments that were never published; see ``Result``."""
     checks: int = 0
     """Invariants judged, over all seeds."""
     overlaps: dict[str, list[int]] = field(default_factory=dict)
@@ -118,6 +121,7 @@ class Total:
         self.events += run.events
         self.messages += run.messages
         self.acked += run.acked
+        self.orphans += run.orphans
         self.acked_min = min(self.acked_min, run.acked)
         self.outcomes.update(run.outcomes)
         self.faults.update(run.faults)
@@ -150,6 +154,7 @@ def run_seed(plan: str, seed: int) -> Run:
         result.overlaps,
         replay,
         schedule,
+        result.orphans,
     )
 
 

@@ -30,8 +30,12 @@ QUICK = (
     "ack-before-seal",
     "ack-too-few",
     "ack-without-p",
+    "end-is-no-end",
     "lssn-reused",
     "skip-fence",
+    "slots-skipped",
+    "truncation-goes-back",
+    "two-changes",
     "unknown-is-no",
 )
 SEEDS = 40
