@@ -45,6 +45,7 @@ class Arrival(NamedTuple):
     """The sessions of the read proxies that were up then."""
     regions: frozenset[str]
     """Where it was before, as far as that was known."""
+    generation: int
 
 
 class ReadProxy:
@@ -54,6 +55,8 @@ class ReadProxy:
         self, namespaces: Callable[[str], Namespace], presence: Presence, config: ProxyConfig
     ) -> None:
         self.reader_count = 0
+        self.generation = 0
+        """Of what is known of other proxies: as long as it stays, so does ``better_for``."""
         self._namespaces = namespaces
         self._presence = presence
         self._config = config
@@ -155,6 +158,7 @@ class ReadProxy:
 
     def _members_changed(self) -> None:
         self._routing = self._routes()
+        self.generation += 1
 
     def _check_preferred(self, key: str, tried: tuple[str, ...]) -> None:
         me = self._presence.me
@@ -173,6 +177,7 @@ class ReadProxy:
                 for one in (*readers, *self._presence.members(WRITE))
                 if one.address in tried
             ),
+            self.generation,
         )
 
     def better_for(self, opened: Opened) -> str:
@@ -184,7 +189,7 @@ class ReadProxy:
         not count: the reader has not come here for nothing.
         """
         me = self._presence.me
-        tried, known, regions = opened.arrival
+        tried, known, regions, _ = opened.arrival
         best = self._routing.preferred(opened.key, me.region)
         if best is not None and best.address != me.address and best.id not in known:
             return best.address

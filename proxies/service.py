@@ -217,10 +217,13 @@ class ProxyService:
         self, reads: ReadProxy, opened: Opened, first: pb.ReadRequest, credit: Credit, send: Send
     ) -> None:
         heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
+        generation = opened.arrival.generation
         while await credit.wait(self._stopping):
-            better = reads.better_for(opened)
-            if better:
-                raise NotOwnerError(f"{better} reads {opened.key} for this reader now", better)
+            if generation != reads.generation:
+                generation = reads.generation
+                better = reads.better_for(opened)
+                if better:
+                    raise NotOwnerError(f"{better} reads {opened.key} for this reader now", better)
             try:
                 block = await opened.cursor.next(heartbeat_s)
             except TimeoutError:
