@@ -16,7 +16,7 @@ def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> b
     return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
 
 
-def _acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
+def acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
     """(append, ledger id, entry id) of each acknowledged append."""
     for append in record.history.of_outcome(Outcome.OK):
         assert append.dlsn is not None
@@ -28,7 +28,7 @@ def _acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
 @invariant("L1")
 def closed_ends_are_above_what_was_acknowledged(record: Record) -> Iterator[str]:
     """No acknowledged entry lies beyond the end of a closed ledger."""
-    for append, ledger_id, entry_id in _acked_in(record):
+    for append, ledger_id, entry_id in acked_in(record):
         metadata = record.last_version(ledger_id)
         if metadata is None:
             if append.dlsn is not None and not record.is_gone(append.dlsn):
@@ -326,7 +326,7 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
     """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
     entry held it for good, AQ of them and in R regions (also L4); its caller was told no others."""
     rules: dict[tuple[int, int], Rules] = {}
-    for append, ledger_id, entry_id in _acked_in(record):
+    for append, ledger_id, entry_id in acked_in(record):
         assert append.ended_ms is not None
         holders = set(append.holders)
         holders |= _believed(record, ledger_id, entry_id, append.ended_ms)
@@ -352,51 +352,6 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
             )
 
 
-@invariant("L20")
-def acks_are_of_those_that_are_named(record: Record) -> Iterator[str]:
-    """At the moment of an acknowledgement, bookies that satisfy P and that the stored metadata
-    names for the entry had said that they have it: no answer of one that was replaced counts."""
-    if not record.testimony.stored:
-        return  # nobody overheard the bookies
-    said = _said(record)
-    rules: dict[tuple[int, int], Rules] = {}
-    for append, ledger_id, entry_id in _acked_in(record):
-        assert append.ended_ms is not None
-        versions = record.ledgers.get(ledger_id, [])
-        place = sum(1 for version in versions if version.at_ms <= append.ended_ms) - 1
-        metadata = versions[place].metadata if place >= 0 else None
-        if metadata is None:
-            continue
-        known = rules.get((ledger_id, place))
-        if known is None:
-            known = rules[ledger_id, place] = Rules(metadata)
-        answers = said.get((ledger_id, entry_id), {})
-        heard = {b for b in known.write_set(entry_id) if answers.get(b, _NEVER) <= append.ended_ms}
-        if not satisfies_p(known.quorum(entry_id), heard, record.regions):
-            yield (
-                f"{append}, ledger {ledger_id}, {known.quorum(entry_id)}: of "
-                f"{list(known.write_set(entry_id))} only {sorted(heard)} had said so"
-            )
-
-
-_NEVER = float("inf")
-
-
-def _said(record: Record) -> dict[tuple[int, int], dict[str, float]]:
-    """By ledger and entry: who said that it has it, and since when; recoveries read it, too."""
-    found: dict[tuple[int, int], dict[str, float]] = {}
-
-    def add(bookie: str, ledger_id: int, entry_id: int, at_ms: float) -> None:
-        bookies = found.setdefault((ledger_id, entry_id), {})
-        bookies[bookie] = min(at_ms, bookies.get(bookie, _NEVER))
-
-    for (bookie, ledger_id, entry_id), (first_ms, _) in record.testimony.stored.items():
-        add(bookie, ledger_id, entry_id, first_ms)
-    for (bookie, ledger_id, entry_id), at_ms in record.testimony.copied.items():
-        add(bookie, ledger_id, entry_id, at_ms)
-    return found
-
-
 @invariant("L16")
 def one_change_at_a_time(record: Record) -> Iterator[str]:
     """A process has at most one compare-and-set of an open ledger on its way, and the versions that
@@ -420,24 +375,3 @@ def one_change_at_a_time(record: Record) -> Iterator[str]:
                 f"{swap.client} replaces version {swap.expect} of ledger {swap.ledger_id}, "
                 f"and had replaced {last.expect}"
             )
-
-
-@invariant("L18")
-def what_is_named_is_kept(record: Record) -> Iterator[str]:
-    """A bookie still has, after the run, each entry that it ever confirmed, of each closed ledger
-    whose metadata names it for the entry: neither collection nor compaction drops it."""
-    rules: dict[int, Rules] = {}
-    excused = record.lost | record.unasked | record.liars
-    testimony = record.testimony
-    for bookie, ledger_id, entry_id in dict.fromkeys((*testimony.stored, *testimony.copied)):
-        copies = record.copies.get(ledger_id)
-        if copies is None or bookie in excused or (entry_id, bookie) in copies:
-            continue
-        metadata = record.last_version(ledger_id)
-        if metadata is None or metadata.state is not LedgerState.CLOSED:
-            continue
-        if entry_id > metadata.last_entry_id:
-            continue
-        known = rules.setdefault(ledger_id, Rules(metadata))
-        if bookie in known.write_set(entry_id):
-            yield f"{bookie} confirmed ledger {ledger_id} entry {entry_id}, and has it no more"
