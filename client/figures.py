@@ -127,6 +127,7 @@ repair.wanted                      counter {ledger}  Ledgers that were found to 
 repair.lists_compared              counter {list}    Bookies' lists of entries that were compared with the metadata.
 repair.region_violations           gauge   {fragment} Fragments that do not keep their region rule.
 repair.unreadable_ledgers          gauge   {ledger} Ledgers whose metadata is damaged: neither audited nor mended.
+repair.unreferenced_removed        counter {ledger} Ledgers that were made for a segment, that none named, and that were deleted.
 repair.fragile_fragments           gauge   {fragment} Fragments in which one bookie sits in every set that may acknowledge.
 repair.entries_at_risk.{region}    gauge   {entry}   Entries that would be lost, or unreadable, with that region.
 repair.streams_at_risk.{region}    gauge   {stream}  Streams that have such entries.
