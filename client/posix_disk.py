@@ -2,7 +2,8 @@
 
 Reads have threads of their own, so that they never stand in a queue behind writes. A job goes to a
 thread through a C queue and comes back with one ``call_soon_threadsafe``, which costs less than an
-executor's two futures; that counts at thousands of group commits a second.
+executor's two futures; that counts at thousands of group commits a second. A small durable write
+needs no thread at all: it is written in the loop and the kernel syncs it (see ``aio_sync``).
 
 Invariants:
 1. a descriptor is closed only when no thread uses it (its number could name another file by then);
@@ -31,6 +32,8 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.disk import File
 from ..core.runtime.histogram import Histogram
+from .aio_sync import OnEnd, open_aio
+from .write_pace import WritePace
 
 T = TypeVar("T")
 Work = Callable[[], None]
@@ -108,17 +111,33 @@ def _answer(answer: "asyncio.Future[Any]", result: object, error: BaseException 
         answer.set_exception(error)
 
 
+class _Means:
+    """What does the work of one disk's files."""
+
+    def __init__(self, name: str) -> None:
+        self.reads = _Lane(f"read-{name}", _READ_THREADS)
+        self.writes = _Lane(f"write-{name}", _WRITE_THREADS)
+        self.aio = open_aio()
+        self.pace = WritePace()
+        self.syncs = Histogram()
+
+    def stop(self) -> None:
+        """Ends the threads behind what they do, and waits for the kernel's syncs."""
+        self.reads.stop()
+        self.writes.stop()
+        if self.aio is not None:
+            self.aio.close()
+
+
 class PosixFile:
     """An open file of a ``PosixDisk``; keeps the contract of ``core.runtime.disk.File``."""
 
-    def __init__(
-        self, path: str, descriptor: int, *, reads: _Lane, writes: _Lane, syncs: Histogram
-    ) -> None:
+    def __init__(self, path: str, descriptor: int, means: "_Means") -> None:
         self._path = path
         self._descriptor = descriptor
-        self._reads = reads
-        self._writes = writes
-        self._syncs = syncs
+        self._means = means
+        self._reads = means.reads
+        self._writes = means.writes
         self._users = 0
         self._is_closed = False
 
@@ -134,8 +153,11 @@ class PosixFile:
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
         """``write`` and ``sync`` in one hop: durable when it returns."""
         began = time.perf_counter()
-        await self._use(self._writes, _write_durable, offset, buffers)
-        self._syncs.add(time.perf_counter() - began)
+        if self._means.pace.may_write_here(sum(map(len, buffers)), began):
+            await self._write_durable_here(offset, buffers, began)
+        else:
+            await self._use(self._writes, _write_durable, offset, buffers)
+        self._means.syncs.add(time.perf_counter() - began)
 
     async def sync(self) -> None:
         """Makes everything written so far durable."""
@@ -159,10 +181,32 @@ class PosixFile:
             self._is_closed = True
             self._release_if_idle()
 
+    async def _write_durable_here(
+        self, offset: int, buffers: Sequence[bytes], began: float
+    ) -> None:
+        answer, end = self._begin_use()
+        try:
+            _write(self._descriptor, offset, buffers)
+        except OSError as error:
+            end(None, error)
+        else:
+            self._means.pace.note(began, time.perf_counter())
+            aio = self._means.aio
+            if aio is None or not aio.submit(self._descriptor, end):
+                self._writes.submit(os.fdatasync, (self._descriptor,), end)
+        await self._ended(answer)
+
     async def _use(self, lane: _Lane, work: Callable[..., T], *args: object) -> T:
+        answer, end = self._begin_use()
+        lane.submit(work, (self._descriptor, *args), end)
+        result: T = await self._ended(answer)
+        return result
+
+    def _begin_use(self) -> "tuple[asyncio.Future[Any], OnEnd]":
+        """The descriptor stays open until ``end`` is called, which answers."""
         if self._is_closed:
             raise ClosedError(f"{self._path} was closed")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._users += 1
 
         def end(result: object, error: BaseException | None) -> None:
@@ -170,7 +214,9 @@ class PosixFile:
             self._release_if_idle()
             _answer(answer, result, error)
 
-        lane.submit(work, (self._descriptor, *args), end)
+        return answer, end
+
+    async def _ended(self, answer: "asyncio.Future[Any]") -> Any:  # noqa: ANN401 - the work's own
         try:
             return await answer
         except OSError as error:
@@ -203,11 +249,14 @@ class PosixDisk:
             raise ForeignDataError(
                 f"{self.root} is in use by another process; stop it, or choose another directory"
             ) from error
-        self.syncs = Histogram()
-        """Of durable writes, from the call to its return; what a commit group costs."""
-        self._reads = _Lane(f"read-{self.root.name}", _READ_THREADS)
-        self._writes = _Lane(f"write-{self.root.name}", _WRITE_THREADS)
+        self._means = _Means(self.root.name)
+        self._reads, self._writes = self._means.reads, self._means.writes
         self._is_closed = False
+
+    @property
+    def syncs(self) -> Histogram:
+        """Of durable writes, from the call to its return; what a commit group costs."""
+        return self._means.syncs
 
     @property
     def lock_name(self) -> str:
@@ -219,7 +268,7 @@ class PosixDisk:
         """Opens for reading and writing; ``create`` refuses with DiskFailedError when it exists."""
         full = self._resolve(path)
         descriptor = await self._call(self._writes, path, _open, full, create, allocate_bytes)
-        return PosixFile(path, descriptor, reads=self._reads, writes=self._writes, syncs=self.syncs)
+        return PosixFile(path, descriptor, self._means)
 
     async def list(self, path: str) -> list[str]:
         """Names in a directory, sorted. Raises FileNotFoundError."""
@@ -255,8 +304,7 @@ class PosixDisk:
         """Gives the directory up and ends the threads behind what they do. Safe to repeat."""
         if not self._is_closed:
             self._is_closed = True
-            self._reads.stop()
-            self._writes.stop()
+            self._means.stop()
             os.close(self._lock)
 
     async def _call(self, lane: _Lane, path: str, work: Callable[..., T], *args: object) -> T:

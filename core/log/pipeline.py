@@ -148,9 +148,6 @@ class Pipeline:
         segment.position += batch.count
         if batch.kind is Kind.DATA:
             self.last_txid = segment.last_txid = batch.last_txid
-            self._visibility.is_wanted = True
-        elif batch.kind is Kind.KEEPALIVE:
-            self._visibility.is_wanted = True
         elif batch.kind is Kind.END_OF_STREAM:
             segment.ends_stream = True
         self.sent_at = self._loop.time()
@@ -170,6 +167,7 @@ class Pipeline:
             return False
         segment.bytes += len(entry)
         segment.last_entry_id = batch.entry_id
+        self._visibility.on_told()
         return True
 
     def _needs_snapshot(self, batch: Batch) -> bool:
@@ -271,6 +269,8 @@ class Pipeline:
             assert batch.entry_id == entry_id, "acknowledgements come in order"
             assert not self.unresolved
             self._settle(batch, None, regions)
+            if batch.kind in (Kind.DATA, Kind.KEEPALIVE):
+                self._visibility.on_acked()
         else:
             self.unresolved.append(batch)
             self._on_ledger_failed(error)
@@ -278,8 +278,7 @@ class Pipeline:
             self.pump()
         elif self.can_send:
             self._owner.on_can_send()
-        if not self.in_flight and self._visibility.is_wanted:
-            self._visibility.watch()
+        self._visibility.watch()
         if self._waiters:
             self.wake()
 
@@ -363,9 +362,7 @@ class Pipeline:
         self.ledger_failure = None
         self.is_held = False
         self._owner.on_segment_begun()
-        self._visibility.is_wanted = (
-            False  # the old ledger is closed or will be at once, so all is visible
-        )
+        self._visibility.on_told()  # the old ledger is closed or will be at once
         self.pump()
         if self.can_send:
             self._owner.on_can_send()

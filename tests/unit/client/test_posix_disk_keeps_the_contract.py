@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rhumbline.client import posix_disk
 from rhumbline.client.posix_disk import PosixDisk
 from rhumbline.core.protocol.errors import (
     ClosedError,
@@ -170,6 +171,7 @@ def test_an_io_error_is_its_own_error(tmp_path: Path, monkeypatch: pytest.Monkey
     def broken(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
+    monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
     monkeypatch.setattr(os, "fdatasync", broken)
 
     async def story(disk: PosixDisk) -> None:
@@ -222,6 +224,7 @@ def test_a_file_is_closed_only_when_no_thread_uses_it(
         pytest.fail("the descriptor was never closed")
 
     log = tmp_path / "log"
+    monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
     with_disk(tmp_path, story)
     assert log.read_bytes() == b"x"
 

@@ -159,6 +159,44 @@ async def test_what_is_acknowledged_is_visible_before_the_next_entry(world: LogW
     await writer.close()
 
 
+async def in_flight(world: LogWorld, count: int) -> StreamWriter:
+    """A writer whose ``count`` entries are on their way, with one record each."""
+    writer = await written(world, FlushPolicy())
+    world.ledgers.are_acks_held = True
+    for n in range(count):
+        writer.append(b"%d" % n)
+        await asyncio.sleep(0)
+    return writer
+
+
+@in_world
+async def test_what_is_acknowledged_does_not_wait_for_what_is_in_flight(world: LogWorld) -> None:
+    """With an entry every millisecond and acknowledgements after two, nothing ever drains."""
+    writer = await in_flight(world, 3)
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    world.ledgers.release_acks(1)
+    assert await next_payload(reader) == b"0"
+    assert now() < 0.1
+    assert world.ledgers.writers[0].lac_publications == 1
+    await reader.aclose()
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    await writer.close()
+
+
+@in_world
+async def test_with_many_in_flight_the_next_entry_tells(world: LogWorld) -> None:
+    writer = await in_flight(world, 10)
+    world.ledgers.release_acks(5)
+    await asyncio.sleep(1)
+    assert world.ledgers.writers[0].lac_publications == 0
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    await asyncio.sleep(1)
+    assert world.ledgers.writers[0].lac_publications == 1
+    await writer.close()
+
+
 @in_world
 async def test_visibility_has_a_time_of_its_own(world: LogWorld) -> None:
     writer = await written(world, FlushPolicy(period_ms=10, visibility_ms=100))
