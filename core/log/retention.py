@@ -16,7 +16,8 @@ purge makes every crash harmless and every reader's error a typed one:
 4. the record's ``first_lssn`` moves.
 
 The newest completed segment keeps its metadata whatever happens: sequence ids and txids of what
-follows are computed from it. No number is ever used again.
+follows are computed from it. From the newest snapshot of producers on all segments keep everything:
+a producer may send again what was truncated meanwhile. No number is ever used again.
 """
 
 from dataclasses import dataclass
@@ -123,11 +124,9 @@ class Retention:
         if policy.hot_retention_ms is None or self._archives is None:
             return ()
         newest = await self._newest_completed(stream)
-        stored = await self._streams.segment(stream, newest)
-        if stored is None:
+        if newest is None:
             return ()
-        snapshot = stored.segment.producers_lssn
-        stop = newest + 1 if snapshot == NO_SEGMENT else snapshot
+        stop = _first_needed(newest, newest.lssn + 1)
         first = await self._first_with_ledger(stream, record.first_lssn, stop)
         before = await self._streams.segment(stream, first - 1)
         if before is not None and before.segment.is_archive_only:
@@ -162,7 +161,13 @@ class Retention:
 
     async def _purge(self, stream: str, record: StreamRecord) -> list[int]:
         newest = await self._newest_completed(stream)
-        stop = min(record.marked_lssn, newest, record.first_lssn + SEGMENTS_A_PASS_MAX)
+        if newest is None:
+            return []
+        stop = min(
+            record.marked_lssn,
+            _first_needed(newest, newest.lssn),
+            record.first_lssn + SEGMENTS_A_PASS_MAX,
+        )
         purged: list[int] = []
         for lssn in range(record.first_lssn, stop):
             stored = await self._streams.segment(stream, lssn)
@@ -175,14 +180,16 @@ class Retention:
             await self._streams.update(stream, lambda found: found.purged(purged[-1] + 1))
         return purged
 
-    async def _newest_completed(self, stream: str) -> int:
+    async def _newest_completed(self, stream: str) -> Segment | None:
         lssn = (await self._streams.head(stream))[0].last_lssn
         while lssn > 0:
             stored = await self._streams.segment(stream, lssn)
-            if stored is None or stored.segment.is_completed:
+            if stored is None:
                 break
+            if stored.segment.is_completed:
+                return stored.segment
             lssn -= 1
-        return lssn
+        return None
 
     async def _delete_bytes(self, stream: str, segment: Segment) -> bool:
         assert segment.is_completed
@@ -200,3 +207,8 @@ class Retention:
             await self._ledgers.delete(segment.ledger_id)
         except NoSuchLedgerError:
             return  # an earlier pass came as far
+
+
+def _first_needed(newest: Segment, otherwise: int) -> int:
+    """The first segment whose entries tell what numbered producers have in the stream."""
+    return otherwise if newest.producers_lssn == NO_SEGMENT else newest.producers_lssn

@@ -151,7 +151,10 @@ class SegmentChain:
             return rebuilt.table()
         stored = await self._streams.segment(self._stream, newest.producers_lssn)
         if stored is None:
-            return rebuilt.table()  # purged: truncated long ago, as was all that it knew
+            raise CorruptionError(
+                f"stream {self._stream}: segment {newest.producers_lssn} is gone, which tells what "
+                "numbered producers have in the stream"
+            )
         reader = await self._opener.open(self._stream, stored.segment)
         try:
             entry_id, last = newest.producers_entry, stored.segment.last_entry_id

@@ -11,6 +11,7 @@ from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.log.positioning import EARLIEST
 from rhumbline.core.log.writer import StreamWriter
+from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     BookieUnavailableError,
     CorruptionError,
@@ -51,6 +52,30 @@ async def test_a_repeat_is_not_appended_again_and_gets_the_first_result(world: L
     records = await world.read_all("s", 5)
     assert [r.payload for r in records] == [b"a", b"b", b"c", b"x", b"plain"]
     assert [r.producer for r in records] == [(ONE, 0), (ONE, 1), (ONE, 2), (TWO, 0), None]
+
+
+@in_world
+async def test_a_repeat_is_known_although_its_records_were_truncated(world: LogWorld) -> None:
+    """Found by the simulator (streams 1668): what knew of it was purged with them."""
+    writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
+    first = await writer.append_numbered(ONE, 0, [b"a", b"b"])
+    await writer.close()
+    await (await world.writer("s")).close()  # an empty segment: it has no snapshot of its own
+    await world.namespace.truncate("s", Dlsn(3, 0, 0))
+    for _ in range(3):
+        world.clock.now_ms += 1
+        assert (await world.namespace.maintain("s")).purged == ()
+    following = await world.writer("s")
+    again = await following.append_numbered(ONE, 0, [b"a", b"b"])
+    assert again[:3] == first[:3]
+    await following.append_numbered(ONE, 2, [b"c"])
+    await following.close()
+    world.clock.now_ms += 1
+    assert (await world.namespace.maintain("s")).purged == (1, 2), "segment 3 has a snapshot"
+    last = await world.writer("s")
+    with pytest.raises(DuplicateRecordError):
+        last.append_numbered(ONE, 0, [b"a", b"b"])
+    await last.close()
 
 
 @pytest.mark.parametrize("acked", [False, True])
