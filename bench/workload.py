@@ -70,5 +70,5 @@ TAIL = (
     ),
 )
 
-READ = (("W4-128", 128, 1_000_000), ("W4-1K", 1024, 200_000))
+READ = (("W4-128", 128, 4_000_000), ("W4-1K", 1024, 500_000))
 """(name, record size, record count): written once, then read back from the beginning."""
