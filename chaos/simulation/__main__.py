@@ -119,9 +119,9 @@ def _tell_total(total: Total) -> None:
     states = sorted(total.states.items())
     print("states:", ", ".join(f"{name} {number}" for name, number in states))
     missing = [name for name in (*STATES, *KINDS) if not (total.states | faults)[name]]
-    print(
-        f"seen: {len(total.states)} of {len(STATES)} states, {len(faults)} kinds of faults", end=""
-    )
+    seen = sum(1 for name in STATES if total.states[name])
+    print(f"seen: {seen} of {len(STATES)} states of recovery and change", end="")
+    print(f", {len(faults)} of {len(KINDS)} kinds of faults", end="")
     print(f"; never: {', '.join(missing)}" if missing else "")
 
 
