@@ -164,7 +164,7 @@ class SeedRun:
         self.plan = plan
         self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
         self.witness = Witness(self.cluster)
-        self._menders = [world.host(repair_host(region), region) for region in plan.repairs]
+        self.menders = [world.host(repair_host(region), region) for region in plan.repairs]
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
         self.copies: dict[int, dict[tuple[int, str], Any]] = {}
@@ -178,7 +178,7 @@ class SeedRun:
         await self.cluster.found()
         for host in self.cluster.app_hosts:
             apps.start(host, reads=host.name in plan.readers)
-        for host in self._menders:
+        for host in self.menders:
             host.start(partial(run_repair, self.cluster))
         apps.wanted = plan.appends_max
         for at_ms, name in plan.writers:
@@ -216,7 +216,7 @@ class SeedRun:
             for host in self.cluster.app_hosts:
                 await self._finish("V5", host, "a reader of everything", apps.read_everything, end)
             await self._settle(heir)
-        for mender in self._menders:
+        for mender in self.menders:
             mender.kill("is done")  # or copies would move while bookies are asked for them
         await asyncio.sleep(1.0)
         await self._finish("V9", heir, "asking the bookies", self._ask_all, self._closed_ledgers())

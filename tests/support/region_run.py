@@ -101,6 +101,7 @@ class RegionRun(SeedRun):
         self.repair_hosts: list[SimHost] = []
         if repairs:
             self.repair_hosts = [world.host(f"repair-{r}", r) for r in plan.topology.regions]
+        self.menders += self.repair_hosts
         self.operator = world.host("operator", plan.topology.regions[0])
 
     async def play_course(self, course: Course) -> None:
