@@ -2,6 +2,7 @@
 
 from ...core.ledger.client import LedgerClient
 from ...core.log.references import Reference, reference_of
+from ...core.log.segment_chain import STREAM_KEY
 from ...core.protocol.errors import MetadataError, NoSuchLedgerError, RhumblineError
 from ...core.protocol.ledger_metadata import NO_ENTRY, LedgerMetadata
 from ...core.runtime.metadata_store import MetadataStore
@@ -34,9 +35,12 @@ class Unreferenced:
         for whoever rebuilds the stream. Raises MetadataUnavailableError.
         """
         ledger_id = metadata.ledger_id
-        if metadata.last_entry_id != NO_ENTRY or ledger_id in self._named:
-            return False
-        if self._asked >= _ASKED_A_LOOK_MAX:
+        is_asked_for = (
+            metadata.last_entry_id == NO_ENTRY
+            and STREAM_KEY in metadata.custom
+            and ledger_id not in self._named
+        )
+        if not is_asked_for or self._asked >= _ASKED_A_LOOK_MAX:
             return False
         self._asked += 1
         reference = await reference_of(self._store, metadata)
