@@ -132,7 +132,7 @@ class _Means:
 class PosixFile:
     """An open file of a ``PosixDisk``; keeps the contract of ``core.runtime.disk.File``."""
 
-    def __init__(self, path: str, descriptor: int, means: "_Means") -> None:
+    def __init__(self, path: str, descriptor: int, means: _Means) -> None:
         self._path = path
         self._descriptor = descriptor
         self._means = means

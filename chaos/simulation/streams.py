@@ -147,18 +147,12 @@ class StreamPrograms(Applications):
     def _txids(
         self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
     ) -> int:
+        def call(append: Append) -> Ticket:
+            txid = max(TXID_FIRST, writer.last_txid + random.choice((0, 0, 1, 7, 900)))
+            return writer.append(append.payload, txid)
+
         appends = self._called(session, number, random)
-        tickets: list[Ticket] = []
-        try:
-            for append in appends:
-                txid = max(TXID_FIRST, writer.last_txid + random.choice((0, 0, 1, 7, 900)))
-                tickets.append(writer.append(append.payload, txid))
-        except RhumblineError as error:
-            self._fail(appends[len(tickets) :], error)
-            raise
-        finally:
-            if tickets:
-                tasks.spawn(self._hear(tickets, appends), "hear")
+        self._call_each(appends, call, tasks)
         return len(appends)
 
     async def _before_the_end(self, writer: StreamWriter) -> None:

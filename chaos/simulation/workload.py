@@ -5,6 +5,7 @@ what it had not heard of stays unknown.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -189,17 +190,23 @@ class Applications:
                 raise
             tasks.spawn(self._hear_bulk(bulk, appends), "hear")
             return count
+        self._call_each(appends, lambda append: writer.append(append.payload), tasks)
+        return count
+
+    def _call_each(
+        self, appends: list[Append], call: Callable[[Append], Ticket], tasks: Tasks
+    ) -> None:
+        """Calls them one by one, and has their outcomes heard. Raises what a call raises."""
         tickets: list[Ticket] = []
         try:
             for append in appends:
-                tickets.append(writer.append(append.payload))
+                tickets.append(call(append))
         except RhumblineError as error:
             self._fail(appends[len(tickets) :], error)
             raise
         finally:
             if tickets:
                 tasks.spawn(self._hear(tickets, appends), "hear")
-        return count
 
     def _fail(self, appends: list[Append], error: RhumblineError) -> None:
         for append in appends:

@@ -25,6 +25,7 @@ from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.tests.support.proxy_run import ProxyRun, WanMeter
 from rhumbline.tests.support.region_run import plan
+from rhumbline.tests.support.verdicts import play_to_verdict
 
 SEEDS = 3
 LASTS_MS = 9_000
@@ -171,12 +172,7 @@ def play(seed: int) -> ProxyRun:
             calm.append(await a_calm(world))
             await looking.aclose()
 
-        try:
-            world.run(run.play_course(course), time_limit_s=3_600)
-        except BaseException:
-            print("\n".join(world.trace.lines[-60:]))
-            raise
-        assert [str(violation) for violation in judge(run.record())] == []
+        play_to_verdict(world, run, course, time_limit_s=3_600)
     if config.cache_bytes_max == CACHE_BYTES:
         check_crossings(run, meter, calm[0])
     return run

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from rhumbline.chaos.checker.verdict import judge
 from rhumbline.chaos.simulation.scenario import Plan
 from rhumbline.chaos.simulation.world import SimWorld
 from rhumbline.tests.support.proxy_run import ProxyRun
 from rhumbline.tests.support.region_run import plan
+from rhumbline.tests.support.verdicts import play_to_verdict
 
 SEEDS = 15
 ROUNDS = 3
@@ -63,12 +63,7 @@ def play(seed: int) -> tuple[ProxyRun, int]:
         async def course(run: ProxyRun) -> None:
             twos.append(await stop_and_wake(run, world.random_of("course")))
 
-        try:
-            world.run(run.play_course(course), time_limit_s=3_600)
-        except BaseException:
-            print("\n".join(world.trace.lines[-60:]))
-            raise
-        assert [str(violation) for violation in judge(run.record())] == []
+        play_to_verdict(world, run, course, time_limit_s=3_600)
         assert run.apps.acked >= ROUNDS * 30
     return run, twos[0]
 

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rhumbline.chaos.checker.verdict import judge
 from rhumbline.chaos.simulation.cluster import ClusterSettings, until
 from rhumbline.chaos.simulation.scenario import Plan, SeedRun
 from rhumbline.chaos.simulation.workload import WriterHabits
@@ -26,6 +25,7 @@ from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.service import RepairService
 from rhumbline.regions.repair.spans import settled_spans
 from rhumbline.regions.states import State, States
+from rhumbline.tests.support.verdicts import play_to_verdict
 
 FIVE_REGIONS = Topology(
     regions=("a", "b", "c", "d", "e"),
@@ -272,12 +272,6 @@ def run_course(
     """Plays a course and checks the checker's verdict; the run is for further questions."""
     with SimWorld(plan.seed, plan.topology) as world:
         run = RegionRun(world, plan, repairs=repairs, repair_config=repair_config)
-        try:
-            world.run(run.play_course(course), time_limit_s=time_limit_s)
-        except BaseException:
-            print("\n".join(world.trace.lines[-60:]))
-            raise
-        violations = judge(run.record())
-        assert not violations, [str(violation) for violation in violations]
+        play_to_verdict(world, run, course, time_limit_s=time_limit_s)
         assert run.apps.acked > 0
         return run

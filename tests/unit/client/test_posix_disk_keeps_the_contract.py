@@ -5,9 +5,7 @@ import errno
 import os
 import resource
 import threading
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,20 +18,7 @@ from rhumbline.core.protocol.errors import (
     ForeignDataError,
     InvalidArgumentError,
 )
-
-Story = Callable[[PosixDisk], Coroutine[Any, Any, None]]
-
-
-def with_disk(root: Path, story: Story) -> None:
-    async def run() -> None:
-        disk = PosixDisk(root)
-        try:
-            async with asyncio.timeout(20):
-                await story(disk)
-        finally:
-            disk.close()
-
-    asyncio.run(run())
+from rhumbline.tests.support.real_disk import with_disk
 
 
 def is_open(path: Path) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from rhumbline.client.aio_sync import AioSync, OnEnd, open_aio
 from rhumbline.client.posix_disk import PosixDisk
 from rhumbline.client.write_pace import WritePace
 from rhumbline.core.protocol.errors import DiskFailedError
+from rhumbline.tests.support.real_disk import with_disk
 
 
 def aio() -> AioSync:
@@ -20,18 +20,6 @@ def aio() -> AioSync:
     if opened is None:
         pytest.skip("this system has no asynchronous I/O of Linux")
     return opened
-
-
-def with_disk(path: Path, story: Callable[[PosixDisk], object]) -> None:
-    async def main() -> None:
-        disk = PosixDisk(path)
-        try:
-            async with asyncio.timeout(20):
-                await story(disk)  # type: ignore[misc]
-        finally:
-            disk.close()
-
-    asyncio.run(main())
 
 
 def test_a_sync_ends_in_the_loop_and_a_bad_descriptor_is_left_to_a_thread(tmp_path: Path) -> None:
