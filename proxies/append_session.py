@@ -11,8 +11,9 @@ from collections.abc import Callable
 from ..core.protocol.errors import NotOwnerError, RhumblineError
 from ..core.protocol.trace_context import traceparent_of_set
 from ..core.runtime.tracing import Span, Step, Tracer
+from . import rhumbline_pb2 as pb
 from .items import Item, Placed
-from .messages import Answer
+from .messages import Answer, decode_item
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256
@@ -20,12 +21,6 @@ ITEM_OVERHEAD_BYTES = 256
 
 ANSWERS_MAX = 16_384
 """Answers that wait for a client that does not take them; then nothing more is read from it."""
-
-BUSY_COUNT = 16
-"""Items without an answer from which on messages wait for company, on either side."""
-
-GATHER_SECONDS = 0.001
-"""For so long: a message costs as much as twenty items in it."""
 
 
 class AppendSession:
@@ -50,6 +45,21 @@ class AppendSession:
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
         self._is_pinged = False
+
+    def take(self, request: pb.AppendRequest) -> None:
+        """Hands its items to the proxy; what is none is refused, and none at all asks for a sign of
+        life."""
+        if not request.items:
+            self._is_pinged = True
+            self._on_answers()
+        for item in request.items:
+            try:
+                one = decode_item(item)
+            except RhumblineError as error:
+                self.outstanding_count += 1
+                self._answer(item.id, error, 0)
+            else:
+                self.submit(item.id, one, restarts=item.restarts)
 
     def submit(self, id_: int, item: Item, *, restarts: bool) -> None:
         """Hands an item to the proxy; its answer comes with ``id_``."""
@@ -77,16 +87,6 @@ class AppendSession:
             self._blocked.pop(key, None)
         return key not in self._blocked
 
-    def refuse(self, id_: int, error: RhumblineError) -> None:
-        """Answers what is no item at all."""
-        self.outstanding_count += 1
-        self._answer(id_, error, 0)
-
-    def ping(self) -> None:
-        """The client wants to hear something."""
-        self._is_pinged = True
-        self._on_answers()
-
     def take_ping(self) -> bool:
         """Whether an empty answer is wanted."""
         is_pinged, self._is_pinged = self._is_pinged, False
@@ -102,11 +102,6 @@ class AppendSession:
     def has_answers(self) -> bool:
         """Whether ``take_answers`` would give some."""
         return bool(self._answers)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether so many answers are due that those at hand may wait a moment for others."""
-        return self.outstanding_count > BUSY_COUNT
 
     async def room(self) -> None:
         """Waits until little enough is outstanding, and not taken, to read on."""

@@ -14,16 +14,17 @@ from ..core.protocol.errors import (
     ClosedError,
     NotOwnerError,
     ProtocolError,
+    RefusedError,
     RhumblineError,
     UnavailableError,
 )
 from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
-from .append_session import BUSY_COUNT, GATHER_SECONDS
 from .calls import Call, Calls
 from .items import Placed
-from .messages import add_item, decode_answer
+from .messages import add_item, decode_answers
+from .pace import Pace
 from .sending import Outgoing
 
 _MESSAGE_BYTES = 1 << 20
@@ -43,6 +44,7 @@ class AppendCall:
         self._call = call
         self._address = address
         self._outbox: list[tuple[int, tuple[str, str], Outgoing, bool, tuple[str, ...]]] = []
+        self._ready: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
         self._waiting: dict[int, OnAnswer] = {}
         self._next_id = 1
@@ -63,17 +65,23 @@ class AppendCall:
         self._outbox.append((id_, key, out, restarts, tried))
         self._wake.set()
 
+    def before_sending(self, callback: Callable[[], None]) -> None:
+        """Calls back when the next message is about to leave, which is soon."""
+        self._ready.append(callback)
+        self._wake.set()
+
     async def _run(self) -> None:
         reading = Tasks(on_failure=lambda _: self._wake.set())
         answers = reading.spawn(self._read(), f"answers of {self._address}")
         reading.spawn(self._listen(), f"pings of {self._address}")
         why: RhumblineError = ClosedError("the client is closed")
+        pace = Pace()
         try:
             while not answers.done():
                 await self._wake.wait()
-                if len(self._waiting) - len(self._outbox) > BUSY_COUNT:
-                    await asyncio.sleep(GATHER_SECONDS)
+                await pace.wait(len(self._waiting))
                 self._wake.clear()
+                self._call_ready()
                 while (self._outbox or self._is_pinging) and not (answers.done() or self._silence):
                     self._is_pinging = False
                     await self._call.write(self._message())
@@ -82,6 +90,11 @@ class AppendCall:
             self._end(why)
             self._call.cancel()
             await reading.aclose()
+
+    def _call_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for callback in ready:
+            callback()
 
     def _message(self) -> pb.AppendRequest:
         request = pb.AppendRequest()
@@ -118,8 +131,8 @@ class AppendCall:
             while (response := await self._call.read()) is not None:
                 assert isinstance(response, pb.AppendResponse)
                 self._heard_at = asyncio.get_running_loop().time()
-                for answer in response.answers:
-                    self._waiting.pop(answer.id)(decode_answer(answer))
+                for id_, answer in decode_answers(response):
+                    self._waiting.pop(id_)(answer)
             return UnavailableError(f"{self._address} ended the call")
         except RhumblineError as failure:
             return failure
@@ -131,18 +144,21 @@ class AppendCall:
     def _end(self, why: RhumblineError) -> None:
         """Everything without an answer gets one.
 
-        A call that its proxy refuses as a whole, by naming another proxy, has taken nothing.
+        A call that its proxy refuses as a whole, by naming another proxy or saying what is wrong
+        with it, has taken nothing. That it is closed here says nothing of what was sent.
         """
         self.is_over = True
         waiting, self._waiting = self._waiting, {}
+        is_refused = isinstance(why, RefusedError) and not isinstance(why, ClosedError)
+        is_definite = is_refused or isinstance(why, NotOwnerError)
         for id_, on_answer in waiting.items():
-            is_definite = isinstance(why, NotOwnerError) or not isinstance(why, UnavailableError)
             if id_ > self._sent_id or is_definite:
                 on_answer(why)
             else:
                 unknown = AppendOutcomeUnknownError(f"{self._address}: {why}")
                 unknown.__cause__ = why
                 on_answer(unknown)
+        self._call_ready()
 
 
 class Channels:
@@ -197,8 +213,8 @@ class Channels:
         tried: tuple[str, ...],
     ) -> None:
         """Sends a set to a proxy; calls back once, later."""
-        call = self._appending.get(address)
-        if call is None or call.is_over:
+        call = self._call_to(address)
+        if call is None:
             if self._is_closed:
                 error = ClosedError("the client is closed")
                 asyncio.get_running_loop().call_soon(on_answer, error)
@@ -206,6 +222,18 @@ class Channels:
             call = AppendCall(self.begin(address, methods.APPEND), self.tasks, address)
             self._appending[address] = call
         call.send(key, out, on_answer, restarts, tried)
+
+    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
+        """Calls back when the next message to a proxy is about to leave, which is soon."""
+        call = self._call_to(address)
+        if call is None:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            call.before_sending(callback)
+
+    def _call_to(self, address: str) -> AppendCall | None:
+        call = self._appending.get(address)
+        return None if call is None or call.is_over else call
 
     async def aclose(self) -> None:
         """Ends all calls and closes the connections. Safe to repeat."""

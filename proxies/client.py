@@ -36,9 +36,10 @@ from . import rhumbline_pb2 as pb
 from .calls import Calls
 from .channels import Channels
 from .client_reader import ProxySource
-from .client_writer import TIMEOUT_MS, ProxyWriter
+from .client_writer import ProxyWriter
 from .messages import decode_description, decode_policy, encode_policy
 from .status import decode_position, encode_position, is_worth_a_retry
+from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 
 SCHEME = "grpc://"
 _TRY_SECONDS_MAX = 5.0
@@ -78,6 +79,7 @@ class ProxyClient:
         self._calls = calls
         self._namespace_name = namespace
         self._channels: Channels | None = None
+        self._producers = ThinProducers(self._new_producer)
 
     async def __aenter__(self) -> Self:
         """Connects to nothing yet."""
@@ -90,6 +92,7 @@ class ProxyClient:
     async def aclose(self) -> None:
         """Closes all connections. Safe to repeat."""
         channels, self._channels = self._channels, None
+        self._producers = ThinProducers(self._new_producer)
         if channels is not None:
             await channels.aclose()
 
@@ -99,6 +102,20 @@ class ProxyClient:
         if self._channels is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         return self._channels
+
+    def writer_of(self, namespace: str, stream: str, policy: StreamPolicy) -> ProxyWriter:
+        """A writer of a stream that exists. Raises ClosedError."""
+        end_stream = partial(self.namespace(namespace).end_stream, stream)
+        return ProxyWriter(
+            self._producers,
+            namespace=namespace,
+            stream=stream,
+            policy=policy,
+            end_stream=end_stream,
+        )
+
+    def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
+        return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms)
 
     def namespace(self, name: str | None = None) -> "ProxyNamespace":
         """A namespace, the client's own when not named. Whether it exists shows when it is used."""
@@ -261,17 +278,9 @@ class ProxyNamespace:
         return decode_description(answer)
 
     async def open_writer(self, name: str) -> ProxyWriter:
-        """A producer of its own; it takes the stream from nobody. Raises NoSuchStreamError."""
+        """A writer beside others; it takes the stream from nobody. Raises NoSuchStreamError."""
         known = await self.describe(name)
-        return ProxyWriter(
-            self._client.runtime,
-            self._client.channels,
-            namespace=self.name,
-            stream=name,
-            policy=known.policy,
-            timeout_ms=self._client.timeout_ms,
-            end_stream=partial(self.end_stream, name),
-        )
+        return self._client.writer_of(self.name, name, known.policy)
 
     async def open_reader(
         self,

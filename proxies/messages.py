@@ -12,7 +12,8 @@ from ..core.log.positioning import (
     Start,
 )
 from ..core.protocol.compression import Codec
-from ..core.protocol.errors import InvalidArgumentError, RhumblineError
+from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..core.protocol.record_set import (
     NO_PRODUCER,
@@ -216,23 +217,43 @@ def decode_item(item: pb.AppendItem) -> Item:
 
 
 def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
-    """Outcomes, each with the id of its item."""
+    """Outcomes, each with the id of its item; those of the same regions are one answer."""
     response = pb.AppendResponse()
+    placed: dict[tuple[str, ...], list[tuple[int, int, int, int, int]]] = {}
     for id_, outcome in answers:
-        answer = response.answers.add(id=id_)
-        if isinstance(outcome, RhumblineError):
-            answer.error.CopyFrom(encode_error(outcome))
+        if isinstance(outcome, Placed):
+            rows = placed.get(outcome.regions)
+            if rows is None:
+                rows = placed[outcome.regions] = []
+            (lssn, entry_id, slot), count, _ = outcome
+            rows.append((id_, lssn, entry_id, slot, count))
         else:
-            lssn, entry_id, slot = outcome.first
-            first = answer.first
-            first.lssn, first.entry_id, first.slot = lssn, entry_id, slot
-            answer.record_count = outcome.record_count
-            answer.regions.extend(outcome.regions)
+            response.answers.add(ids=(id_,), error=encode_error(outcome))
+    for regions, rows in placed.items():
+        ids, lssns, entry_ids, slots, counts = zip(*rows, strict=True)
+        response.answers.add(
+            ids=ids,
+            lssns=lssns,
+            entry_ids=entry_ids,
+            slots=slots,
+            record_counts=counts,
+            regions=regions,
+        )
     return response
 
 
-def decode_answer(answer: pb.AppendAnswer) -> Placed | RhumblineError:
-    """One outcome. Raises InvalidArgumentError."""
-    if answer.HasField("error"):
-        return decode_error(answer.error)
-    return Placed(decode_position(answer.first), answer.record_count, tuple(answer.regions))
+def decode_answers(response: pb.AppendResponse) -> list[Answer]:
+    """What became of items. Raises ProtocolError for columns that are no answers."""
+    found: list[Answer] = []
+    for answer in response.answers:
+        if answer.HasField("error"):
+            error = decode_error(answer.error)
+            found.extend((id_, error) for id_ in answer.ids)
+            continue
+        regions = tuple(answer.regions)
+        columns = (answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts)
+        if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
+            raise ProtocolError(f"an answer with columns {list(map(list, columns))}")
+        for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
+            found.append((id_, Placed(Dlsn(lssn, entry_id, slot), count, regions)))
+    return found

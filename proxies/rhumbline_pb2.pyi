@@ -89,18 +89,22 @@ class AppendResponse(_message.Message):
     def __init__(self, answers: _Optional[_Iterable[_Union[AppendAnswer, _Mapping]]] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("id", "first", "record_count", "regions", "error")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("ids", "lssns", "entry_ids", "slots", "record_counts", "regions", "error")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    LSSNS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_IDS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNTS_FIELD_NUMBER: _ClassVar[int]
     REGIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    id: int
-    first: Position
-    record_count: int
+    ids: _containers.RepeatedScalarFieldContainer[int]
+    lssns: _containers.RepeatedScalarFieldContainer[int]
+    entry_ids: _containers.RepeatedScalarFieldContainer[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    record_counts: _containers.RepeatedScalarFieldContainer[int]
     regions: _containers.RepeatedScalarFieldContainer[str]
     error: Error
-    def __init__(self, id: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., record_count: _Optional[int] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Iterable[int]] = ..., lssns: _Optional[_Iterable[int]] = ..., entry_ids: _Optional[_Iterable[int]] = ..., slots: _Optional[_Iterable[int]] = ..., record_counts: _Optional[_Iterable[int]] = ..., regions: _Optional[_Iterable[str]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("namespace", "stream", "earliest", "latest", "position", "txid", "sequence_id", "credit_bytes", "stops_at_end", "advances_if_truncated", "tried", "heartbeat_ms")

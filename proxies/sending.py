@@ -84,6 +84,10 @@ class Transport(Protocol):
         with an UnknownOutcomeError if the set may have arrived)."""
         ...
 
+    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
+        """Calls back when the next message to a proxy is about to leave, which is soon."""
+        ...
+
     def owner(self, key: tuple[str, str]) -> str | None:
         """The address that last served the stream (namespace, name), for any sender."""
         ...
@@ -122,6 +126,7 @@ class Sender:
         self._tried: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None  # pause before sending again
         self._alarm: asyncio.TimerHandle | None = None  # deadline of the oldest
+        self._followed: Batch | None = None  # of another sender: nothing is sent before it is there
 
     @property
     def can_send(self) -> bool:
@@ -132,7 +137,25 @@ class Sender:
     def last(self) -> Batch | None:
         """The newest that is not settled."""
         newest = self._queue or self._sent
-        return newest[-1].batch if newest else None
+        return newest[-1].batch if newest else self._followed
+
+    def follow(self, other: "Sender") -> None:
+        """Sends nothing before all that ``other`` has now is settled; fails if that fails."""
+        followed = self._followed = other.last
+        if followed is not None:
+            followed.callbacks.append(lambda: self._on_followed(followed, other))
+
+    def _on_followed(self, followed: Batch, other: "Sender") -> None:
+        self._followed = None
+        if followed.failure is not None and other.failure is not None:
+            self.fail(other.failure)
+        else:
+            self._pump()
+            self._on_change()
+
+    def before_sending(self, callback: Callable[[], None]) -> None:
+        """Calls back when a set that is submitted then leaves at once, which is soon."""
+        self._transport.before_sending(self._where(), callback)
 
     def submit(self, out: Outgoing) -> None:
         """Sends a set behind all earlier ones."""
@@ -172,6 +195,7 @@ class Sender:
         return (
             self._trouble is None
             and self._timer is None
+            and self._followed is None
             and len(self._sent) < SETS_IN_FLIGHT_MAX
             and self._sent_bytes < BYTES_IN_FLIGHT_MAX
         )
@@ -185,22 +209,26 @@ class Sender:
                 self._sent.append(out)  # only those before it are sent again
 
     def _send(self, out: Outgoing) -> None:
-        if not self._address:
-            owner = self._transport.owner(self._key)
-            self._address = owner or self._transport.addresses[0]
+        address = self._where()
         out.is_answered = False
         self._sent.append(out)
         self._sent_bytes += len(out.encoded)
         self._unanswered += 1
         restarts, self._restarts = self._restarts, False
         self._transport.send(
-            self._address,
+            address,
             self._key,
             out,
             lambda answer: self._on_answer(out, answer),
             restarts=restarts,
             tried=tuple(self._tried),
         )
+
+    def _where(self) -> str:
+        if not self._address:
+            owner = self._transport.owner(self._key)
+            self._address = owner or self._transport.addresses[0]
+        return self._address
 
     def _on_answer(self, out: Outgoing, answer: Placed | RhumblineError) -> None:
         if self.failure is not None:

@@ -11,7 +11,6 @@ Invariants:
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -20,19 +19,17 @@ from ..core.log.writer import StreamWriter
 from ..core.protocol.errors import (
     ClosedError,
     DuplicateRecordError,
-    InvariantBrokenError,
     NotOwnerError,
     OverRateError,
     OwnershipLostError,
     RhumblineError,
-    TooManyRequestsError,
 )
-from ..core.runtime.tasks import Tasks
 from .items import Done, Item, Placed
 from .limits import RecordLimits
+from .lookups import Lookups
 from .places import Places
 
-RECENT_SETS_MAX = 4096
+RECENT_SETS_MAX = 1024
 """Numbered sets whose answers are kept; those on their way are kept beyond it."""
 
 
@@ -50,13 +47,11 @@ class ServedStream:
         self.record_count = 0
         self.set_count = 0
         self._writer = writer
-        self._places = places
         self._limits = limits
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks(on_failure=self._on_bug)
         self._recent: dict[tuple[bytes, int], AppendMany] = {}
-        self._lookups: deque[tuple[Item, DuplicateRecordError, Done]] = deque()
+        self._lookups = Lookups(writer.stream, places, self._end)
 
     def submit(self, item: Item, done: Done) -> None:
         """Appends a set. ``done`` is called at once when it is refused."""
@@ -64,9 +59,7 @@ class ServedStream:
         try:
             ticket = self._known(item) or self._appended(item)
         except DuplicateRecordError as error:
-            self._lookups.append((item, error, done))
-            if len(self._lookups) == 1:
-                self._tasks.spawn(self._look_up(), "look up sets")
+            self._lookups.add(item, error, done)
             return
         except (OwnershipLostError, ClosedError) as error:
             self._end()
@@ -80,35 +73,26 @@ class ServedStream:
         ticket.on_done(partial(self._answer, ticket, item.count, done))
 
     async def close(self) -> None:
-        """Waits until everything is acknowledged and answered, and closes the segment.
+        """Waits until everything is acknowledged, and closes the segment; ``abort`` ends it.
 
-        Raises what ``StreamWriter.close`` does; everything is answered then too.
+        Raises what ``StreamWriter.close`` does.
         """
         self._end()
-        try:
-            await self._writer.close()
-        finally:
-            await self.abort()
+        await self._writer.close()
 
     async def end_stream(self) -> None:
-        """Ends the stream for good behind everything that was submitted, and answers that.
+        """Ends the stream for good behind everything that was submitted; ``abort`` ends it.
 
         Raises what ``StreamWriter.end_stream`` does.
         """
         self._end()
-        try:
-            await self._writer.end_stream()
-        finally:
-            await self.abort()
+        await self._writer.end_stream()
 
     async def abort(self) -> None:
         """Stops at once: what is not acknowledged is answered with an unknown outcome."""
         self._end()
         await self._writer.abort()  # which settles, and so answers, everything
-        await self._tasks.aclose()
-        while self._lookups:
-            item, _, done = self._lookups.popleft()
-            done(NotOwnerError(f"stream {item.stream} is not served here any more"))
+        await self._lookups.aclose()
 
     # --- parts ----------------------------------------------------------------------------------
 
@@ -154,28 +138,7 @@ class ServedStream:
             return error
         return Placed(result.first, count, result.regions)
 
-    async def _look_up(self) -> None:
-        """Sets that are in the stream, older than the newest of their producers."""
-        while self._lookups:
-            item, duplicate, done = self._lookups[0]
-            answer: Placed | RhumblineError = duplicate
-            try:
-                found = await self._places.find(item.producer, item.first_sequence)
-                if found is not None and found[1] == item.count:
-                    answer = Placed(found[0], item.count, ())
-            except RhumblineError as error:
-                answer = TooManyRequestsError(f"the place of a set could not be read yet: {error}")
-            self._lookups.popleft()
-            done(answer)
-
     def _end(self) -> None:
         if not self.is_over:
             self.is_over = True
             self._on_over()
-
-    def _on_bug(self, error: BaseException) -> None:
-        """A task of ours failed: what it should have answered has an unknown outcome."""
-        self._end()
-        broken = InvariantBrokenError(f"stream {self._writer.stream}: {error!r}")
-        while self._lookups:
-            self._lookups.popleft()[2](broken)

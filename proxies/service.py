@@ -24,11 +24,12 @@ from ..core.runtime.tasks import Tasks
 from . import methods
 from . import rhumbline_pb2 as pb
 from .administration import Administration
-from .append_session import GATHER_SECONDS, AppendSession
+from .append_session import AppendSession
 from .claims import Claims
 from .config import ProxyConfig
 from .credit import Credit
-from .messages import decode_item, decode_start, encode_answers
+from .messages import decode_start, encode_answers
+from .pace import Pace
 from .presence import READ, WRITE, Presence
 from .read_proxy import Opened, ReadProxy
 from .status import encode_position
@@ -147,7 +148,7 @@ class ProxyService:
     async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
         if self.writes is None:
             raise self._other_role(WRITE, ())
-        wake = asyncio.Event()
+        wake, pace = asyncio.Event(), Pace()
         session = AppendSession(
             self.writes,
             wake.set,
@@ -160,8 +161,7 @@ class ProxyService:
         try:
             while True:
                 await wake.wait()
-                if session.is_busy:
-                    await asyncio.sleep(GATHER_SECONDS)
+                await pace.wait(session.outstanding_count)
                 wake.clear()
                 answers = session.take_answers()
                 if answers or session.take_ping():
@@ -252,15 +252,7 @@ async def _submit_all(
     requests: AsyncIterator[pb.AppendRequest], session: AppendSession, wake: asyncio.Event
 ) -> None:
     async for request in requests:
-        if not request.items:
-            session.ping()
-        for item in request.items:
-            try:
-                one = decode_item(item)
-            except RhumblineError as error:
-                session.refuse(item.id, error)
-            else:
-                session.submit(item.id, one, restarts=item.restarts)
+        session.take(request)
         await session.room()
     wake.set()
 

@@ -322,10 +322,10 @@ class WriteProxy:
         try:
             async with asyncio.timeout(self._config.handover_ms_max / 1000):
                 await close()
-        except TimeoutError as error:
-            await served.abort()  # the next owner finds the end by recovery
+        except TimeoutError as error:  # the next owner finds the end by recovery
             raise UnavailableError(f"stream {stream.name} did not close in time") from error
         finally:
+            await served.abort()
             self._streams.pop(stream_key(stream.namespace, stream.name), None)
             await self._release_claim(stream)
 

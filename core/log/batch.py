@@ -168,6 +168,10 @@ class Batch:
         return AppendResult(self, index)
 
 
+NO_BATCH = Batch(-1, 0, 0)
+"""Stands for the open batch while there is none: it is full, so nothing is ever put into it."""
+
+
 class AppendResult:
     """An acknowledged record: where it is, and the regions that were known to hold it then."""
 

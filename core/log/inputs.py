@@ -4,8 +4,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from ..protocol.errors import InvalidArgumentError
+from ..protocol.errors import InvalidArgumentError, RecordTooLargeError
+from ..protocol.record_set import ENTRY_BYTES_MAX, RecordSet, decode_entry
 from .batch import RECORD_OVERHEAD_BYTES
+from .policy import FLUSH_BYTES_MAX
+
+SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
+"""Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
 
 
 def as_bytes(payload: object) -> bytes:
@@ -13,6 +18,29 @@ def as_bytes(payload: object) -> bytes:
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
     raise InvalidArgumentError(f"a record is bytes, not {type(payload).__name__}")
+
+
+def too_large(size: int, size_max: int) -> RecordTooLargeError:
+    """The error for a record of ``size`` bytes."""
+    return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max}")
+
+
+def checked_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
+    """One data record set that somebody else made.
+
+    Raises RecordTooLargeError, CorruptionError, InvalidArgumentError.
+    """
+    if len(encoded) > SET_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX}"
+        )
+    sets = decode_entry(encoded)
+    if len(sets) != 1 or sets[0].is_control:
+        raise InvalidArgumentError("append_set takes one data record set")
+    largest = sets[0].largest_bytes()
+    if largest > record_bytes_max:
+        raise too_large(largest, record_bytes_max)
+    return sets[0]
 
 
 def cut(payloads: Sequence[bytes], size_max: int) -> Iterator[tuple[int, int, int]]:

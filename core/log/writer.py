@@ -29,34 +29,28 @@ from ..protocol.errors import (
     TxidOutOfOrderError,
 )
 from ..protocol.record_set import (
-    ENTRY_BYTES_MAX,
     NO_PRODUCER,
     TXID_FIRST,
     TXID_LAST,
     Kind,
     Producer,
-    RecordSet,
-    decode_entry,
     encode_record_set,
 )
 from ..protocol.trace_context import trace_extension
 from ..runtime.runtime import Runtime
 from ..runtime.tracing import Span, Step
-from .batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
-from .buffer import NO_BATCH, Buffer
+from .batch import NO_BATCH, RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from .buffer import Buffer
 from .closing import close, leave
 from .config import WriterConfig
 from .idle_care import IdleCare
-from .inputs import as_bytes, cut
+from .inputs import as_bytes, checked_set, cut, too_large
 from .pipeline import Pipeline
-from .policy import FLUSH_BYTES_MAX, StreamPolicy
+from .policy import StreamPolicy
 from .producers import ProducerTable, Sent
 from .segment_chain import OpenSegment, SegmentChain
 from .shared import Shared
 from .transition import Transition
-
-SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
-"""Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
 
 
 class StreamWriter:
@@ -111,8 +105,9 @@ class StreamWriter:
         """
         batch = self._buffer.open
         if txid is None and payload.__class__ is bytes:
-            room = batch.room - len(payload) - RECORD_OVERHEAD_BYTES
-            if room >= 0:
+            size = len(payload)
+            room = batch.room - size - RECORD_OVERHEAD_BYTES
+            if room >= 0 and size <= self._record_bytes_max:
                 batch.room = room
                 payloads = batch.payloads
                 ticket = Append(batch, len(payloads))
@@ -124,7 +119,7 @@ class StreamWriter:
         if payload.__class__ is not bytes:
             payload = as_bytes(payload)
         if len(payload) > self._record_bytes_max:
-            raise self._too_large(len(payload))
+            raise too_large(len(payload), self._record_bytes_max)
         if txid is not None:
             self._check_txid(txid)
         size = len(payload) + RECORD_OVERHEAD_BYTES
@@ -156,7 +151,7 @@ class StreamWriter:
             payloads = [as_bytes(payload) for payload in payloads]
         total = sum(map(len, payloads))
         if total > self._record_bytes_max and max(map(len, payloads)) > self._record_bytes_max:
-            raise self._too_large(max(map(len, payloads)))
+            raise too_large(max(map(len, payloads)), self._record_bytes_max)
         total += count * RECORD_OVERHEAD_BYTES
         if total > self._config.outstanding_bytes_max:
             raise RecordTooLargeError(
@@ -209,7 +204,9 @@ class StreamWriter:
         stream, position no longer known), SequenceGapError.
         """
         self._check_open()
-        one = self._checked_set(encoded)
+        if encoded.__class__ is not bytes:
+            encoded = as_bytes(encoded)
+        one = checked_set(encoded, self._record_bytes_max)
         numbered = one.producer != NO_PRODUCER
         if numbered:
             known = self._producers.known(one.producer, one.first_sequence, one.count)
@@ -282,19 +279,6 @@ class StreamWriter:
     def last_sequence(self, producer: bytes) -> int | None:
         """The last sequence of ``producer`` that was accepted, here or before; None if unknown."""
         return self._producers.last_sequence(producer)
-
-    def _checked_set(self, encoded: bytes) -> RecordSet:
-        if len(encoded) > SET_BYTES_MAX:
-            raise RecordTooLargeError(
-                f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX}"
-            )
-        sets = decode_entry(encoded)
-        if len(sets) != 1 or sets[0].is_control:
-            raise InvalidArgumentError("append_set takes one data record set")
-        largest = sets[0].largest_bytes()
-        if largest > self._record_bytes_max:
-            raise self._too_large(largest)
-        return sets[0]
 
     def _default_txid(self) -> int:
         return max(self.last_txid, self._clock.wall_ms(), TXID_FIRST)
@@ -433,12 +417,6 @@ class StreamWriter:
         last = self.last_txid if before is None else before
         if txid < last:
             raise TxidOutOfOrderError(f"stream {self.stream}: txid {txid} is below {last}")
-
-    def _too_large(self, size: int) -> RecordTooLargeError:
-        return RecordTooLargeError(
-            f"stream {self.stream}: a record of {size} bytes is above the limit of "
-            f"{self._record_bytes_max}"
-        )
 
 
 def _end_span(span: Span, ticket: AppendMany) -> None:

@@ -76,13 +76,17 @@ def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None
     item = pb.AppendItem(
         id=7, **STREAM, payloads=[b"one", b"two"], producer=b"p" * 16, first_sequence=0
     )
-    answers = [
-        answer
+    places = [
+        place
         for response in stub.Append(iter([pb.AppendRequest(items=[item, item])]), timeout=20)
         for answer in response.answers
-    ]
-    assert [(a.id, a.record_count, a.error.code) for a in answers] == [(7, 2, "")] * 2
-    assert answers[0].first == answers[1].first
+        for place in zip(
+            answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts,
+            strict=True,
+        )
+    ]  # fmt: skip
+    assert len(places) == 2 and places[0] == places[1]
+    assert (places[0][0], places[0][-1]) == (7, 2)
 
     # One message and the end of the client's side: all that fits the credit, up to the end.
     read = stub.Read(iter([pb.ReadRequest(**STREAM, earliest=True, stops_at_end=True)]), timeout=20)
@@ -113,7 +117,7 @@ def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
     assert bad.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     items = [pb.AppendItem(id=1, **STREAM, payloads=[b"x"]), pb.AppendItem(id=2, **STREAM)]
     responses = stub.Append(iter([pb.AppendRequest(items=items)]), timeout=20)
-    errors = {a.id: a.error.code for response in responses for a in response.answers}
+    errors = {a.ids[0]: a.error.code for response in responses for a in response.answers}
     assert errors == {1: "no-such-stream", 2: "invalid-argument"}
 
 

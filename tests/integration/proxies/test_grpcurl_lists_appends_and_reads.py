@@ -83,7 +83,7 @@ def test_grpcurl_lists_appends_and_reads(grpcurl: Path, proxy: ProxyProcess) -> 
     item = {**STREAM, "id": 1, "payloads": [base64.b64encode(one).decode() for one in payloads]}
     (response,) = caller.call("Append", {"items": [item]})
     (answer,) = response["answers"]
-    assert (answer["record_count"], answer["regions"]) == (3, ["a"])
+    assert (answer["record_counts"], answer["regions"]) == ([3], ["a"])
 
     responses = caller.call("Read", {**STREAM, "earliest": True, "stopsAtEnd": True})
     assert "start" in responses[0]

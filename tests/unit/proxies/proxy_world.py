@@ -25,6 +25,7 @@ from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.items import Item, Placed
 from rhumbline.proxies.presence import WRITE, Presence
 from rhumbline.proxies.sending import Outgoing
+from rhumbline.proxies.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.write_proxy import WriteProxy
 from rhumbline.tests.support.log_world import LogWorld
 
@@ -110,6 +111,9 @@ class DirectTransport:
     def owner(self, key: tuple[str, str]) -> str | None:
         return self._owners.get(key)
 
+    def before_sending(self, address: str, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
     def set_owner(self, key: tuple[str, str], address: str | None) -> None:
         if address is not None:
             self._owners[key] = address
@@ -146,6 +150,7 @@ class ProxyWorld:
         self.log = log
         self.proxies: dict[str, Proxy] = {}
         self.transports: list[DirectTransport] = []
+        self.producers: dict[DirectTransport, ThinProducers] = {}
 
     async def start(
         self, *addresses: str, region: str = "east", config: ProxyConfig | None = None
@@ -168,15 +173,25 @@ class ProxyWorld:
         return transport
 
     def writer(
-        self, stream: str, transport: DirectTransport | None = None, timeout_ms: int = 30_000
+        self,
+        stream: str,
+        transport: DirectTransport | None = None,
+        timeout_ms: int = 30_000,
+        policy: StreamPolicy | None = None,
     ) -> ProxyWriter:
+        """Of a process that has no other, but for those that use the same transport."""
+        transport = transport or self.transport()
+        if transport not in self.producers:
+            self.producers[transport] = ThinProducers(
+                lambda key, policy: ThinProducer(
+                    self.log.runtime, transport, key, policy, timeout_ms
+                )
+            )
         return ProxyWriter(
-            self.log.runtime,
-            transport or self.transport(),
+            self.producers[transport],
             namespace="test",
             stream=stream,
-            policy=StreamPolicy(),
-            timeout_ms=timeout_ms,
+            policy=policy or StreamPolicy(),
             end_stream=partial(self.end_stream, stream),
         )
 

@@ -19,6 +19,7 @@ from rhumbline.core.protocol.errors import (
     TooManyRequestsError,
 )
 from rhumbline.core.protocol.record_set import HEADER
+from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies.append_session import ANSWERS_MAX, AppendSession
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.items import Item, Placed
@@ -222,7 +223,7 @@ async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
     await asyncio.wait_for(waiting, 1)
     assert [id_ for id_, _ in session.take_answers()] == [1]
     for id_ in range(ANSWERS_MAX + 1):
-        session.refuse(id_, InvalidArgumentError("x"))
+        session.take(pb.AppendRequest(items=[pb.AppendItem(id=id_)]))  # nothing in it
     waiting = asyncio.ensure_future(session.room())
     await asyncio.sleep(1)
     assert not waiting.done()

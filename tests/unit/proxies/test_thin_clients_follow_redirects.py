@@ -7,7 +7,12 @@ from google.protobuf.message import Message
 
 from rhumbline.core.log.batch import Batch
 from rhumbline.core.log.positioning import EARLIEST
-from rhumbline.core.protocol.errors import NotOwnerError, RhumblineError, UnavailableError
+from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    NotOwnerError,
+    RhumblineError,
+    UnavailableError,
+)
 from rhumbline.core.protocol.record_set import TXID_FIRST
 from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies.channels import Channels
@@ -76,6 +81,22 @@ def test_a_proxy_that_refuses_a_whole_call_has_taken_nothing_and_says_who_does()
         assert isinstance(got, NotOwnerError)
         assert got.owner == "writes:1"
         await channels.aclose()
+
+    run_jumping(body())
+
+
+def test_closing_the_client_does_not_say_that_a_set_on_its_way_is_not_there() -> None:
+    async def body() -> None:
+        channels = Channels(("writes:1",), ScriptedCalls(lambda address, message: []))
+        answers: list[Placed | RhumblineError] = []
+        for sequence in range(3):
+            out = Outgoing(
+                Batch(0, TXID_FIRST, 0), b"set", sequence=sequence, keeps_txids=False, deadline=9
+            )
+            channels.send("writes:1", ("ns", "s"), out, answers.append, restarts=True, tried=())
+        await asyncio.sleep(0.01)
+        await channels.aclose()
+        assert [type(answer) for answer in answers] == [AppendOutcomeUnknownError] * 3
 
     run_jumping(body())
 

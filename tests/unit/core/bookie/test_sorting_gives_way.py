@@ -165,6 +165,6 @@ def test_sorting_lets_others_run_every_few_milliseconds() -> None:
         held_ms.sort()
         assert len(held_ms) > 30
         assert held_ms[len(held_ms) * 9 // 10] < 10
-        assert held_ms[-1] < 100
+        assert held_ms[-1] < 1000, "a busy machine was seen to add 200 ms to one turn"
 
     asyncio.run(main())
