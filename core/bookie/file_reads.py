@@ -60,8 +60,13 @@ class BatchReading:
         end_s = now_s() + _BATCH_MS_MAX / 1000
         read = self.service.storage.read_run
         try:
-            while not entries or (count_left > 0 and room > 0 and now_s() < end_s):
-                run = await read(op.ledger_id, op.entry_id + len(entries), count_left, room)
+            while not entries or (count_left > 0 and now_s() < end_s):
+                next_id = op.entry_id + len(entries)
+                run = await read(
+                    op.ledger_id, next_id, count_left, room, may_be_empty=bool(entries)
+                )
+                if not run:
+                    break
                 count_left -= len(run)
                 for entry in run:
                     room -= op.entry_bytes + len(entry)

@@ -264,14 +264,23 @@ class Storage:
                 location = moved
 
     async def read_run(
-        self, ledger_id: int, first: int, count_max: int, bytes_max: int
+        self,
+        ledger_id: int,
+        first: int,
+        count_max: int,
+        bytes_max: int,
+        *,
+        may_be_empty: bool = False,
     ) -> list[bytes | memoryview]:
         """Consecutive entries from ``first`` on, verified: at least one, and those close behind it.
 
-        At most ``count_max``, and those behind the first fit into ``bytes_max`` with it. Raises as
-        ``find`` and ``read`` of the first one.
+        At most ``count_max``, and those behind the first fit into ``bytes_max`` with it; none at
+        all when it ``may_be_empty`` and the first alone does not fit. Raises as ``find`` and
+        ``read`` of the first one.
         """
         location = self.find(ledger_id, first)
+        if may_be_empty and location.length > bytes_max:
+            return []
         entry = self.cached(location)
         if entry is not None:
             return [entry]

@@ -117,6 +117,9 @@ def test_batch_read_of_neighbours_is_one_read_of_the_disk() -> None:
             limit = 40 + sum(4 + len(one) for one in stored[:3])
             assert await batch(wire, 0, size=limit) == (Code.OK, stored[:3])
             assert await batch(wire, 0, size=limit - 1) == (Code.OK, stored[:2])
+            before = disk.read_count  # what does not fit is not read in vain
+            assert await batch(wire, 0, size=limit - 20) == (Code.OK, stored[:2])
+            assert disk.read_count == before + 1
 
     asyncio.run(main())
 
