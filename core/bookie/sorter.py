@@ -54,6 +54,8 @@ class Sorter:
         self._pace = Pace() if pace is None else pace
         self._slice_bytes = slice_bytes
         self._cost = 0
+        self._unnamed: list[int] = []
+        """Written for manifests that the journal did not take."""
         self.written_bytes = 0
         self.removed_count = 0
 
@@ -67,18 +69,10 @@ class Sorter:
         assert number < storage.index.store.covered_log, "the index has to cover it"
         if not await self._rewrite(LOG_KIND, number):
             return False
-        manifest = storage.states.manifest
-        manifest.log_floor = next(
-            (log for log in storage.sealed_logs if log > number), storage.log.number
-        )
-        try:
-            await storage.write_manifest()
-        except RhumblineError:
-            manifest.log_floor = number  # for the repeat: the file is there until that is written
-            raise
+        floor = next((log for log in storage.sealed_logs if log > number), storage.log.number)
+        await self._name(floor, storage.states.manifest.sorted_files)
         storage.sealed_logs.remove(number)
-        await storage.files.remove(LOG_KIND, [number])
-        self.removed_count += 1
+        await self._remove(LOG_KIND, number)
         return True
 
     async def compact(self, number: int) -> bool:
@@ -86,15 +80,11 @@ class Sorter:
         storage = self._storage
         if not await self._rewrite(SORTED_KIND, number):
             return False
-        end = storage.states.manifest.sorted_files.pop(number)
-        try:
-            await storage.write_manifest()
-        except RhumblineError:
-            storage.states.manifest.sorted_files[number] = end  # as in ``sort_log``
-            raise
+        manifest = storage.states.manifest
+        others = {one: end for one, end in manifest.sorted_files.items() if one != number}
+        await self._name(manifest.log_floor, others)
         del storage.sorted[number]
-        await storage.files.remove(SORTED_KIND, [number])
-        self.removed_count += 1
+        await self._remove(SORTED_KIND, number)
         return True
 
     async def _rewrite(self, kind: int, number: int) -> bool:
@@ -136,9 +126,35 @@ class Sorter:
             await storage.files.remove(SORTED_KIND, [writer.number])
             raise
         self.written_bytes += written
+        manifest = storage.states.manifest
+        try:
+            await self._name(manifest.log_floor, {**manifest.sorted_files, writer.number: written})
+        except RhumblineError:
+            # Not removed at once: a log that began meanwhile may have named it in its snapshot.
+            self._unnamed.append(writer.number)
+            raise
         storage.sorted[writer.number] = SortedFile(writer.number, written, live.ledger_bytes)
-        storage.states.manifest.sorted_files[writer.number] = written
-        await storage.write_manifest()
+
+    async def _name(self, log_floor: int, sorted_files: dict[int, int]) -> None:
+        """Has the manifest name these files, durably. If the journal does not take that, it names
+        what it did, for the repeat. Raises DiskFullError, DiskFailedError."""
+        storage, manifest = self._storage, self._storage.states.manifest
+        before = manifest.log_floor, manifest.sorted_files
+        manifest.log_floor, manifest.sorted_files = log_floor, sorted_files
+        try:
+            await storage.write_manifest()
+        except RhumblineError:
+            manifest.log_floor, manifest.sorted_files = before
+            raise
+
+    async def _remove(self, kind: int, number: int) -> None:
+        """Step 5, also for the files that a manifest was refused for: this one is without them."""
+        files = self._storage.files
+        await files.remove(kind, [number])
+        self.removed_count += 1
+        unnamed, self._unnamed = self._unnamed, []
+        if unnamed:
+            await files.remove(SORTED_KIND, unnamed)
 
     async def _read(self, kind: int, number: int, start: int, end: int) -> bytes:
         """A slice, its groups verified again: what is copied has to be what was read before."""

@@ -8,6 +8,7 @@ import pytest
 
 from rhumbline.core.bookie.commit_group import Outbox
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.groups import SORTED_KIND
 from rhumbline.core.bookie.pacing import Pace
 from rhumbline.core.bookie.sorter import Sorter
 from rhumbline.core.bookie.storage import Storage
@@ -144,6 +145,41 @@ def test_file_whose_end_the_journal_did_not_take_is_rewritten_again() -> None:
         for entry_id, data in kept.items():
             assert await storage.read(1, entry_id, storage.find(1, entry_id)) == data
         await storage.aclose()
+
+    asyncio.run(main())
+
+
+class ReluctantAtFirst(Reluctant):
+    """Its journal does not take the first two files that were written."""
+
+    refuses = (1, 2)
+
+
+def test_file_whose_beginning_the_journal_did_not_take_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+        disk = MemoryDisk()
+        storage, kept = await filled(disk, config, ReluctantAtFirst)
+        sorter = Sorter(storage, slice_bytes=100_000)
+        log = storage.sealed_logs[0]
+        for count in (1, 2):
+            with pytest.raises(DiskFullError):
+                await sorter.sort_log(log)
+            assert (storage.sorted, storage.states.manifest.sorted_files) == ({}, {})
+            assert storage.states.manifest.log_floor == log
+            assert len(await storage.files.numbers(SORTED_KIND)) == count
+        assert await sorter.sort_log(log)
+        (number,) = storage.sorted
+        assert list(storage.states.manifest.sorted_files) == [number]
+        assert await storage.files.numbers(SORTED_KIND) == [number]
+        image = disk.copy()
+        await storage.aclose()
+        again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME, MemoryIndexStore())
+        await again.open()
+        assert again.damages == []
+        for entry_id, data in kept.items():
+            assert await again.read(1, entry_id, again.find(1, entry_id)) == data
+        await again.aclose()
 
     asyncio.run(main())
 
