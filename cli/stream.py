@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from ..core.log.namespace import Namespace
+from ..core.log.description import StreamDescription
 from ..core.protocol.dlsn import Dlsn
 from .appending import append_records
 from .options import Session, runs, session_options
@@ -204,17 +204,17 @@ async def set_policy(session: Session, name: str, inherit: bool, policy: PolicyO
 async def delete(session: Session, name: str, yes: bool) -> None:
     """Deletes a stream and all of its records."""
     async with session.namespace(moves_data=False) as namespace:
-        await _confirm(namespace, name, yes)
-        await namespace.delete_stream(name)
+        known = await namespace.describe(name)
+        _confirm(known, yes)
+        await namespace.delete_stream(name, identity=known.identity)
         say(f"stream {name} was deleted")
 
 
-async def _confirm(namespace: Namespace, name: str, yes: bool) -> None:
+def _confirm(known: StreamDescription, yes: bool) -> None:
     """Asks at a terminal; elsewhere --yes is needed."""
-    known = await namespace.describe(name)
     if yes:
         return
-    count = len(known.segments)
+    name, count = known.name, len(known.segments)
     if not sys.stdin.isatty():
         raise click.UsageError(f"this deletes {count} segments of {name} for good; say --yes")
     click.confirm(f"Delete {name} with {count} segments for good?", abort=True, err=True)

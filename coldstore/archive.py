@@ -128,6 +128,7 @@ class SegmentArchiver:
         """
         lssn = uploaded.lssn
         record, stored = await self._completed(stream, lssn)
+        await self._streams.check(stream, uploaded.stream_identity)
         manifest = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
         if manifest is None:
             previous = await self._previous_digest(stream, record, stored.segment)
@@ -145,6 +146,7 @@ class SegmentArchiver:
         stored = await self._streams.segment(stream, lssn)
         if stored is None or not stored.segment.is_completed:
             raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
+        await self._streams.check(stream, record.identity)  # so both are of one stream
         return record, stored
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:

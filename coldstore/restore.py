@@ -21,9 +21,9 @@ from ..core.protocol.errors import (
     NodeExistsError,
     StreamExistsError,
 )
-from ..core.protocol.segments import FIRST_LSSN, NO_LEDGER, NO_SEGMENT, Residence, Segment
+from ..core.protocol.segments import FIRST_LSSN, NO_LEDGER, Residence, Segment
 from ..core.protocol.segments import encode_segment as encoded
-from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.metadata_store import Check, Create, MetadataStore, Put
 from .manifest import Manifest
 
 
@@ -59,23 +59,26 @@ async def restore_stream(
         is_deleting=True,
     )
     await streams.create(first.stream, restoring)
-    if (await streams.record(first.stream))[0] != restoring:
+    record, version = await streams.record(first.stream)
+    head, head_version = await streams.head(first.stream)
+    if record != restoring or head.is_deleting:
         raise StreamExistsError(f"stream {first.stream} is there already")
     paths = streams.paths(first.stream)
     txid = 0
     for manifest in manifests:
         segment = _segment(manifest, txid)
         txid = segment.last_txid
+        creation = Create(paths.segment(segment.lssn), encoded(segment))
         try:
-            await certain.create(store, paths.segment(segment.lssn), encoded(segment))
+            # It may arrive late, and is then for nobody else's stream.
+            await certain.transact(store, [Check(paths.stream, version)], creation)
         except NodeExistsError:
             stored = await streams.segment(first.stream, segment.lssn)
             if stored is None or stored.segment != segment:
                 raise
-    head, version = await streams.head(first.stream)
-    if head.last_lssn == NO_SEGMENT:
-        await certain.put(store, paths.head, StreamHead(last_lssn=last.lssn).encode(), version)
-    await streams.update(first.stream, lambda record: replace(record, is_deleting=False))
+    filled = Put(paths.head, StreamHead(last_lssn=last.lssn).encode(), expect=head_version)
+    restored = replace(record, is_deleting=False)
+    await certain.transact(store, [filled], Put(paths.stream, restored.encode(), expect=version))
 
 
 def _segment(manifest: Manifest, txid_before: int) -> Segment:

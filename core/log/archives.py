@@ -55,7 +55,9 @@ class SegmentOpener:
                 return await self._ledgers.open(segment.ledger_id)
             except NoSuchLedgerError:
                 stored = await self._streams.segment(stream, segment.lssn)
-                if stored is None or stored.segment.residence is Residence.HOT:
+                if stored is None or stored.segment.ledger_id != segment.ledger_id:
+                    raise
+                if stored.segment.residence is Residence.HOT:
                     raise
                 segment = stored.segment  # what we knew was from before its hot copy went
         if self._archives is None:

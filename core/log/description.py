@@ -21,6 +21,8 @@ class StreamDescription:
     epoch: int
     """How many writers have claimed the stream."""
     segments: tuple[Segment, ...]
+    identity: str = ""
+    """Differs when a stream is deleted and made again under its name; "" if a proxy was asked."""
 
     @property
     def is_ended(self) -> bool:

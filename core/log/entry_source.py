@@ -170,11 +170,10 @@ class EntrySource:
 
     async def _open_segment(self) -> bool:
         """Opens the ledger at the position; False when there was something else to do first."""
-        stored = await self._streams.segment(self._stream, self.lssn)
-        if stored is None:
+        segment = await self._look_up(self.lssn)
+        if segment is None:
             await self._wait_for_segment()
             return False
-        segment = merged(self._known(self.lssn), stored.segment)
         self._segment = segment
         if segment.is_empty:
             await self._leave_segment()
@@ -184,21 +183,28 @@ class EntrySource:
         self._handle = await self._opener.open(self._stream, segment)
         return True
 
-    def _known(self, lssn: int) -> Segment | None:
-        return self._segment if self._segment is not None and self._segment.lssn == lssn else None
+    async def _look_up(self, lssn: int) -> Segment | None:
+        """What is known of a segment now; None if it is not there. Raises NoSuchStreamError when it
+        is that of another stream, which was made under the name after this one was deleted."""
+        stored = await self._streams.segment(self._stream, lssn)
+        if stored is None:
+            return None
+        known = self._segment if self._segment and self._segment.lssn == lssn else None
+        if known is None or known.ledger_id != stored.segment.ledger_id:
+            await self._streams.check(self._stream, self._identity)
+        return merged(known, stored.segment)
 
     async def _learn_previous(self) -> None:
         """The segment before tells the sequence ids of this one, if it is completed."""
-        stored = await self._streams.segment(self._stream, self.lssn - 1)
-        if stored is not None and stored.segment.is_completed:
-            self._previous = stored.segment
+        segment = await self._look_up(self.lssn - 1)
+        if segment is not None and segment.is_completed:
+            self._previous = segment
 
     async def _leave_segment(self) -> None:
         """The position is behind the last entry of a closed ledger: on to the next segment."""
         await self.aclose()
-        stored = await self._streams.segment(self._stream, self.lssn)
-        if stored is not None:
-            segment = merged(self._known(self.lssn), stored.segment)
+        segment = await self._look_up(self.lssn)
+        if segment is not None:
             self._previous = segment if segment.is_completed else None
             if segment.is_completed and self.entry_id <= segment.last_entry_id:
                 raise GapError(

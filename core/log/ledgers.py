@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..protocol.errors import RhumblineError
+from ..protocol.errors import NoSuchLedgerError, RhumblineError
 from ..protocol.ledger_metadata import LedgerMetadata
 from ..protocol.quorum import Quorum
+from ..protocol.segments import NO_LEDGER, Segment
 
 OnDone = Callable[[int, RhumblineError | None, tuple[str, ...]], None]
 """Called with entry id, error or None, and the regions that hold the entry."""
@@ -140,3 +141,13 @@ class LedgerClient(Protocol):
     async def delete(self, ledger_id: int) -> None:
         """Deletes. A repeat is safe."""
         ...
+
+
+async def delete_ledger(ledgers: LedgerClient, segment: Segment) -> None:
+    """Deletes the segment's ledger, if it still has one. A repeat is safe."""
+    if segment.ledger_id == NO_LEDGER:
+        return
+    try:
+        await ledgers.delete(segment.ledger_id)
+    except NoSuchLedgerError:
+        return  # an earlier attempt came as far

@@ -5,21 +5,21 @@ from dataclasses import replace
 
 from ..protocol.dlsn import Dlsn
 from ..protocol.errors import (
+    BadVersionError,
     IndeterminateError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     NamespaceExistsError,
     NodeExistsError,
     NoNodeError,
-    NoSuchLedgerError,
     NoSuchNamespaceError,
-    NoSuchStreamError,
     NotEmptyError,
 )
-from ..protocol.segments import NO_LEDGER, Segment
-from ..runtime.metadata_store import Delete, MetadataStore
+from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
+from .deletion import StreamDeletion
 from .description import StreamDescription
 from .layout import ROOT, check_name, namespace_path
 from .ledgers import LedgerClient
@@ -30,7 +30,7 @@ from .records import NamespaceRecord, StreamRecord
 from .retention import Maintained, Retention
 from .segment_chain import SegmentChain
 from .shared import Shared
-from .stream_store import StreamStore
+from .stream_store import CONTENTION_MAX, StreamStore, being_deleted
 from .subscriptions import SubscriptionStore
 from .writer import StreamWriter
 
@@ -67,18 +67,34 @@ async def list_namespaces(
 
 
 async def delete_namespace(store: MetadataStore, name: str) -> None:
-    """Deletes an empty namespace. A repeat raises NoSuchNamespaceError.
+    """Deletes an empty namespace, and none that is made under its name meanwhile.
 
-    Raises InvalidArgumentError when it still has streams.
+    Raises NoSuchNamespaceError (also for a repeat), InvalidArgumentError when it still has streams,
+    MetadataUnavailableError.
     """
     path = namespace_path(name)
-    try:
-        below = [Delete(f"{path}/{child}") for child in await store.children(path)]
-        await store.txn([*below, Delete(path)])
-    except NoNodeError as error:
-        raise NoSuchNamespaceError(f"no namespace {name}") from error
-    except NotEmptyError as error:
-        raise InvalidArgumentError(f"namespace {name} has streams; delete them first") from error
+    token: str | None = None
+    for _ in range(CONTENTION_MAX):
+        try:
+            value = await store.get(path)
+            below = [Delete(f"{path}/{child}") for child in await store.children(path)]
+        except NoNodeError as error:
+            if token is not None:
+                return
+            raise NoSuchNamespaceError(f"no namespace {name}") from error
+        found = NamespaceRecord.decode(name, value.data).token
+        token = token or found
+        if found != token:
+            return
+        try:
+            await store.txn([*below, Delete(path, expect=value.version)])
+        except (BadVersionError, NoNodeError, IndeterminateError):
+            continue
+        except NotEmptyError as error:
+            words = f"namespace {name} has streams; delete them first"
+            raise InvalidArgumentError(words) from error
+        return
+    raise MetadataUnavailableError(f"namespace {name}: no answer to its deletion")
 
 
 class Namespace:
@@ -111,16 +127,27 @@ class Namespace:
 
     async def policy(self) -> StreamPolicy:
         """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
-        return (await self._record()).policy
+        return (await self._record())[0].policy
 
     async def set_policy(self, policy: StreamPolicy) -> None:
-        """Changes it, for the next segment of each stream. The last one who sets it wins."""
-        record = await self._record()
-        changed = NamespaceRecord(record.token, record.created_ms, policy)
-        try:
-            await self._store.put(namespace_path(self.name), changed.encode())
-        except NoNodeError as error:
-            raise NoSuchNamespaceError(f"no namespace {self.name}") from error
+        """Changes it, for the next segment of each stream. The last one who sets it wins.
+
+        Raises NoSuchNamespaceError, MetadataUnavailableError.
+        """
+        for _ in range(CONTENTION_MAX):
+            record, version = await self._record()
+            changed = replace(record, policy=policy)
+            try:
+                await self._store.put(namespace_path(self.name), changed.encode(), expect=version)
+            except (BadVersionError, NoNodeError, IndeterminateError):
+                continue
+            return
+        raise MetadataUnavailableError(f"namespace {self.name} changes all the time")
+
+    async def check(self) -> Check:
+        """For transactions: that the namespace is there, as it is now. Raises
+        NoSuchNamespaceError."""
+        return Check(namespace_path(self.name), (await self._record())[1])
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -129,8 +156,6 @@ class Namespace:
 
         Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError (a bad name).
         """
-        check_name("stream", name)
-        await self._record()
         identity = self._runtime.random_bytes(_TOKEN_BYTES).hex()
         record = StreamRecord(identity, self._runtime.clock.wall_ms(), policy)
         await self._streams.create(name, record)
@@ -145,12 +170,16 @@ class Namespace:
         It never moves back, so a repeat is safe. Raises NoSuchStreamError, InvalidArgumentError
         when the position is in a segment that does not exist yet.
         """
+        identity = (await self._streams.record(name))[0].identity
         head, _ = await self._streams.head(name)
         if position.lssn > head.last_lssn + 1:
             raise InvalidArgumentError(
                 f"stream {name} has no segment {position.lssn}; its last is {head.last_lssn}"
             )
-        return (await self._streams.update(name, lambda record: record.truncated(position))).start
+        record = await self._streams.update(
+            name, lambda record: record.truncated(position), identity=identity
+        )
+        return record.start
 
     async def maintain(self, name: str) -> Maintained:
         """One pass of retention: truncates by the policy, lets hot copies go that are archived,
@@ -161,19 +190,14 @@ class Namespace:
         policy = await self._policy_of(name)
         return await self._retention.maintain(name, policy, self._runtime.clock.wall_ms())
 
-    async def delete_stream(self, name: str) -> None:
+    async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
         """Deletes a stream with all of its ledgers; whoever writes it loses it. Archives stay.
 
-        Raises NoSuchStreamError. A repeat after any error goes on where it stopped.
+        Raises NoSuchStreamError. A repeat after any error goes on where it stopped. One that names
+        the stream's ``identity`` (see ``describe``) never deletes another stream that was made
+        under the name meanwhile.
         """
-        await self._streams.update(name, lambda record: replace(record, is_deleting=True))
-        await self._streams.claim(name, self._runtime.random_bytes(_TOKEN_BYTES).hex())
-        for lssn in await self._streams.segment_numbers(name):
-            stored = await self._streams.segment(name, lssn)
-            if stored is not None:
-                await self._delete_ledger(stored.segment)
-                await self._streams.remove_segment(name, lssn)
-        await self._streams.remove_nodes(name)
+        await StreamDeletion(self._store, self._streams, name).run(self._ledgers, identity)
 
     async def streams(
         self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
@@ -201,6 +225,7 @@ class Namespace:
             start=record.start,
             epoch=head.epoch,
             segments=tuple(segments),
+            identity=record.identity,
         )
 
     async def open_writer(self, name: str) -> StreamWriter:
@@ -262,23 +287,15 @@ class Namespace:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def _record(self) -> NamespaceRecord:
+    async def _record(self) -> tuple[NamespaceRecord, Version]:
         try:
             value = await self._store.get(namespace_path(self.name))
         except NoNodeError as error:
             raise NoSuchNamespaceError(f"no namespace {self.name}; create it first") from error
-        return NamespaceRecord.decode(self.name, value.data)
+        return NamespaceRecord.decode(self.name, value.data), value.version
 
     async def _policy_of(self, name: str) -> StreamPolicy:
         record, _ = await self._streams.record(name)
         if record.is_deleting:
-            raise NoSuchStreamError(f"stream {name} is being deleted")
+            raise being_deleted(name)
         return record.policy or await self.policy()
-
-    async def _delete_ledger(self, segment: Segment) -> None:
-        if segment.ledger_id == NO_LEDGER:
-            return
-        try:
-            await self._ledgers.delete(segment.ledger_id)
-        except NoSuchLedgerError:
-            return

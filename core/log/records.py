@@ -15,6 +15,9 @@ from .policy import StreamPolicy
 
 _FORMAT = 1
 
+_DELETION = "deletion"
+"""The token of a head that nobody can claim again; those of writers are random."""
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
@@ -146,9 +149,17 @@ class StreamHead:
 
     def claimed(self, token: str) -> "StreamHead":
         """Claimed by another writer."""
-        assert token
-        assert token != self.token
+        assert token not in ("", self.token, _DELETION)
         return replace(self, epoch=self.epoch + 1, token=token)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether the stream is being deleted: nobody may claim it any more."""
+        return self.token == _DELETION
+
+    def deleted(self) -> "StreamHead":
+        """Claimed by the deletion of the stream, for good."""
+        return replace(self, epoch=self.epoch + 1, token=_DELETION)
 
     def extended(self) -> "StreamHead":
         """With one segment more."""

@@ -23,10 +23,9 @@ a producer may send again what was truncated meanwhile. No number is ever used a
 from dataclasses import dataclass
 
 from ..protocol.dlsn import Dlsn
-from ..protocol.errors import NoSuchLedgerError
-from ..protocol.segments import NO_LEDGER, NO_SEGMENT, Residence, Segment
+from ..protocol.segments import NO_SEGMENT, Residence, Segment
 from .archives import Archives
-from .ledgers import LedgerClient
+from .ledgers import LedgerClient, delete_ledger
 from .policy import StreamPolicy
 from .records import StreamRecord
 from .stream_store import StreamStore
@@ -79,8 +78,11 @@ class Retention:
             await self._start_by_age(stream, record, policy, now_ms),
             await self._start_by_subscriptions(stream, record, policy),
         )
+        # What was read since is of this stream if it is there now.
         record = await self._streams.update(
-            stream, lambda found: found.truncated(start) if start > found.start else found
+            stream,
+            lambda found: found.truncated(start) if start > found.start else found,
+            identity=record.identity,
         )
         retired = await self._retire(stream, record, policy, now_ms)
         purged: list[int] = []
@@ -88,7 +90,9 @@ class Retention:
             if now_ms - record.marked_ms < policy.purge_grace_ms:
                 return Maintained(record.start, retired=retired)
             purged = await self._purge(stream, record)
-        record = await self._streams.update(stream, lambda found: found.marked(now_ms))
+        record = await self._streams.update(
+            stream, lambda found: found.marked(now_ms), identity=record.identity
+        )
         return Maintained(record.start, tuple(purged), retired)
 
     # --- truncation -----------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class Retention:
         first = await self._first_with_ledger(stream, record.first_lssn, stop)
         before = await self._streams.segment(stream, first - 1)
         if before is not None and before.segment.is_archive_only:
-            await self._delete_ledger(before.segment)  # a crash may have left it
+            await delete_ledger(self._ledgers, before.segment)  # a crash may have left it
         retired: list[int] = []
         for lssn in range(first, min(stop, first + SEGMENTS_A_PASS_MAX)):
             stored = await self._streams.segment(stream, lssn)
@@ -142,7 +146,7 @@ class Retention:
             moved = stored.segment.with_residence(Residence.ARCHIVE)
             if not await self._streams.replace_segment(stream, stored, moved):
                 break
-            await self._delete_ledger(moved)
+            await delete_ledger(self._ledgers, moved)
             retired.append(lssn)
         return tuple(retired)
 
@@ -172,12 +176,15 @@ class Retention:
         for lssn in range(record.first_lssn, stop):
             stored = await self._streams.segment(stream, lssn)
             if stored is not None:
+                await self._streams.check(stream, record.identity)  # it is what was truncated
                 if not await self._delete_bytes(stream, stored.segment):
                     break
-                await self._streams.remove_segment(stream, lssn)
+                await self._streams.remove_segment(stream, stored)
             purged.append(lssn)
         if purged:
-            await self._streams.update(stream, lambda found: found.purged(purged[-1] + 1))
+            await self._streams.update(
+                stream, lambda found: found.purged(purged[-1] + 1), identity=record.identity
+            )
         return purged
 
     async def _newest_completed(self, stream: str) -> Segment | None:
@@ -197,16 +204,8 @@ class Retention:
             if self._archives is None:
                 return False
             await self._archives.delete(stream, segment)
-        await self._delete_ledger(segment)
+        await delete_ledger(self._ledgers, segment)
         return True
-
-    async def _delete_ledger(self, segment: Segment) -> None:
-        if segment.ledger_id == NO_LEDGER:
-            return
-        try:
-            await self._ledgers.delete(segment.ledger_id)
-        except NoSuchLedgerError:
-            return  # an earlier pass came as far
 
 
 def _first_needed(newest: Segment, otherwise: int) -> int:

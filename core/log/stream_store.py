@@ -2,10 +2,11 @@
 
 Resolving needs no log of requests: each value that is written names its writer (a token, an
 identity, a ledger), so whoever does not know whether its write was carried out reads again and
-compares. A write that is still on its way then is harmless: it says the same thing.
+compares. A write that is still on its way then is harmless: it names the version that it changes,
+and versions never come back, also not with another stream of the same name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..protocol.errors import (
@@ -14,8 +15,8 @@ from ..protocol.errors import (
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
+    NoSuchNamespaceError,
     NoSuchStreamError,
-    NotEmptyError,
     StreamExistsError,
     StreamLostError,
 )
@@ -23,17 +24,18 @@ from ..protocol.segments import Segment, decode_segment, encode_segment
 from ..runtime.metadata_store import (
     Check,
     Create,
-    Delete,
     MetadataStore,
     Operation,
     Put,
+    Value,
     Version,
     Watch,
 )
-from .layout import StreamPaths, page_start, streams_path
+from .layout import StreamPaths, namespace_path, page_start, streams_path
 from .records import StreamHead, StreamRecord
 
-_CONTENTION_MAX = 64
+CONTENTION_MAX = 64
+"""How often a change is tried that others overtake or the store does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +69,30 @@ class StreamStore:
     # --- streams --------------------------------------------------------------------------------
 
     async def create(self, stream: str, record: StreamRecord) -> None:
-        """Makes a stream. Raises StreamExistsError, MetadataUnavailableError.
+        """Makes a stream. Raises StreamExistsError, NoSuchNamespaceError, MetadataUnavailableError.
 
         ``record.identity`` settles a lost reply. A repeat with the same record is safe.
+
+        A request that is lost may arrive when the stream, made by the next one, was deleted again,
+        or its namespace. So each names the namespace's version, and that changes before another
+        follows one in doubt, or anything is said of it but that the stream is made.
         """
-        paths = self.paths(stream)
-        operations = [
+        paths, namespace = self.paths(stream), namespace_path(self.namespace)
+        doubtful: Version | None = None
+        creations = [
             Create(paths.stream, record.encode()),
             Create(paths.head, StreamHead().encode()),
         ]
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
+            data, version = await self._namespace()
             try:
-                await self._store.txn(operations)
+                if version == doubtful:
+                    await self._store.put(namespace, data, expect=version)
+                    continue
+                await self._store.txn([Check(namespace, version), *creations])
             except IndeterminateError:
-                pass  # read below whether it was carried out
-            except NodeExistsError:
+                doubtful = version  # read below whether it was carried out
+            except (BadVersionError, NodeExistsError, NoNodeError):
                 pass
             else:
                 return
@@ -91,6 +102,8 @@ class StreamStore:
                 continue
             if found.identity == record.identity:
                 return
+            if version == doubtful:
+                continue
             text = " and is being deleted" if found.is_deleting else ""
             raise StreamExistsError(f"stream {stream} exists already{text}")
         raise MetadataUnavailableError(f"stream {stream}: created and deleted again and again")
@@ -103,13 +116,33 @@ class StreamStore:
             raise self._missing(stream) from error
         return StreamRecord.decode(stream, value.data), value.version
 
+    async def _namespace(self) -> Value:
+        try:
+            return await self._store.get(namespace_path(self.namespace))
+        except NoNodeError as error:
+            raise NoSuchNamespaceError(f"no namespace {self.namespace}; create it first") from error
+
     async def update(
-        self, stream: str, change: Callable[[StreamRecord], StreamRecord]
+        self,
+        stream: str,
+        change: Callable[[StreamRecord], StreamRecord],
+        *,
+        identity: str | None = None,
     ) -> StreamRecord:
         """Applies ``change`` (which may be called again on a newer record). A repeat is safe if
-        ``change`` is. Raises NoSuchStreamError, MetadataUnavailableError."""
-        for _ in range(_CONTENTION_MAX):
+        ``change`` is.
+
+        ``identity``: of the stream that is meant; None: the one that is found first. Another one
+        of the same name is never changed. Raises NoSuchStreamError, also when it is being deleted;
+        MetadataUnavailableError.
+        """
+        for _ in range(CONTENTION_MAX):
             before, version = await self.record(stream)
+            identity = identity or before.identity
+            if before.identity != identity:
+                raise self._missing(stream)
+            if before.is_deleting:
+                raise being_deleted(stream)
             after = change(before)
             if after == before:
                 return before
@@ -121,6 +154,12 @@ class StreamStore:
                 raise self._missing(stream) from error
             return after
         raise MetadataUnavailableError(f"stream {stream}: its record changes all the time")
+
+    async def check(self, stream: str, identity: str) -> None:
+        """Returns while the stream of that identity is there: what was read of it since it was
+        known is its own, and not of another one of its name. Raises NoSuchStreamError."""
+        if (await self.record(stream))[0].identity != identity:
+            raise self._missing(stream)
 
     async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """A page of names that begin with ``prefix``, in order, from behind ``after``."""
@@ -157,13 +196,15 @@ class StreamStore:
     async def claim(self, stream: str, token: str) -> Claim:
         """Takes the right to write, from whoever has it. ``token`` must be new.
 
-        Raises NoSuchStreamError, MetadataUnavailableError. A repeat with the token is safe as long
-        as nobody else has claimed since.
+        Raises NoSuchStreamError, also when it is being deleted; MetadataUnavailableError. A repeat
+        with the token is safe as long as nobody else has claimed since.
         """
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
             if head.token == token:
                 return Claim(stream, head, version)
+            if head.is_deleting:
+                raise being_deleted(stream)
             claimed = head.claimed(token)
             try:
                 version = await self._store.put(
@@ -190,7 +231,7 @@ class StreamStore:
             Put(paths.head, head.encode(), expect=claim.version),
             Create(paths.segment(segment.lssn), encode_segment(segment)),
         ]
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
             try:
                 versions = await self._store.txn(operations)
             except (BadVersionError, NodeExistsError, NoNodeError, IndeterminateError) as error:
@@ -219,7 +260,7 @@ class StreamStore:
         assert done.is_completed
         path = self.paths(claim.stream).segment(done.lssn)
         head_path = self.paths(claim.stream).head
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
             operations: list[Operation] = [
                 Check(head_path, claim.version),
                 Put(path, encode_segment(done), expect=stored.version),
@@ -253,9 +294,18 @@ class StreamStore:
             return found is not None and found.segment == new
         return True
 
-    async def remove_segment(self, stream: str, lssn: int) -> None:
-        """Removes a segment's node. A repeat is safe."""
-        await self._remove(self.paths(stream).segment(lssn))
+    async def remove_segment(self, stream: str, stored: StoredSegment) -> None:
+        """Removes the node of that segment, unless it is gone or changed. A repeat is safe."""
+        path = self.paths(stream).segment(stored.segment.lssn)
+        for _ in range(CONTENTION_MAX):
+            try:
+                await self._store.delete(path, expect=stored.version)
+            except IndeterminateError:
+                continue
+            except (NoNodeError, BadVersionError):
+                return
+            return
+        raise MetadataUnavailableError(f"{path}: no answer to a deletion")
 
     async def segment_numbers(self, stream: str) -> list[int]:
         """The LSSNs that have a node, in order."""
@@ -264,43 +314,6 @@ class StreamStore:
         except NoNodeError:
             return []
         return [int(name) for name in names]
-
-    # --- deletion -------------------------------------------------------------------------------
-
-    async def remove_nodes(self, stream: str) -> None:
-        """Removes what is left of a stream whose segments are gone. A repeat is safe."""
-        paths = self.paths(stream)
-        for path in await self._below(paths.subscriptions):
-            await self._remove(path)
-        for _ in range(_CONTENTION_MAX):
-            for path in (paths.subscriptions, paths.segments):
-                await self._remove(path)
-            try:
-                # One transaction, so that nobody sees a stream without its head.
-                await self._store.txn([Delete(paths.head), Delete(paths.stream)])
-            except NoNodeError:
-                return
-            except IndeterminateError:
-                continue
-            return
-        raise MetadataUnavailableError(f"stream {stream}: no answer to its deletion")
-
-    async def _below(self, path: str) -> Sequence[str]:
-        try:
-            return [f"{path}/{name}" for name in await self._store.children(path)]
-        except NoNodeError:
-            return []
-
-    async def _remove(self, path: str) -> None:
-        for _ in range(_CONTENTION_MAX):
-            try:
-                await self._store.delete(path)
-            except IndeterminateError:
-                continue
-            except (NoNodeError, NotEmptyError):
-                return
-            return
-        raise MetadataUnavailableError(f"{path}: no answer to a deletion")
 
     # --- errors ---------------------------------------------------------------------------------
 
@@ -314,7 +327,14 @@ class StreamStore:
         return NoSuchStreamError(f"no stream {stream} in namespace {self.namespace}")
 
     def _lost(self, claim: Claim, current: StreamHead) -> StreamLostError:
+        if current.is_deleting:
+            return StreamLostError(f"stream {claim.stream} is being deleted")
         return StreamLostError(
             f"stream {claim.stream}: claim {claim.head.epoch} was followed by claim "
             f"{current.epoch} of another writer"
         )
+
+
+def being_deleted(stream: str) -> NoSuchStreamError:
+    """What is raised for a stream that is half deleted, or half restored."""
+    return NoSuchStreamError(f"stream {stream} is being deleted")

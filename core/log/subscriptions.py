@@ -20,11 +20,10 @@ from ..protocol.errors import (
     NoSuchSubscriptionError,
 )
 from ..protocol.metadata_record import decode_metadata_record, encode_metadata_record
-from ..runtime.metadata_store import MetadataStore, Version
-from .layout import StreamPaths
+from ..runtime.metadata_store import Check, Create, MetadataStore, Version
+from .stream_store import CONTENTION_MAX, StreamStore, being_deleted
 
 _FORMAT = 1
-_CONTENTION_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +40,25 @@ class SubscriptionStore:
 
     def __init__(self, store: MetadataStore, namespace: str) -> None:
         self._store = store
-        self._namespace = namespace
+        self._streams = StreamStore(store, namespace)
 
     async def create(self, stream: str, name: str, position: Dlsn) -> Subscription:
-        """Makes a subscription at ``position``, or returns the one that is there."""
+        """Makes a subscription at ``position``, or returns the one that is there.
+
+        Raises NoSuchStreamError: none is made beside a stream that is gone, or for the next one of
+        its name.
+        """
         fresh = Subscription(name, position)
-        for _ in range(_CONTENTION_MAX):
+        creation = Create(self._path(stream, name), _encode(fresh))
+        for _ in range(CONTENTION_MAX):
+            record, version = await self._streams.record(stream)
+            if record.is_deleting:
+                raise being_deleted(stream)
             try:
-                await self._store.create(self._path(stream, name), _encode(fresh))
-            except IndeterminateError:
+                await self._store.txn(
+                    [Check(self._streams.paths(stream).stream, version), creation]
+                )
+            except (BadVersionError, NoNodeError, IndeterminateError):
                 continue  # if it was carried out, it exists
             except NodeExistsError:
                 try:
@@ -69,7 +78,7 @@ class SubscriptionStore:
         Raises NoSuchSubscriptionError, and InvalidArgumentError when the subscription was reset
         after ``subscription`` was read: whoever reads from the old place must begin again.
         """
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, subscription.name)
             if found.generation != subscription.generation:
                 raise InvalidArgumentError(
@@ -84,7 +93,7 @@ class SubscriptionStore:
 
     async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
         """Moves the position anywhere, and makes commits of the present readers fail."""
-        for _ in range(_CONTENTION_MAX):
+        for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, name)
             moved = Subscription(name, position, found.generation + 1)
             if await self._put(stream, moved, version):
@@ -92,17 +101,29 @@ class SubscriptionStore:
         raise MetadataUnavailableError(f"subscription {name} changes all the time")
 
     async def delete(self, stream: str, name: str) -> None:
-        """Removes a subscription. Raises NoSuchSubscriptionError."""
-        try:
-            await self._store.delete(self._path(stream, name))
-        except NoNodeError as error:
-            raise _missing(stream, name) from error
+        """Removes a subscription. Raises NoSuchSubscriptionError, MetadataUnavailableError."""
+        is_unsure = False
+        for _ in range(CONTENTION_MAX):
+            try:
+                _, version = await self._read(stream, name)
+                await self._store.delete(self._path(stream, name), expect=version)
+            except IndeterminateError:
+                is_unsure = True
+            except BadVersionError:
+                continue
+            except (NoSuchSubscriptionError, NoNodeError) as error:
+                if is_unsure:
+                    return
+                raise _missing(stream, name) from error
+            else:
+                return
+        raise MetadataUnavailableError(f"subscription {name}: no answer to its deletion")
 
     async def names(
         self, stream: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
         """A page of names, in order, from behind ``after``."""
-        path = StreamPaths(self._namespace, stream).subscriptions
+        path = self._streams.paths(stream).subscriptions
         try:
             return await self._store.children(path, after=after, limit=limit)
         except NoNodeError:
@@ -120,7 +141,7 @@ class SubscriptionStore:
         return lowest
 
     def _path(self, stream: str, name: str) -> str:
-        return StreamPaths(self._namespace, stream).subscription(name)
+        return self._streams.paths(stream).subscription(name)
 
     async def _read(self, stream: str, name: str) -> tuple[Subscription, Version]:
         try:

@@ -8,21 +8,24 @@ between partitions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..metadata import certain
 from ..protocol.errors import (
-    IndeterminateError,
+    BadVersionError,
     InvalidArgumentError,
+    MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
     NoSuchStreamError,
     StreamExistsError,
 )
 from ..protocol.metadata_record import decode_metadata_record, encode_metadata_record
-from ..runtime.metadata_store import MetadataStore
+from ..runtime.metadata_store import Create, MetadataStore
 from .batch import Append
 from .layout import TopicPaths
 from .namespace import Namespace
 from .partitions import ByKey, Partitioner, check_partition_count
 from .policy import StreamPolicy
+from .stream_store import CONTENTION_MAX
 from .writer import StreamWriter
 
 _FORMAT = 1
@@ -59,22 +62,33 @@ async def create_topic(
     ``Namespace.create_stream`` raises.
     """
     topic = Topic(name, check_partition_count(partition_count))
-    await namespace.policy()  # the namespace must exist
-    record = encode_metadata_record(_FORMAT, {"partitions": partition_count})
-    try:
-        await store.create(TopicPaths(namespace.name, name).topic, record)
-    except (NodeExistsError, IndeterminateError):
-        found = await open_topic(store, namespace, name)
-        if found != topic:
-            raise InvalidArgumentError(
-                f"topic {name} exists with {found.partition_count} partitions; that is for good"
-            ) from None
+    await _make(store, namespace, topic)
+    found = await open_topic(store, namespace, name)
+    if found != topic:
+        raise InvalidArgumentError(
+            f"topic {name} exists with {found.partition_count} partitions; that is for good"
+        )
     for stream in topic.streams:
         try:
             await namespace.create_stream(stream, policy)
         except StreamExistsError:
             continue
     return topic
+
+
+async def _make(store: MetadataStore, namespace: Namespace, topic: Topic) -> None:
+    """Makes its node, unless there is one. A request that comes late makes no half a namespace."""
+    record = encode_metadata_record(_FORMAT, {"partitions": topic.partition_count})
+    creation = Create(TopicPaths(namespace.name, topic.name).topic, record)
+    for _ in range(CONTENTION_MAX):
+        try:
+            await certain.transact(store, [await namespace.check()], creation)
+        except BadVersionError:
+            continue  # its policy was changed
+        except NodeExistsError:
+            pass
+        return
+    raise MetadataUnavailableError(f"topic {topic.name}: its namespace changes all the time")
 
 
 async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> Topic:
@@ -104,12 +118,13 @@ async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) ->
 
 
 async def _remove(store: MetadataStore, path: str) -> None:
-    """Removes a node and everything below it."""
+    """Removes a node and everything below it, and nothing that is made there later."""
     try:
+        version = (await store.get(path)).version
         for child in await store.children(path):
             await _remove(store, f"{path}/{child}")
-        await store.delete(path)
-    except NoNodeError:
+        await store.delete(path, expect=version)
+    except (NoNodeError, BadVersionError):
         return
 
 

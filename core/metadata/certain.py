@@ -9,7 +9,7 @@ Whatever stays unknown after ``ATTEMPTS`` raises IndeterminateError, never a pla
 attempt was uncertain, "the store is not reachable" no longer means that nothing happened.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ..protocol.errors import (
@@ -20,7 +20,15 @@ from ..protocol.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from ..runtime.metadata_store import Create, Delete, MetadataStore, Value, Version
+from ..runtime.metadata_store import (
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Put,
+    Value,
+    Version,
+)
 
 ATTEMPTS = 3
 
@@ -49,12 +57,22 @@ async def exchange(store: MetadataStore, old: str, new: str, data: bytes) -> Ver
     NodeExistsError.
     """
 
+    return await transact(store, [Delete(old)], Create(new, data))
+
+
+async def transact(
+    store: MetadataStore, conditions: Sequence[Operation], change: Create | Put
+) -> Version:
+    """Carries out ``change`` with ``conditions`` in one transaction, which cannot happen twice, and
+    whose outcome the changed node tells. Raises NoNodeError, NodeExistsError, BadVersionError."""
+
     async def once() -> Version:
-        _, version = await store.txn([Delete(old), Create(new, data)])
+        version = (await store.txn([*conditions, change]))[-1]
         assert version is not None
         return version
 
-    return await _certainly(store, new, data, once, (NoNodeError, NodeExistsError))
+    refusals = (NoNodeError, NodeExistsError, BadVersionError)
+    return await _certainly(store, change.path, change.data, once, refusals)
 
 
 async def put(store: MetadataStore, path: str, data: bytes, expect: Version) -> Version:

@@ -2,9 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from rhumbline.core.protocol.errors import IndeterminateError, MetadataUnavailableError
+from rhumbline.core.protocol.errors import (
+    IndeterminateError,
+    MetadataError,
+    MetadataUnavailableError,
+)
 from rhumbline.core.runtime.metadata_store import (
     MetadataStore,
     Operation,
@@ -19,6 +24,7 @@ T = TypeVar("T")
 OK = "ok"
 LOST_REPLY = "the write is carried out, its reply is lost"
 LOST_REQUEST = "the write is not carried out, nobody knows"
+LATE = "the write is carried out when the test says so, nobody knows"
 UNAVAILABLE = "refused, certainly not carried out"
 
 
@@ -40,6 +46,7 @@ class UnsureStore:
         self.inner = inner
         self.uri = inner.uri
         self.fates: list[str] = []
+        self.late: list[Callable[[], Awaitable[object]]] = []
         self.on_call: Callable[[str], None] = lambda name: None
         self.delay_s: Callable[[], float] = lambda: 0.0
         self.open_watches: dict[CountedWatch, None] = {}
@@ -56,13 +63,21 @@ class UnsureStore:
         await asyncio.sleep(self.delay_s())
         if fate == UNAVAILABLE:
             raise MetadataUnavailableError("the test says so")
-        if fate == LOST_REQUEST:
+        if fate in (LOST_REQUEST, LATE):
+            if fate == LATE:
+                self.late.append(work)
             raise IndeterminateError("the test says so")
         result = await work()
         await asyncio.sleep(self.delay_s())
         if fate == LOST_REPLY:
             raise IndeterminateError("the test says so")
         return result
+
+    async def deliver(self) -> None:
+        """What was to come late arrives now; nobody waits for the answers."""
+        while self.late:
+            with suppress(MetadataError):
+                await self.late.pop(0)()
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         self.reads += 1
@@ -74,6 +89,7 @@ class UnsureStore:
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
         self.reads += 1
+        await asyncio.sleep(self.delay_s())
         return await self.inner.children(path, after=after, limit=limit)
 
     async def create(
