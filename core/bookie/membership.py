@@ -75,9 +75,7 @@ class Membership:
         except BaseException:
             await session.close()
             raise
-        self._session = session
-        self.is_registered = True
-        session.on_lost(self._changed.set)
+        self._take(session)
 
     async def _stay(self, listed_read_only: bool) -> None:
         while not self._is_leaving:
@@ -104,5 +102,22 @@ class Membership:
                 await session.close()
             await self._register()
         elif wanted != listed_read_only:
-            await self._directory.set_read_only(session, self._registration, wanted)
+            await self._move(session, wanted)
         return wanted
+
+    async def _move(self, before: Session, read_only: bool) -> None:
+        """Changes the mode, with a session of its own: a registration in the old mode whose request
+        was lost comes to nothing when the old session is over, however late it arrives."""
+        session = await self._directory.session(self._config.session_ttl_ms)
+        try:
+            await self._directory.set_read_only(session, self._registration, read_only)
+        except BaseException:
+            await session.close()
+            raise
+        self._take(session)
+        await before.close()
+
+    def _take(self, session: Session) -> None:
+        self._session = session
+        self.is_registered = True
+        session.on_lost(self._changed.set)
