@@ -119,6 +119,22 @@ class Cut(NamedTuple):
     position: Dlsn
 
 
+@dataclass(slots=True)
+class Wish:
+    """A call that makes, deletes or truncates a stream by its name."""
+
+    kind: str
+    """``create``, ``delete`` or ``truncate``."""
+    called_ms: float
+    identity: str | None = None
+    """Of the stream that is meant, where the call says so."""
+    position: Dlsn | None = None
+    ended_ms: float | None = None
+    """When it returned or raised; None: its caller died before."""
+    is_unknown: bool = True
+    """Whether its outcome is unknown: a creation may then come at any time."""
+
+
 class Gap(NamedTuple):
     """A session refused a numbered append, saying that its producer left some out."""
 
@@ -153,6 +169,8 @@ class History:
         self.ends: list[End] = []
         self.cuts: list[Cut] = []
         self.gaps: list[Gap] = []
+        self.wishes: list[Wish] = []
+        """Of the stream's name, whichever stream had it."""
         self.deleted_ms: float | None = None
         """When the stream's deletion was acknowledged."""
         self.session_count = 0

@@ -63,6 +63,13 @@ class StreamVersions:
     """(virtual ms, first active position), as they were stored."""
     deleting_ms: float | None = None
     """When its deletion began."""
+    identity: str = ""
+    """Of the one stream of this name that it is; the rest is empty where a name has one stream."""
+    made_ms: float = 0.0
+    gone_ms: float | None = None
+    """When its record went."""
+    unsubscribed: list[tuple[float, str]] = field(default_factory=list)
+    """(virtual ms, name) of the subscriptions that went."""
 
     def start_at(self, at_ms: float) -> Dlsn:
         """What was the first active position."""

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from ...core.protocol.dlsn import Dlsn
-from ..checker import ledger_invariants, log_invariants, stream_invariants, wire_invariants
+from ..checker import (
+    ledger_invariants,
+    log_invariants,
+    rebirth_invariants,
+    stream_invariants,
+    wire_invariants,
+)
 from ..checker.history import Outcome as Ended
 from ..checker.verdict import INVARIANTS, judge
 from .levels import levels_of, series_of, slice_of
@@ -11,12 +17,18 @@ from .outcome import Check, Invariant, Level, Outcome
 from .play import Play
 from .scenario import APPEND, DELIVER, EVERYWHERE, WAN
 
-CHECKS = (ledger_invariants, log_invariants, stream_invariants, wire_invariants)
+CHECKS = (
+    ledger_invariants,
+    log_invariants,
+    rebirth_invariants,
+    stream_invariants,
+    wire_invariants,
+)
 """Importing them registers what they check."""
 
 UNSEEN_IN_WAN = (
     *("L9", "L10", "L12", "L13", "L14", "L16", "L18", "L19", "L20", "V1"),
-    *("G6", "G11", "G12", "G13", "G14", "G15", "G16"),
+    *("G6", "G11", "G12", "G13", "G14", "G15", "G16", "G18"),
 )
 """They judge what bookies say on the wire, what a recovery decides on, and what the simulator's
 applications alone do; only the simulator overhears it."""

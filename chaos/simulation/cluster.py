@@ -19,7 +19,7 @@ from ...core.log.policy import StreamPolicy
 from ...core.metadata.bookies import BookieDirectory
 from ...core.metadata.layout import initialise_cluster, instance_id
 from ...core.metadata.ledgers import LedgerStore
-from ...core.protocol.bookie_id import check_region
+from ...core.protocol.bookie_id import BookieId, check_region
 from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
@@ -138,10 +138,7 @@ class SimCluster:
             bookie_id = await format_storage(
                 disk, runtime, host.name, host.region, host.rack, instance, directory
             )
-            self.regions[bookie_id] = host.region
-            self.ids[host.name] = bookie_id
-            if host.image.health.is_lying:
-                self.liars[bookie_id] = None
+            self._name(host, bookie_id)
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,
@@ -159,6 +156,7 @@ class SimCluster:
             self.world.trace.note(host.name, f"an operator empties the disk: {error}")
             host.image.format()
             raise
+        self._name(host, bookie.bookie_id)  # its last life may have ended when it was formatted
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
@@ -166,6 +164,13 @@ class SimCluster:
         failure = bookie.service.failure
         assert failure is not None
         raise failure
+
+    def _name(self, host: SimHost, bookie_id: BookieId) -> None:
+        if self.ids.get(host.name) != bookie_id:
+            self.regions[bookie_id] = host.region
+            self.ids[host.name] = bookie_id
+            if host.image.health.is_lying:
+                self.liars[bookie_id] = None
 
     def damage(self, host: SimHost) -> None:
         """Notes that the data of the bookie that is on ``host`` now can no longer be relied on."""

@@ -436,6 +436,18 @@ def _lost_requests(cluster: SimCluster, fault: Fault) -> Undo:
     return undo
 
 
+@_kind("metadata-late-requests")
+def _late_requests(cluster: SimCluster, fault: Fault) -> Undo:
+    """A share of the requests to the store comes so late that their senders have given them up."""
+    health = cluster.world.metadata.health
+    health.late_requests = fault.value
+
+    def undo() -> None:
+        health.late_requests = 0.0
+
+    return undo
+
+
 @_kind("late-watches")
 def _late_watches(cluster: SimCluster, fault: Fault) -> Undo:
     """Watches come up to ``value`` ms late, and overtake each other."""

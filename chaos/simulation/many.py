@@ -15,6 +15,7 @@ from .liar import liar
 from .plans import first_light, steady
 from .policies import policies
 from .races import changes, races
+from .rebirths import rebirths
 from .scenario import Plan, run_plan
 from .shrink import replay_command, shrink
 from .streams import streams
@@ -39,6 +40,7 @@ PLANS: dict[str, Callable[[int], Plan]] = {
     "mixed": mixed,
     "policies": policies,
     "races": races,
+    "rebirths": rebirths,
     "steady": steady,
     "streams": streams,
     "swarm": swarm,

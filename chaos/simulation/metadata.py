@@ -35,6 +35,9 @@ T = TypeVar("T")
 TIMEOUT_MS = 3000
 """Deadline of one call."""
 
+LATE_S_MAX = 15.0
+"""How late a request comes at most whose sender has long given it up."""
+
 _HEARTBEAT_S = 0.4
 _BEAT_METADATA = 30
 
@@ -75,6 +78,7 @@ class MetadataHealth:
     slowness: float = 1.0
     lost_requests: float = 0.0  # share of requests that never arrive
     lost_answers: float = 0.0  # share of answers that never arrive
+    late_requests: float = 0.0  # share of requests that arrive up to ``LATE_S_MAX`` late
     watch_delay_ms: float = 0.0  # at most; watches also overtake each other
 
 
@@ -347,6 +351,8 @@ class SimMetadataStore:
         answer: asyncio.Future[T] = loop.create_future()
         delay_s = site.network.delay_s(self._node, member)
         delay_s += site.commit_delay_s(member, is_write=is_write)
+        if site.chance(site.health.late_requests):
+            delay_s += LATE_S_MAX * site.random.random()
         loop.call_later(
             delay_s, self._arrive, name, path, operation, answer, member, context=self._world
         )

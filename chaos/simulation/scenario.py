@@ -22,7 +22,13 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import QuorumView
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
-from ..checker import ledger_invariants, log_invariants, stream_invariants, wire_invariants
+from ..checker import (
+    ledger_invariants,
+    log_invariants,
+    rebirth_invariants,
+    stream_invariants,
+    wire_invariants,
+)
 from ..checker.history import Append, History, Outcome
 from ..checker.verdict import (
     LedgerVersion,
@@ -44,7 +50,13 @@ from .witness import Witness
 from .workload import Applications, WriterHabits
 from .world import SimHost, SimWorld, Topology
 
-CHECKS = (ledger_invariants, log_invariants, stream_invariants, wire_invariants)
+CHECKS = (
+    ledger_invariants,
+    log_invariants,
+    rebirth_invariants,
+    stream_invariants,
+    wire_invariants,
+)
 """Importing them registers what they check."""
 
 RESUME_S_MAX = 60.0

@@ -17,6 +17,7 @@ from rhumbline.chaos.checker.history import (
     Look,
     Outcome,
     Read,
+    Wish,
 )
 from rhumbline.chaos.checker.verdict import (
     Copy,
@@ -227,6 +228,55 @@ def owner_does_not_know_a_number(record: Record) -> None:
     record.history.gaps.append(Gap(1, 160.0, append_of(record, 1)))
 
 
+def of_one_name(record: Record) -> StreamVersions:
+    """The stream was made at 0 ms by a call for it, and nobody meant to do anything else."""
+    record.stored.identity = "this one"
+    record.history.wishes.append(Wish("create", 0.0, ended_ms=1.0, is_unknown=False))
+    return record.stored
+
+
+def stream_that_nobody_made(record: Record) -> None:
+    of_one_name(record)
+    record.history.wishes[0].called_ms = 2.0
+
+
+def late_creation(record: Record) -> None:
+    of_one_name(record).made_ms = 2.0
+
+
+def delete(record: Record, wish: Wish) -> None:
+    record.history.wishes.append(wish)
+    stored = of_one_name(record)
+    stored.deleting_ms, stored.gone_ms = 1_000.0, 1_100.0
+
+
+def deletion_that_another_stream_was_meant_for(record: Record) -> None:
+    delete(record, Wish("delete", 500.0, "another one", ended_ms=2_000.0))
+
+
+def deletion_that_had_ended(record: Record) -> None:
+    delete(record, Wish("delete", -10.0, ended_ms=-5.0))
+
+
+def deletion_without_a_mark(record: Record) -> None:
+    delete(record, Wish("delete", 500.0, "this one", ended_ms=2_000.0))
+    record.stored.deleting_ms = record.stored.gone_ms
+
+
+def truncation_that_had_ended(record: Record) -> None:
+    of_one_name(record)
+    truncate(record, 1_000.0, Dlsn(1, 1, 0))
+    record.history.wishes.append(Wish("truncate", -10.0, position=Dlsn(1, 1, 0), ended_ms=-5.0))
+
+
+def segment_goes_by_itself(record: Record) -> None:
+    of_one_name(record).segments[1].append(SegmentVersion(1_000.0, None))
+
+
+def subscription_goes_by_itself(record: Record) -> None:
+    of_one_name(record).unsubscribed.append((1_000.0, "mine"))
+
+
 def reader_gets_what_was_sent_elsewhere(record: Record) -> None:
     tokens = record.testimony.tokens
     tokens[5, 1], tokens[5, 2] = tokens[5, 2], tokens[5, 1]
@@ -304,6 +354,16 @@ WRONG: dict[str, tuple[Callable[[Record], None], ...]] = {
         number_that_was_said_to_be_there_is_not,
         owner_does_not_know_a_number,
     ),
+    "G18": (
+        stream_that_nobody_made,
+        late_creation,
+        deletion_that_another_stream_was_meant_for,
+        deletion_that_had_ended,
+        deletion_without_a_mark,
+        truncation_that_had_ended,
+        segment_goes_by_itself,
+        subscription_goes_by_itself,
+    ),
     "L13": (reader_gets_what_was_sent_elsewhere, recovery_makes_up_a_no),
     "L16": (two_changes_at_once, older_version_is_replaced),
     "L18": (copy_is_dropped,),
@@ -319,6 +379,13 @@ def broken(record: Record) -> set[str]:
 
 def test_whole_record_breaks_nothing() -> None:
     assert [str(violation) for violation in judge(a_record())] == []
+
+
+def test_a_stream_that_is_made_and_deleted_as_was_meant_breaks_nothing() -> None:
+    for identity in (None, "this one"):
+        record = a_record()
+        delete(record, Wish("delete", 500.0, identity, ended_ms=2_000.0))
+        assert [str(violation) for violation in judge(record)] == []
 
 
 @pytest.mark.parametrize(

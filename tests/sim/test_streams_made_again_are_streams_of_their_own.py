@@ -1,0 +1,51 @@
+"""Some seeds in which streams are deleted and made again by their names, and requests come late."""
+
+from collections import Counter
+
+import pytest
+
+from rhumbline.chaos.simulation.many import PLANS
+from rhumbline.chaos.simulation.scenario import Result, run_plan
+
+SEEDS = 12
+DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate", "write")
+
+
+@pytest.fixture(scope="module")
+def results(request: pytest.FixtureRequest) -> list[Result]:
+    first = request.config.option.seed
+    count = request.config.option.seeds or SEEDS
+    return [run_plan(PLANS["rebirths"](seed)) for seed in range(first, first + count)]
+
+
+@pytest.mark.timeout(200)
+def test_no_request_for_one_stream_hits_the_next_of_its_name(results: list[Result]) -> None:
+    found = {one.plan.seed: [str(v) for v in one.violations] for one in results}
+    assert {seed: texts for seed, texts in found.items() if texts} == {}
+
+
+def test_names_change_hands_often_enough_to_matter(results: list[Result]) -> None:
+    if len(results) < SEEDS:
+        pytest.skip("too few seeds to expect much")
+    states: Counter[str] = Counter()
+    for one in results:
+        states.update(one.states)
+    assert [name for name in DONE if not states[name]] == []
+    assert states["lives"] > 4 * SEEDS
+    assert sum(one.faults.get("metadata-late-requests", 0) for one in results) > SEEDS
+
+
+def test_a_seed_of_rebirths_gives_one_trace(results: list[Result]) -> None:
+    one = results[0]
+    seed = int(one.plan.seed.split()[0])
+    assert run_plan(PLANS["rebirths"](seed)).digest == one.digest
+
+
+# With deletions, truncations and creations that named no version, each of these broke G18 or G11.
+ONCE_BROKEN = (42, 75, 139, 151, 238, 406)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", ONCE_BROKEN)
+def test_seed_in_which_a_late_request_hit_the_next_stream_finds_nothing_now(number: int) -> None:
+    assert [str(violation) for violation in run_plan(PLANS["rebirths"](number)).violations] == []
