@@ -44,6 +44,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             "python -O switches off the checks that guard the data; run without it"
         )
     gc.set_threshold(*_GC_THRESHOLD)
+    gc.freeze()  # what was imported stays
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main)
 

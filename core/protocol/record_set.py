@@ -48,6 +48,7 @@ _STAMPED_AT = 24
 _HEADER_CRC = struct.Struct("<I")
 _HEADER_CRC_AT = HEADER.size - _HEADER_CRC.size
 
+_TWO_OFFSETS = struct.Struct("<2i")
 _NUMBERING = struct.Struct("<8xI52x16sq")  # count, producer, first sequence
 
 _HAS_TXIDS = 1
@@ -200,9 +201,15 @@ class RecordSet:
         return self.raw[: self._offsets_at] if self._has_txids else None
 
     def _sizes(self) -> list[int]:
+        payload_bytes = len(self.raw) - self._payload_at
+        if self.count == 1 and _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at) == (
+            0,
+            payload_bytes,
+        ):
+            return [payload_bytes]
         offsets = struct.unpack_from(f"<{self.count + 1}i", self.raw, self._offsets_at)
         sizes = list(map(operator.sub, offsets[1:], offsets))
-        if offsets[0] != 0 or offsets[-1] != len(self.raw) - self._payload_at or min(sizes) < 0:
+        if offsets[0] != 0 or offsets[-1] != payload_bytes or min(sizes) < 0:
             raise CorruptionError("record set: offsets do not fit its payload")
         return sizes
 
