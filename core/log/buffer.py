@@ -52,6 +52,10 @@ class Buffer:
         """Whether records wait in it that will leave by themselves."""
         return self.open is not NO_BATCH and (self._timer is not None or self._is_due)
 
+    def record_room(self) -> int:
+        """Bytes of records that the open batch still takes."""
+        return 0 if self.open.sets else self.open.free_bytes()
+
     def of_records(self, size: int, txid: int) -> Batch:
         """The open batch with ``size`` bytes of its room taken; a full one leaves for another, of
         which ``txid`` is the first."""

@@ -37,16 +37,17 @@ def checked_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
     sets = decode_entry(encoded)
     if len(sets) != 1 or sets[0].is_control:
         raise InvalidArgumentError("append_set takes one data record set")
-    largest = sets[0].largest_bytes()
+    largest = sets[0].largest_bytes()  # which looks at the offsets too
     if largest > record_bytes_max:
         raise too_large(largest, record_bytes_max)
     return sets[0]
 
 
-def cut(payloads: Sequence[bytes], size_max: int) -> Iterator[tuple[int, int, int]]:
+def cut(payloads: Sequence[bytes], size_max: int, room: int = 0) -> Iterator[tuple[int, int, int]]:
     """Cuts into runs of at most ``size_max`` bytes, overhead included: (first, stop, size) each.
 
-    A record that is larger alone makes a run of its own.
+    A record that is larger alone makes a run of its own. ``room``: what is left of a buffer that
+    was begun; the first run is what fits there, if anything does.
     """
     ends = list(accumulate(map(len, payloads), initial=0))
 
@@ -55,6 +56,9 @@ def cut(payloads: Sequence[bytes], size_max: int) -> Iterator[tuple[int, int, in
 
     count = len(payloads)
     first = 0
+    if count and room >= size_up_to(1):
+        first = bisect_right(range(count + 1), room, key=size_up_to) - 1
+        yield 0, first, size_up_to(first)
     while first < count:
         before = size_up_to(first)
         stop = bisect_right(range(count + 1), before + size_max, first, key=size_up_to) - 1

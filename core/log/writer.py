@@ -170,7 +170,7 @@ class StreamWriter:
         if total <= flush_bytes or count == 1:
             return AppendMany([self._extend(payloads, txids, total)])
         spans = []
-        for first, stop, size in cut(payloads, flush_bytes):
+        for first, stop, size in cut(payloads, flush_bytes, self._buffer.record_room()):
             given = None if txids is None else txids[first:stop]
             spans.append(self._extend(payloads[first:stop], given, size))
         return AppendMany(spans)

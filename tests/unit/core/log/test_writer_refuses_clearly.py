@@ -165,6 +165,23 @@ async def test_append_many_over_several_entries_keeps_order_and_positions(world:
 
 
 @in_world
+async def test_calls_larger_than_a_buffer_fill_the_one_that_was_begun(world: LogWorld) -> None:
+    policy = StreamPolicy(flush=FlushPolicy(period_ms=None, bytes_max=1_000))
+    writer = await world.writer("s", policy)
+    payloads = [b"%04d" % n for n in range(240)]  # 20 bytes each with their overhead
+    tickets = [writer.append_many(payloads[at : at + 60]) for at in range(0, 240, 60)]
+    await writer.flush()
+    results = [await ticket for ticket in tickets]
+    assert [result.record_count for result in results] == [60] * 4
+    records = await world.read_all("s", 240)
+    assert [r.payload for r in records] == payloads
+    assert [r.dlsn for r in records] == [dlsn for ticket in tickets for dlsn in ticket.dlsns()]
+    entries = [r.dlsn.entry_id for r in records if r.dlsn.slot == 0]
+    assert [entries.index(r.dlsn.entry_id) for r in records] == [n // 50 for n in range(240)]
+    await writer.close()
+
+
+@in_world
 async def test_a_closed_writer_takes_nothing(world: LogWorld) -> None:
     writer = await world.writer("s")
     ticket = writer.append(b"in time")
