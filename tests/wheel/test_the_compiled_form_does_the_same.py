@@ -1,6 +1,6 @@
 """The compiled form of the package (`make compiled`) does the same as the source.
 
-It is made in ``build/compiled`` and kept, as a compiler takes its time. The core's own tests run on
+It is made in ``build/compiled`` and kept, as a compiler takes its time. The tests of core and proxies run on
 it in a process of their own; tests that hand stand-ins to classes which take only their own kind
 when compiled are left out, by name.
 """
@@ -68,9 +68,9 @@ def test_a_simulated_run_is_the_same_to_the_last_event(seed: int) -> None:
     assert run(*command) == plain
 
 
-def test_the_core_passes_its_tests() -> None:
+def test_core_and_proxies_pass_their_tests() -> None:
     left_out = [f"--ignore-glob=*/{name}" for name in STAND_INS]
-    tests = ["tests/unit/core/bookie", "tests/unit/core/ledger", "tests/unit/core/log"]
+    tests = [f"tests/unit/{name}" for name in ("core/bookie", "core/ledger", "core/log", "proxies")]
     printed = run(
         sys.executable, "-m", "pytest", "-q", *left_out, *tests, cwd=COMPILED / "rhumbline"
     )
