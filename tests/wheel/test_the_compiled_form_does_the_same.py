@@ -1,8 +1,8 @@
 """The compiled form of the package (`make compiled`) does the same as the source.
 
-It is made in ``build/compiled`` and kept, as a compiler takes its time. The tests of core and proxies run on
-it in a process of their own; tests that hand stand-ins to classes which take only their own kind
-when compiled are left out, by name.
+It is made in ``build/compiled`` and kept, as a compiler takes its time. The tests of core and
+proxies run on it in a process of their own; tests that hand stand-ins to classes which take only
+their own kind when compiled are left out, by name.
 """
 
 import os
