@@ -55,6 +55,8 @@ Start = Earliest | Latest | AtTxid | AtSequenceId | Dlsn
 EARLIEST = Earliest()
 LATEST = Latest()
 
+_SEARCHES_MAX = 16
+
 OnTruncated = Callable[[Dlsn, Dlsn], None]
 """Called with the position that was wanted and the first active one."""
 
@@ -71,11 +73,7 @@ async def find_start(
     tracer: Tracer | None = None,
 ) -> StreamReader:
     """A reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
-    search = _Search(streams, opener, stream, record)
-    try:
-        position, first_txid = await search.find(start)
-    except NoSuchLedgerError:  # archived or truncated while it was searched
-        position, first_txid = await search.find(start)
+    record, position, first_txid = await _found(streams, opener, stream, record, start)
     if position < record.start:
         if not isinstance(start, Earliest):
             if on_truncated is None:
@@ -115,7 +113,34 @@ async def find_end(
     UnavailableErrors when too few can be asked.
     """
     record, _ = await streams.record(stream)
-    return (await _Search(streams, opener, stream, record, fresh=fresh).find(LATEST))[0]
+    return (await _found(streams, opener, stream, record, LATEST, fresh=fresh))[1]
+
+
+async def _found(
+    streams: StreamStore,
+    opener: SegmentOpener,
+    stream: str,
+    record: StreamRecord,
+    start: Start,
+    *,
+    fresh: bool = True,
+) -> tuple[StreamRecord, Dlsn, int]:
+    """(the stream's record when it was found, position, lowest txid wanted or 0).
+
+    What is truncated or archived while it is searched may lose its ledger. A stream says so in its
+    record, or in the segment, before that goes: the next search looks elsewhere.
+    """
+    failures = 0
+    while True:
+        search = _Search(streams, opener, stream, record, fresh=fresh)
+        try:
+            position, first_txid = await search.find(start)
+            return record, position, first_txid
+        except NoSuchLedgerError:
+            failures += 1
+            if failures == _SEARCHES_MAX:
+                raise
+        record = await streams.check(stream, record.identity)
 
 
 class _Search:

@@ -155,11 +155,13 @@ class StreamStore:
             return after
         raise MetadataUnavailableError(f"stream {stream}: its record changes all the time")
 
-    async def check(self, stream: str, identity: str) -> None:
-        """Returns while the stream of that identity is there: what was read of it since it was
-        known is its own, and not of another one of its name. Raises NoSuchStreamError."""
-        if (await self.record(stream))[0].identity != identity:
+    async def check(self, stream: str, identity: str) -> StreamRecord:
+        """The record of the stream of that identity: what was read of it since it was known is its
+        own, and not of another one of its name. Raises NoSuchStreamError when it is gone."""
+        record, _ = await self.record(stream)
+        if record.identity != identity:
             raise self._missing(stream)
+        return record
 
     async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """A page of names that begin with ``prefix``, in order, from behind ``after``."""

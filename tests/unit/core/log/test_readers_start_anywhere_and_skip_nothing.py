@@ -2,10 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from rhumbline.core.log.config import ReaderConfig
+from rhumbline.core.log.ledgers import LedgerClient, LedgerReader
+from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
 from rhumbline.core.log.stream_store import StreamStore
@@ -16,6 +19,7 @@ from rhumbline.core.protocol.errors import (
     CorruptionError,
     GapError,
     InvalidArgumentError,
+    NoSuchLedgerError,
     NoSuchStreamError,
     TruncatedError,
 )
@@ -108,6 +112,33 @@ async def test_positioning_looks_at_few_segments(world: LogWorld) -> None:
     assert world.ledgers.reads <= 3
     assert (await anext(reader)).payload == b"149"
     await reader.aclose()
+
+
+@in_world
+async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
+    world: LogWorld,
+) -> None:
+    dlsns = await filled(world, close=False)
+    client = world.ledgers.client()
+    first = [next(d for d in dlsns if d.lssn == lssn) for lssn in (2, 3, 4)]
+
+    class Purging:
+        """Whoever opens a ledger finds that its segment has just been truncated."""
+
+        async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+            if first:
+                await world.namespace.truncate("s", first.pop(0))
+                raise NoSuchLedgerError(f"ledger {ledger_id}")
+            return await client.open(ledger_id, password)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(client, name)
+
+    namespace = Namespace(world.runtime, world.store, cast(LedgerClient, Purging()), "test")
+    start = AtTxid(1)
+    async with await namespace.open_reader("s", start, on_truncated=lambda *_: None) as reader:
+        record = await asyncio.wait_for(anext(reader), 5)
+    assert record.dlsn == next(d for d in dlsns if d.lssn == 4) and not first
 
 
 @in_world
