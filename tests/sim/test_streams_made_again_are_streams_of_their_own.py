@@ -1,11 +1,10 @@
 """Some seeds in which streams are deleted and made again by their names, and requests come late."""
 
-from collections import Counter
-
 import pytest
 
 from rhumbline.chaos.simulation.many import PLANS
 from rhumbline.chaos.simulation.scenario import Result, run_plan
+from rhumbline.tests.support.seeds_of_a_plan import play, played_again, states, violations
 
 SEEDS = 12
 DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate", "write")
@@ -13,32 +12,25 @@ DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate
 
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest) -> list[Result]:
-    first = request.config.option.seed
-    count = request.config.option.seeds or SEEDS
-    return [run_plan(PLANS["rebirths"](seed)) for seed in range(first, first + count)]
+    return play("rebirths", request, SEEDS)
 
 
 @pytest.mark.timeout(200)
 def test_no_request_for_one_stream_hits_the_next_of_its_name(results: list[Result]) -> None:
-    found = {one.plan.seed: [str(v) for v in one.violations] for one in results}
-    assert {seed: texts for seed, texts in found.items() if texts} == {}
+    assert violations(results) == {}
 
 
 def test_names_change_hands_often_enough_to_matter(results: list[Result]) -> None:
     if len(results) < SEEDS:
         pytest.skip("too few seeds to expect much")
-    states: Counter[str] = Counter()
-    for one in results:
-        states.update(one.states)
-    assert [name for name in DONE if not states[name]] == []
-    assert states["lives"] > 4 * SEEDS
+    seen = states(results)
+    assert [name for name in DONE if not seen[name]] == []
+    assert seen["lives"] > 4 * SEEDS
     assert sum(one.faults.get("metadata-late-requests", 0) for one in results) > SEEDS
 
 
 def test_a_seed_of_rebirths_gives_one_trace(results: list[Result]) -> None:
-    one = results[0]
-    seed = int(one.plan.seed.split()[0])
-    assert run_plan(PLANS["rebirths"](seed)).digest == one.digest
+    assert played_again("rebirths", results[0]).digest == results[0].digest
 
 
 # With deletions, truncations and creations that named no version, each of these broke G18 or G11.
