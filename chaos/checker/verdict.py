@@ -196,14 +196,3 @@ def invariant(name: str) -> Callable[[Check], Check]:
         return check
 
     return register
-
-
-def judge(record: Record) -> list[Violation]:
-    """Everything that is broken; empty when the run kept its promises."""
-    found: list[Violation] = []
-    for name, check in INVARIANTS.items():
-        for count, text in enumerate(check(record)):
-            if count == EXAMPLES_MAX:
-                break
-            found.append(Violation(name, text))
-    return found

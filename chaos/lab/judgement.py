@@ -3,28 +3,13 @@
 from collections.abc import Iterator
 
 from ...core.protocol.dlsn import Dlsn
-from ..checker import (
-    ledger_invariants,
-    log_invariants,
-    rebirth_invariants,
-    stream_invariants,
-    wire_invariants,
-)
 from ..checker.history import Outcome as Ended
-from ..checker.verdict import INVARIANTS, judge
+from ..checker.judging import judge
+from ..checker.verdict import INVARIANTS
 from .levels import levels_of, series_of, slice_of
 from .outcome import Check, Invariant, Level, Outcome
 from .play import Play
 from .scenario import APPEND, DELIVER, EVERYWHERE, WAN
-
-CHECKS = (
-    ledger_invariants,
-    log_invariants,
-    rebirth_invariants,
-    stream_invariants,
-    wire_invariants,
-)
-"""Importing them registers what they check."""
 
 UNSEEN_IN_WAN = (
     *("L9", "L10", "L12", "L13", "L14", "L16", "L18", "L19", "L20", "V1"),

@@ -10,6 +10,7 @@ from functools import partial
 from ...core.bookie.files import DIRECTORIES
 from ...core.bookie.groups import LOG_KIND
 from .cluster import STORAGE, Fault, SimCluster
+from .metadata import MetadataHealth
 from .world import DISK_BYTES, SimHost
 
 Undo = Callable[[], None]
@@ -388,76 +389,47 @@ def _lying_disk(cluster: SimCluster, fault: Fault) -> Undo:
 # --- the metadata store -------------------------------------------------------------------------
 
 
+def _store_is(cluster: SimCluster, what: str, value: float) -> Undo:
+    """Something is wrong with the store (a field of its health), until it is well again."""
+    health = cluster.world.metadata.health
+    setattr(health, what, value)
+    return partial(setattr, health, what, getattr(MetadataHealth(), what))
+
+
 @_kind("metadata-down")
 def _metadata_down(cluster: SimCluster, fault: Fault) -> Undo:
     """The store answers nobody."""
-    health = cluster.world.metadata.health
-    health.is_down = True
-
-    def undo() -> None:
-        health.is_down = False
-
-    return undo
+    return _store_is(cluster, "is_down", True)
 
 
 @_kind("metadata-slow")
 def _metadata_slow(cluster: SimCluster, fault: Fault) -> Undo:
     """The store takes ``value`` times as long."""
-    health = cluster.world.metadata.health
-    health.slowness = fault.value
-
-    def undo() -> None:
-        health.slowness = 1.0
-
-    return undo
+    return _store_is(cluster, "slowness", fault.value)
 
 
 @_kind("metadata-loses-answers")
 def _lost_answers(cluster: SimCluster, fault: Fault) -> Undo:
     """A share of the store's answers is lost after the work was done."""
-    health = cluster.world.metadata.health
-    health.lost_answers = fault.value
-
-    def undo() -> None:
-        health.lost_answers = 0.0
-
-    return undo
+    return _store_is(cluster, "lost_answers", fault.value)
 
 
 @_kind("metadata-loses-requests")
 def _lost_requests(cluster: SimCluster, fault: Fault) -> Undo:
     """A share of the requests to the store is lost."""
-    health = cluster.world.metadata.health
-    health.lost_requests = fault.value
-
-    def undo() -> None:
-        health.lost_requests = 0.0
-
-    return undo
+    return _store_is(cluster, "lost_requests", fault.value)
 
 
 @_kind("metadata-late-requests")
 def _late_requests(cluster: SimCluster, fault: Fault) -> Undo:
     """A share of the requests to the store comes so late that their senders have given them up."""
-    health = cluster.world.metadata.health
-    health.late_requests = fault.value
-
-    def undo() -> None:
-        health.late_requests = 0.0
-
-    return undo
+    return _store_is(cluster, "late_requests", fault.value)
 
 
 @_kind("late-watches")
 def _late_watches(cluster: SimCluster, fault: Fault) -> Undo:
     """Watches come up to ``value`` ms late, and overtake each other."""
-    health = cluster.world.metadata.health
-    health.watch_delay_ms = fault.value
-
-    def undo() -> None:
-        health.watch_delay_ms = 0.0
-
-    return undo
+    return _store_is(cluster, "watch_delay_ms", fault.value)
 
 
 @_kind("expire-sessions")

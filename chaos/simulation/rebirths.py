@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 from ...core.log.positioning import EARLIEST
-from ...core.log.writer import StreamWriter
 from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ...core.protocol.errors import (
     IndeterminateError,
@@ -22,17 +21,17 @@ from ...core.protocol.errors import (
     NoSuchStreamError,
     RhumblineError,
     StreamExistsError,
-    UnknownOutcomeError,
 )
 from ...core.runtime.tasks import Tasks
-from ..checker.history import Append, History, Outcome, Wish
-from ..checker.verdict import EXAMPLES_MAX, Record, StreamVersions, Violation, judge
-from .cluster import Fault, SimClient, SimCluster, until
+from ..checker.history import History, Wish
+from ..checker.judging import judge
+from ..checker.verdict import EXAMPLES_MAX, Record, StreamVersions, Violation
+from .cluster import Fault, SimClient, SimCluster
+from .deeds import Deeds, append_one, read_to_the_end, take
 from .lives import Parting, ledgers_of, lives_of
 from .metadata import LATE_S_MAX
 from .scenario import Plan, SeedRun
 from .swarm import LASTS_MS, swarm
-from .visits import take
 from .workload import Applications
 from .world import SimHost, SimWorld
 
@@ -72,17 +71,15 @@ def rebirths(seed: int) -> Plan:
     )
 
 
-class Administrators:
+class Administrators(Deeds):
     """What every host does with the streams of the names."""
 
     def __init__(
         self, cluster: SimCluster, now_ms: Callable[[], float], numbers: Iterator[int]
     ) -> None:
+        super().__init__(cluster, _CALL_S_MAX)
         self.histories = {name: History(now_ms, numbers) for name in NAMES}
         """By name, whichever stream had it."""
-        self.counts: dict[str, int] = {}
-        self._busy: dict[str, bool] = {}
-        self._cluster = cluster
         self._now_ms = now_ms
 
     async def run(self, host: SimHost, client: SimClient) -> None:
@@ -94,15 +91,8 @@ class Administrators:
         while not world.is_healed:
             await asyncio.sleep(0.3 * random.random())
             kind, name = random.choice(kinds), random.choice(NAMES)
-            self._busy[host.name] = True
-            try:
-                async with asyncio.timeout(_CALL_S_MAX):
-                    await getattr(self, f"_{kind}")(client, name, random)
-            except (RhumblineError, TimeoutError) as error:
-                world.trace.detail(host.name, f"{kind} {name}: {type(error).__name__}: {error}")
-            else:
-                self.counts[kind] = self.counts.get(kind, 0) + 1
-            self._busy[host.name] = False
+            deed = getattr(self, f"_{kind}")(client, name, random)
+            await self._do(host, kind, f"{kind} {name}", deed)
 
     # --- by name --------------------------------------------------------------------------------
 
@@ -155,22 +145,11 @@ class Administrators:
         try:
             for number in range(random.randint(1, 12)):
                 append = history.call(session, number, b"." * random.randrange(100))
-                await self._append(writer, history, append)
+                await append_one(self._cluster, writer, history, append)
             if random.random() < 0.7:
                 await writer.close()
         finally:
             await writer.abort()
-
-    async def _append(self, writer: StreamWriter, history: History, append: Append) -> None:
-        try:
-            result = await writer.append(append.payload)
-        except RhumblineError as error:
-            is_unknown = isinstance(error, UnknownOutcomeError)
-            outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
-            history.end(append, outcome, reason=f"{type(error).__name__}: {error}")
-            raise
-        holders = self._cluster.holders(append.token)
-        history.end(append, Outcome.OK, dlsn=result.dlsn, regions=result.regions, holders=holders)
 
     async def _read(self, client: SimClient, name: str, random: Random) -> None:
         """From the start on, and perhaps for long enough to see the stream deleted."""
@@ -197,7 +176,7 @@ class Administrators:
     async def settle(self, client: SimClient) -> None:
         """When no request is on its way any more: each is there, or is made, and read to its end.
         What is half deleted is deleted before."""
-        await until(lambda: not any(self._busy.values()))
+        await self.idle()
         await asyncio.sleep(LATE_S_MAX)
         for name in NAMES:
             while True:
@@ -222,21 +201,10 @@ class Administrators:
             raise
         history = self.histories[name]
         append = history.call(history.new_session(), 0, b"the end")
-        await self._append(writer, history, append)
+        await append_one(self._cluster, writer, history, append)
         await writer.close()
         end = await client.namespace.end(name)
-        reader = await client.namespace.open_reader(name, EARLIEST)
-        read = history.begin_read(f"final {name}", None)
-        read.ready_ms = self._now_ms()
-        try:
-            while await take(reader, history, read, until=end):
-                pass
-            read.is_complete = True
-        except RhumblineError as error:
-            history.fail(read, error)
-            raise
-        finally:
-            await reader.aclose()
+        await read_to_the_end(client, name, history, end)
 
 
 _KINDS = {

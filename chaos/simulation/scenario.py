@@ -22,21 +22,14 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import QuorumView
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
-from ..checker import (
-    ledger_invariants,
-    log_invariants,
-    rebirth_invariants,
-    stream_invariants,
-    wire_invariants,
-)
 from ..checker.history import Append, History, Outcome
+from ..checker.judging import judge
 from ..checker.verdict import (
     LedgerVersion,
     Record,
     SegmentVersion,
     StreamVersions,
     Violation,
-    judge,
 )
 from .ambush import Ambushes
 from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster, until
@@ -49,15 +42,6 @@ from .wiretap import Wiretap
 from .witness import Witness
 from .workload import Applications, WriterHabits
 from .world import SimHost, SimWorld, Topology
-
-CHECKS = (
-    ledger_invariants,
-    log_invariants,
-    rebirth_invariants,
-    stream_invariants,
-    wire_invariants,
-)
-"""Importing them registers what they check."""
 
 RESUME_S_MAX = 60.0
 """After the faults: how long a new writer may take to open, append and close; so each reader."""

@@ -23,13 +23,15 @@ from ...core.protocol.errors import (
 from ...core.protocol.record_set import TXID_FIRST, encode_record_set
 from ...core.runtime.tasks import Tasks
 from ..checker.history import Append, History, LateAdd, Look, Read
-from ..checker.verdict import Record, Violation, judge
+from ..checker.judging import judge
+from ..checker.verdict import Record, Violation
 from .cluster import PORT, STREAM, SimClient
+from .deeds import take
 from .numbered import Producers
 from .probe import add_late
 from .scenario import Plan, SeedRun
 from .swarm import swarm
-from .visits import Visits, take
+from .visits import Visits
 from .workload import Applications
 from .world import SimHost, SimWorld
 

@@ -9,16 +9,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 from ...core.log.positioning import EARLIEST, LATEST, AtTxid, Start
-from ...core.log.reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
     EndOfStreamError,
     NoSuchStreamError,
     RhumblineError,
-    UnknownOutcomeError,
 )
-from ..checker.history import Append, Cut, End, History, Look, Outcome, Read
-from .cluster import STREAM, SimClient, SimCluster, until
+from ..checker.history import Cut, End, History, Look, Read
+from .cluster import STREAM, SimClient, SimCluster
+from .deeds import Deeds, append_one, read_to_the_end, take
 from .world import SimHost
 
 _VISIT_S_MAX = 20.0
@@ -38,16 +37,13 @@ class Life:
         self.is_deleting = False
 
 
-class Visits:
+class Visits(Deeds):
     """Of all hosts. ``known``: records that somebody got, as (position, txid)."""
 
     def __init__(self, cluster: SimCluster, history: History, numbers: Iterator[int]) -> None:
+        super().__init__(cluster, _VISIT_S_MAX)
         self.known: list[tuple[Dlsn, int]] = []
         self.lives: dict[str, Life] = {}
-        self.counts: dict[str, int] = {}
-        self._busy: dict[str, bool] = {}
-        """By host: whether a visit is under way."""
-        self._cluster = cluster
         self._history = history
         self._numbers = numbers
 
@@ -58,21 +54,11 @@ class Visits:
         kinds = [kind for kind, share in _KINDS.items() for _ in range(share)]
         self._busy[host.name] = False
         while not world.is_healed:
-            self._busy[host.name] = False
             await asyncio.sleep(random.random())
             if world.is_healed:
                 break
             kind = random.choice(kinds)
-            self._busy[host.name] = True
-            try:
-                async with asyncio.timeout(_VISIT_S_MAX):
-                    await getattr(self, f"_{kind}")(host, client, random)
-            except (RhumblineError, TimeoutError) as error:
-                words = f"{kind}: {type(error).__name__}: {error}"
-                world.trace.detail(host.name, words)
-            else:
-                self.counts[kind] = self.counts.get(kind, 0) + 1
-        self._busy[host.name] = False
+            await self._do(host, kind, kind, getattr(self, f"_{kind}")(host, client, random))
 
     # --- the one stream -------------------------------------------------------------------------
 
@@ -171,7 +157,7 @@ class Visits:
         try:
             for number in range(random.randint(1, 8)):
                 append = life.history.call(session, number, b"." * random.randrange(100))
-                await self.append(writer.append, life.history, append)
+                await append_one(self._cluster, writer, life.history, append)
             last = random.choice(("end", "close", "close", "leave"))
             if last == "end":
                 end = End(session, life.history.now_ms())
@@ -180,30 +166,11 @@ class Visits:
                 end.ended_ms = life.history.now_ms()
                 self.counts["ended"] = self.counts.get("ended", 0) + 1
                 append = life.history.call(session, 999, b"behind the end")
-                await self.append(writer.append, life.history, append)
+                await append_one(self._cluster, writer, life.history, append)
             elif last == "close":
                 await writer.close()
         finally:
             await writer.abort()
-
-    async def append(
-        self, call: Callable[[bytes], Awaitable[object]], history: History, append: Append
-    ) -> None:
-        """Appends one record and waits for its outcome. Raises what is raised."""
-        try:
-            result = await call(append.payload)
-        except RhumblineError as error:
-            is_unknown = isinstance(error, UnknownOutcomeError)
-            outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
-            history.end(append, outcome, reason=f"{type(error).__name__}: {error}")
-            raise
-        history.end(
-            append,
-            Outcome.OK,
-            dlsn=result.dlsn,  # type: ignore[attr-defined]
-            regions=result.regions,  # type: ignore[attr-defined]
-            holders=self._cluster.holders(append.token),
-        )
 
     async def _read_life(
         self, host: SimHost, client: SimClient, random: Random, life: Life
@@ -237,7 +204,7 @@ class Visits:
 
     async def settle(self, client: SimClient) -> None:
         """After the faults, and the last visit: each is deleted, or closed and read to its end."""
-        await until(lambda: not any(self._busy.values()))
+        await self.idle()
         for life in self.lives.values():
             while True:
                 try:
@@ -262,21 +229,11 @@ class Visits:
         else:
             session = life.history.new_session()
             append = life.history.call(session, 0, b"the end")
-            await self.append(writer.append, life.history, append)
+            await append_one(self._cluster, writer, life.history, append)
             await writer.close()
         until = None if is_ended else await client.namespace.end(life.name)
-        reader = await client.namespace.open_reader(life.name, EARLIEST)
-        read = life.history.begin_read(f"final {life.name}", None)
-        read.ready_ms = life.history.now_ms()
-        try:
-            while await take(reader, life.history, read, until=until):
-                pass
-            read.is_complete, read.is_ended = True, is_ended
-        except RhumblineError as error:
-            life.history.fail(read, error)
-            raise
-        finally:
-            await reader.aclose()
+        read = await read_to_the_end(client, life.name, life.history, until)
+        read.is_ended = is_ended
 
 
 _KINDS = {
@@ -289,15 +246,3 @@ _KINDS = {
     "live": 3,
 }
 """Names of methods, and how often each of them is chosen."""
-
-
-async def take(
-    reader: StreamReader, history: History, read: Read, *, until: Dlsn | None = None
-) -> bool:
-    """Notes the next batch of a reader; False: there is none before its end or ``until``."""
-    batch = await reader.next_batch(until=until)
-    if batch is None:
-        return False
-    for record in batch.records():
-        history.deliver(read, record.dlsn, record.payload, record.txid, record.producer)
-    return True

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from rhumbline.chaos.checker.history import Outcome
-from rhumbline.chaos.checker.verdict import judge
+from rhumbline.chaos.checker.judging import judge
 from rhumbline.chaos.simulation.cluster import Fault
 from rhumbline.chaos.simulation.faults import begin
 from rhumbline.chaos.simulation.scenario import Plan

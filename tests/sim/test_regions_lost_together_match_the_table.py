@@ -12,7 +12,7 @@ from itertools import combinations
 
 import pytest
 
-from rhumbline.chaos.checker.verdict import judge
+from rhumbline.chaos.checker.judging import judge
 from rhumbline.chaos.simulation.world import SimWorld
 from rhumbline.chaos.simulation.world import Topology as SimTopology
 from rhumbline.core.protocol.ledger_metadata import LedgerState

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from rhumbline.chaos.checker.verdict import Record, judge
+from rhumbline.chaos.checker.judging import judge
+from rhumbline.chaos.checker.verdict import Record
 from rhumbline.chaos.simulation.world import SimWorld
 
 R = TypeVar("R", bound="CourseRun")

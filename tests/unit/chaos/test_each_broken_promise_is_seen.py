@@ -19,6 +19,7 @@ from rhumbline.chaos.checker.history import (
     Read,
     Wish,
 )
+from rhumbline.chaos.checker.judging import CHECKS, judge
 from rhumbline.chaos.checker.verdict import (
     Copy,
     LedgerVersion,
@@ -26,9 +27,7 @@ from rhumbline.chaos.checker.verdict import (
     SegmentVersion,
     StreamVersions,
     Swap,
-    judge,
 )
-from rhumbline.chaos.simulation.scenario import CHECKS
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
