@@ -79,7 +79,8 @@ class ProxyClient:
         self._calls = calls
         self._namespace_name = namespace
         self._channels: Channels | None = None
-        self._producers = ThinProducers(self._new_producer)
+        self.producers = ThinProducers(self._new_producer)
+        """What its writers share."""
 
     async def __aenter__(self) -> Self:
         """Connects to nothing yet."""
@@ -92,7 +93,7 @@ class ProxyClient:
     async def aclose(self) -> None:
         """Closes all connections. Safe to repeat."""
         channels, self._channels = self._channels, None
-        self._producers = ThinProducers(self._new_producer)
+        self.producers = ThinProducers(self._new_producer)
         if channels is not None:
             await channels.aclose()
 
@@ -102,17 +103,6 @@ class ProxyClient:
         if self._channels is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         return self._channels
-
-    def writer_of(self, namespace: str, stream: str, policy: StreamPolicy) -> ProxyWriter:
-        """A writer of a stream that exists. Raises ClosedError."""
-        end_stream = partial(self.namespace(namespace).end_stream, stream)
-        return ProxyWriter(
-            self._producers,
-            namespace=namespace,
-            stream=stream,
-            policy=policy,
-            end_stream=end_stream,
-        )
 
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
         return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms)
@@ -280,7 +270,13 @@ class ProxyNamespace:
     async def open_writer(self, name: str) -> ProxyWriter:
         """A writer beside others; it takes the stream from nobody. Raises NoSuchStreamError."""
         known = await self.describe(name)
-        return self._client.writer_of(self.name, name, known.policy)
+        return ProxyWriter(
+            self._client.producers,
+            namespace=self.name,
+            stream=name,
+            policy=known.policy,
+            end_stream=partial(self.end_stream, name),
+        )
 
     async def open_reader(
         self,

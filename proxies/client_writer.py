@@ -9,15 +9,13 @@ from types import TracebackType
 
 from ..core.log.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from ..core.log.closing import leave
-from ..core.log.inputs import as_bytes, too_large
+from ..core.log.inputs import as_bytes, check_txid, check_txids, too_large
 from ..core.log.policy import StreamPolicy
 from ..core.protocol.errors import (
     ClosedError,
     InvalidArgumentError,
     RhumblineError,
-    TxidOutOfOrderError,
 )
-from ..core.protocol.record_set import TXID_FIRST, TXID_LAST
 from .thin_producer import ThinProducers
 
 
@@ -80,12 +78,7 @@ class ProxyWriter:
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
         if txids is not None:
-            if len(txids) != len(payloads):
-                raise InvalidArgumentError(f"{len(payloads)} records and {len(txids)} txids")
-            before = self.last_txid
-            for txid in txids:
-                _check_txid(self.stream, txid, before)
-                before = txid
+            check_txids(self.stream, txids, len(payloads), self.last_txid)
         checked = [self._checked(payload) for payload in payloads]
         self._check_open()
         spans: list[tuple[Batch, int, int]] = []
@@ -116,8 +109,7 @@ class ProxyWriter:
     def _batch_for(self, size: int, txid: int | None) -> Batch:
         """The open batch, with room taken and the txid noted; the payload must follow at once."""
         if txid is not None:
-            _check_txid(self.stream, txid, self.last_txid)
-            self.last_txid = txid
+            self.last_txid = check_txid(self.stream, txid, self.last_txid)
             self._stop_sharing()
         return self._producer.batch_for(size, txid)
 
@@ -215,10 +207,3 @@ class ProxyWriter:
         if len(payload) > self._record_bytes_max:
             raise too_large(len(payload), self._record_bytes_max)
         return payload
-
-
-def _check_txid(stream: str, txid: int, before: int) -> None:
-    if txid.__class__ is not int or not TXID_FIRST <= txid <= TXID_LAST:
-        raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
-    if txid < before:
-        raise TxidOutOfOrderError(f"stream {stream}: txid {txid} is below {before}")

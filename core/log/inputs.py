@@ -4,8 +4,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from ..protocol.errors import InvalidArgumentError, RecordTooLargeError
-from ..protocol.record_set import ENTRY_BYTES_MAX, RecordSet, decode_entry
+from ..protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
+from ..protocol.record_set import (
+    ENTRY_BYTES_MAX,
+    TXID_FIRST,
+    TXID_LAST,
+    RecordSet,
+    decode_entry,
+)
 from .batch import RECORD_OVERHEAD_BYTES
 from .policy import FLUSH_BYTES_MAX
 
@@ -23,6 +29,23 @@ def as_bytes(payload: object) -> bytes:
 def too_large(size: int, size_max: int) -> RecordTooLargeError:
     """The error for a record of ``size`` bytes."""
     return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max}")
+
+
+def check_txid(stream: str, txid: object, before: int) -> int:
+    """The txid. Raises InvalidArgumentError if it is none, TxidOutOfOrderError if it falls."""
+    if type(txid) is not int or not TXID_FIRST <= txid <= TXID_LAST:
+        raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
+    if txid < before:
+        raise TxidOutOfOrderError(f"stream {stream}: txid {txid} is below {before}")
+    return txid
+
+
+def check_txids(stream: str, txids: Sequence[object], count: int, before: int) -> None:
+    """As ``check_txid``, for one each of ``count`` records."""
+    if len(txids) != count:
+        raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
+    for txid in txids:
+        before = check_txid(stream, txid, before)
 
 
 def checked_set(encoded: bytes, record_bytes_max: int) -> RecordSet:

@@ -26,12 +26,10 @@ from ..protocol.errors import (
     RecordTooLargeError,
     RhumblineError,
     TooManyRequestsError,
-    TxidOutOfOrderError,
 )
 from ..protocol.record_set import (
     NO_PRODUCER,
     TXID_FIRST,
-    TXID_LAST,
     Kind,
     Producer,
     encode_record_set,
@@ -44,7 +42,7 @@ from .buffer import Buffer
 from .closing import close, leave
 from .config import WriterConfig
 from .idle_care import IdleCare
-from .inputs import as_bytes, checked_set, cut, too_large
+from .inputs import as_bytes, check_txid, check_txids, checked_set, cut, too_large
 from .pipeline import Pipeline
 from .policy import StreamPolicy
 from .producers import ProducerTable, Sent
@@ -121,7 +119,7 @@ class StreamWriter:
         if len(payload) > self._record_bytes_max:
             raise too_large(len(payload), self._record_bytes_max)
         if txid is not None:
-            self._check_txid(txid)
+            check_txid(self.stream, txid, self.last_txid)
         size = len(payload) + RECORD_OVERHEAD_BYTES
         open_batch = self._buffer.open
         if open_batch is NO_BATCH or open_batch.free_bytes() < size:
@@ -159,12 +157,7 @@ class StreamWriter:
                 f"outstanding_bytes_max={self._config.outstanding_bytes_max}"
             )
         if txids is not None:
-            if len(txids) != count:
-                raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
-            before = self.last_txid
-            for txid in txids:
-                self._check_txid(txid, before)
-                before = txid
+            check_txids(self.stream, txids, count, self.last_txid)
         self._check_open()
         flush_bytes = self._pipeline.policy.flush.bytes_max
         if total <= flush_bytes or count == 1:
@@ -214,7 +207,7 @@ class StreamWriter:
                 return known
         if keeps_txids:
             one.txids()  # raises if they do not rise
-            self._check_txid(one.first_txid)
+            check_txid(self.stream, one.first_txid, self.last_txid)
             first, last = one.first_txid, one.last_txid
         elif one.txids_view() is not None:
             raise InvalidArgumentError("the set has txids of its own; keep them or leave them out")
@@ -410,13 +403,6 @@ class StreamWriter:
                 f"stream {self.stream}: {self._pipeline.outstanding_bytes} bytes are not yet "
                 "acknowledged; await room() before appending more"
             )
-
-    def _check_txid(self, txid: int, before: int | None = None) -> None:
-        if txid.__class__ is not int or not TXID_FIRST <= txid <= TXID_LAST:
-            raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
-        last = self.last_txid if before is None else before
-        if txid < last:
-            raise TxidOutOfOrderError(f"stream {self.stream}: txid {txid} is below {last}")
 
 
 def _end_span(span: Span, ticket: AppendMany) -> None:

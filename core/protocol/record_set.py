@@ -202,10 +202,8 @@ class RecordSet:
 
     def _sizes(self) -> list[int]:
         payload_bytes = len(self.raw) - self._payload_at
-        if self.count == 1 and _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at) == (
-            0,
-            payload_bytes,
-        ):
+        whole = (0, payload_bytes)  # of the set of a producer that awaits each record
+        if self.count == 1 and _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at) == whole:
             return [payload_bytes]
         offsets = struct.unpack_from(f"<{self.count + 1}i", self.raw, self._offsets_at)
         sizes = list(map(operator.sub, offsets[1:], offsets))
