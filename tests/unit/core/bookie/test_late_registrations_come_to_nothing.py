@@ -30,14 +30,21 @@ async def changed(
     await asyncio.sleep(1)
 
 
+async def joined_late(tasks: Tasks) -> tuple[UnsureStore, BookieDirectory, Membership]:
+    """A bookie that has joined, though its first request is still on its way."""
+    store = UnsureStore(MemoryStore())
+    await initialise_cluster(store, Random(1))
+    directory = BookieDirectory(store)
+    membership = Membership(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
+    store.fates = [LATE]
+    await membership.join(read_only=False)
+    return store, directory, membership
+
+
 def test_a_late_registration_lists_no_bookie_in_a_mode_that_it_has_left() -> None:
     async def main() -> None:
-        store = UnsureStore(MemoryStore())
-        await initialise_cluster(store, Random(1))
-        directory, tasks = BookieDirectory(store), Tasks()
-        membership = Membership(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
-        store.fates = [LATE]
-        await membership.join(read_only=False)
+        tasks = Tasks()
+        store, directory, membership = await joined_late(tasks)
         assert await listed(directory) == ([ME], [])
         membership.set_read_only(True)
         await changed(directory, ([], [ME]))
@@ -59,12 +66,8 @@ def test_a_late_registration_lists_no_bookie_in_a_mode_that_it_has_left() -> Non
 
 def test_a_late_registration_of_a_session_that_is_over_is_none() -> None:
     async def main() -> None:
-        store = UnsureStore(MemoryStore())
-        await initialise_cluster(store, Random(1))
-        directory, tasks = BookieDirectory(store), Tasks()
-        membership = Membership(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
-        store.fates = [LATE]
-        await membership.join(read_only=False)
+        tasks = Tasks()
+        store, directory, membership = await joined_late(tasks)
         await membership.leave()
         await tasks.aclose()
         await store.deliver()
