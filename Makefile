@@ -88,10 +88,10 @@ sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 
 mutations: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
-	$(BIN)/python -m rhumbline.chaos.mutations --page docs/reference/mutations.md
+	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/mutations.md
 
 mutation: $(SELF) ## plant one bug and run one seed: make mutation NAME=b5 SEED=1
-	$(BIN)/python -m rhumbline.chaos.mutations $(NAME) --seed $(SEED) --seeds 1
+	$(BIN)/python -m rhumbline.chaos.planted_bugs $(NAME) --seed $(SEED) --seeds 1
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
 	$(BIN)/python -m rhumbline.chaos.simulation.region_losses

@@ -17,8 +17,8 @@ import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from pathlib import Path
 
-from rhumbline.tests.support import installs, places
-from rhumbline.tests.support.servers import Etcd, ZooKeeper
+from rhumbline.tests.support.servers import installs, store_locations
+from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
 
 MODEL = "fdb model"
 STORES = ("memory", "sqlite", "zookeeper", "etcd", MODEL, "fdb")
@@ -106,7 +106,7 @@ def versions() -> dict[str, str]:
     said = {
         "memory": f"Python {platform.python_version()}",
         "sqlite": f"SQLite {sqlite3.sqlite_version}",
-        MODEL: "tests/support/fdb_model.py: our model of its transactions, not FoundationDB",
+        MODEL: "tests/support/fakes/fdb_model.py: our model of its transactions, not FoundationDB",
     }
     for name, kind in (("zookeeper", ZooKeeper), ("etcd", Etcd)):
         try:
@@ -117,8 +117,8 @@ def versions() -> dict[str, str]:
         server.start()
         said[name] = f"{name} {server.version()}"
         server.remove()
-    file = os.environ.get(places.FDB_CLUSTER_FILE)
-    skipped = f"skipped: {places.FDB_CLUSTER_FILE} names no FoundationDB cluster"
+    file = os.environ.get(store_locations.FDB_CLUSTER_FILE)
+    skipped = f"skipped: {store_locations.FDB_CLUSTER_FILE} names no FoundationDB cluster"
     said["fdb"] = f"FoundationDB, cluster file {file}" if file else skipped
     return said
 

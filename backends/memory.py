@@ -26,8 +26,8 @@ from ..core.runtime.metadata_store import (
     check_path,
     parent_of,
 )
-from .gate import GATE_PATH, GateState
-from .plan import (
+from .migration_fence import GATE_PATH, GateState
+from .transaction_plan import (
     Node,
     Plan,
     check_data,
@@ -36,7 +36,7 @@ from .plan import (
     child_prefix,
     versions_of,
 )
-from .watching import Watches
+from .watches import Watches
 
 
 class MemoryTree:

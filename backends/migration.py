@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..core.metadata.layout import ROOT, Paths
+from ..core.metadata.cluster_layout import ROOT, Paths
 from ..core.protocol.errors import (
     BadVersionError,
     ForeignDataError,
@@ -33,7 +33,7 @@ from ..core.protocol.errors import (
     NotEmptyError,
 )
 from ..core.runtime.metadata_store import Create, Delete, Operation, Put
-from .gate import GateState, MovableStore
+from .migration_fence import GateState, MovableStore
 
 LONGEST_PAUSE_MS = 10_000
 PASSES_MAX = 8

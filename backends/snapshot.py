@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.runtime.metadata_store import Delete, Operation, parent_of
-from .plan import Node
+from .transaction_plan import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..client.connect import Client
 from ..core.protocol.errors import GapError
-from .load import NAMESPACE, ensure_namespace
-from .processes import REGION, BookieProcesses
-from .workload import Workload
+from .harness.bookie_processes import REGION, BookieProcesses
+from .harness.load import NAMESPACE, ensure_namespace
+from .harness.workload import Workload
 
 _BATCH = 1_000
 _POSITION_EVERY = 100

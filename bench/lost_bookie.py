@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from ..client.connect import Client
-from ..client.status_server import fetch_status
 from ..core.ledger.config import LedgerConfig
 from ..core.log.policy import FlushPolicy, StreamPolicy
-from ..core.log.writer import StreamWriter
+from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.bookie_id import BookieId, bookie_name
 from ..core.protocol.errors import UnavailableError
 from ..core.protocol.quorum import Quorum
 from ..regions.repair.progress import remaining
-from ..regions.repair.tasks import TaskStore
-from .distant import DistantWork, DistantWriters
-from .distant_processes import DistantProcesses
-from .load import NAMESPACE, ensure_namespace, latencies
-from .processes import COMMAND
-from .wan import HOST
+from ..regions.repair.task_store import TaskStore
+from ..server.status_server import fetch_status
+from .harness.bookie_processes import COMMAND
+from .harness.load import NAMESPACE, ensure_namespace, latencies
+from .harness.region_processes import DistantProcesses
+from .harness.wan_links import HOST
+from .regions import DistantWork, DistantWriters
 
 QUORUM = Quorum(3, 3, 2, 2)
 REGIONS = ("a", "b", "c")

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from ..client.connect import Client
 from ..core.log.policy import StreamPolicy
-from ..core.log.writer import StreamWriter
+from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.quorum import Quorum
-from .load import NAMESPACE, ensure_namespace
-from .processes import REGION, BookieProcesses
+from .harness.bookie_processes import REGION, BookieProcesses
+from .harness.load import NAMESPACE, ensure_namespace
 
 _RECORD_BYTES = 128
 _AT_ONCE = 64  # streams that are opened or closed at the same time

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from ..backends.open import open_store
+from ..backends.open_store import open_store
 from ..core.protocol.errors import NodeExistsError
 from ..core.runtime.metadata_store import MetadataStore
 
@@ -60,7 +60,8 @@ async def watch_latency_ms(writer: MetadataStore, watcher: MetadataStore, path: 
 async def takeover_ms(store: MetadataStore, uri: str, path: str) -> float:
     """From the death of the owner's process until somebody else holds its claim."""
     holder = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "rhumbline.backends.conformance.holder", uri, path, str(TTL_MS),
+        sys.executable, "-m", "rhumbline.backends.conformance.session_holder",
+        uri, path, str(TTL_MS),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert holder.stdout is not None

@@ -9,13 +9,13 @@ from typing import Any
 from ..client.connect import Client
 from ..core.log.namespace import Namespace
 from ..core.log.policy import StreamPolicy
-from ..core.log.positioning import AtSequenceId, AtTxid, Start
+from ..core.log.read.positioning import AtSequenceId, AtTxid, Start
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import GapError
 from ..core.protocol.quorum import Quorum
-from .counting import ReadCounter
-from .load import NAMESPACE, ensure_namespace
-from .processes import REGION, BookieProcesses
+from .harness.bookie_processes import REGION, BookieProcesses
+from .harness.load import NAMESPACE, ensure_namespace
+from .harness.read_counter import ReadCounter
 
 _STREAM = "positions"
 _PER_SEGMENT = 16

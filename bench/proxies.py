@@ -11,10 +11,10 @@ from ..client.connect import Client
 from ..core.protocol.errors import RhumblineError, TooManyRequestsError
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
-from .load import NAMESPACE, Timing, ensure_namespace, latencies
-from .processes import REGION, BookieProcesses, Usage
-from .proxy_clients import DUE, Figures, Orders
-from .proxy_processes import ClientProcess, ProxyKind, ProxyProcess
+from .harness.bookie_processes import REGION, BookieProcesses, Usage
+from .harness.load import NAMESPACE, Timing, ensure_namespace, latencies
+from .harness.proxy_clients import DUE, Figures, Orders
+from .harness.proxy_processes import ClientProcess, ProxyKind, ProxyProcess
 from .proxy_work import ProxyWork
 
 _PACER_SECONDS = 0.001

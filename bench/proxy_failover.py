@@ -9,11 +9,11 @@ from typing import Any
 
 from ..client.connect import Client
 from ..core.runtime.histogram import Histogram
-from ..proxies.claims import Claims
-from .load import NAMESPACE, latencies
-from .processes import REGION, BookieProcesses
+from ..proxies.write.claims import Claims
+from .harness.bookie_processes import REGION, BookieProcesses
+from .harness.load import NAMESPACE, latencies
+from .harness.proxy_processes import ProxyProcess
 from .proxies import make_streams, start_clients
-from .proxy_processes import ProxyProcess
 from .proxy_work import FAILOVER
 
 ROUNDS = 5

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..core.log.policy import FlushPolicy
-from .workload import Workload
+from .harness.workload import Workload
 
 Kind = Literal["batching", "awaiting", "reading"]
 

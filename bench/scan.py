@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
-from ..coldstore.local import LocalColdStore
-from ..coldstore.manifest import Manifest
-from ..coldstore.part_scan import part_tables
-from ..spark.batch import FilteringBatchReader
-from ..spark.columns import stored_columns
-from ..spark.options import parse_options
-from ..spark.splits import ArchiveSplit
+from ..coldstore.archive.manifest import Manifest
+from ..coldstore.archive.part_scan import part_tables
+from ..coldstore.stores.local import LocalColdStore
+from ..spark.read.batch import FilteringBatchReader
+from ..spark.read.columns import stored_columns
+from ..spark.read.options import parse_options
+from ..spark.read.splits import ArchiveSplit
 from .scan_archive import NAMESPACE, STREAM
 
 COLUMNS = "txid,payload"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from ..coldstore.archive import PART_PAYLOAD_BYTES
-from ..coldstore.digest import ContentDigest
-from ..coldstore.manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
-from ..coldstore.part import PartWriter
+from ..coldstore.archive.content_digest import ContentDigest
+from ..coldstore.archive.manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
+from ..coldstore.archive.part import PartWriter
+from ..coldstore.archive.segment_archiver import PART_PAYLOAD_BYTES
 from ..core.protocol.record_set import RecordSet, decode_entry, encode_record_set
 
 NAMESPACE = "bench"

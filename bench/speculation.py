@@ -16,14 +16,14 @@ from typing import Any
 
 from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
-from ..core.ledger.reader import LedgerReader
+from ..core.ledger.read.ledger_reader import LedgerReader
 from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
-from ..regions.reads import ReadSettings
-from .distant_processes import DistantProcesses
-from .load import NAMESPACE, latencies
+from ..regions.region_reads import ReadSettings
+from .harness.load import NAMESPACE, latencies
+from .harness.region_processes import DistantProcesses
 
 QUORUM = Quorum(3, 3, 2, 2)
 FAULTS = ("none", "slow", "stopped")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ..client.settings import TelemetrySettings
-from ..telemetry.running import running_telemetry
-from .load import Timing, run_workload
-from .processes import BookieProcesses
-from .workload import Workload
+from ..telemetry.process_telemetry import running_telemetry
+from .harness.bookie_processes import BookieProcesses
+from .harness.load import Timing, run_workload
+from .harness.workload import Workload
 
 _EXPORT_MS = 1_000  # more often than anybody needs
 _SINK = """

@@ -14,12 +14,12 @@ from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.policy import FlushPolicy, StreamPolicy
-from ..core.log.positioning import EARLIEST
+from ..core.log.read.positioning import EARLIEST
 from ..core.protocol.errors import ConfigurationError, StreamExistsError
 from ..core.protocol.quorum import Quorum
 from .simulation.cluster import NAMESPACE, ClusterSettings, SimCluster
-from .simulation.loop import SimulationFailedError
-from .simulation.world import SimHost, SimWorld, Topology
+from .simulation.world.loop import SimulationFailedError
+from .simulation.world.sim_world import SimHost, SimWorld, Topology
 
 T = TypeVar("T")
 

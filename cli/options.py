@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from ..client.connect import Client
-from ..client.host import run, system_runtime
 from ..client.settings import Settings
+from ..client.system_runtime import run, system_runtime
 from ..core.log.namespace import Namespace
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.tracing import Tracer
-from ..telemetry.running import Telemetry, running_telemetry
+from ..telemetry.process_telemetry import Telemetry, running_telemetry
 from .config_file import Loaded, load_settings
 
 Command = Callable[..., Any]

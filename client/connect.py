@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..backends.open import open_store
+from ..backends.open_store import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
-from ..core.log.archives import Archives
 from ..core.log.config import ReaderConfig, WriterConfig
+from ..core.log.log_context import Shared
 from ..core.log.namespace import Namespace
-from ..core.log.positioning import EARLIEST, Start
-from ..core.log.reader import StreamReader
-from ..core.log.shared import Shared
-from ..core.log.writer import StreamWriter
-from ..core.metadata.layout import instance_id
-from ..core.metadata.ledgers import LedgerStore
+from ..core.log.read.positioning import EARLIEST, Start
+from ..core.log.read.segment_opener import Archives
+from ..core.log.read.stream_reader import StreamReader
+from ..core.log.write.stream_writer import StreamWriter
+from ..core.metadata.cluster_layout import instance_id
+from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import ClosedError, ConfigurationError, WrongClusterError
 from ..core.runtime.cold_store import ColdStore
@@ -27,16 +27,16 @@ from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
-from ..regions.directory import SteeredDirectory
-from ..regions.following import FollowedStates
-from ..regions.leaving import LeavingWriters
-from ..regions.reads import ReadSettings, RegionReads
-from ..regions.repair.hole_reports import HoleReports
-from ..regions.repair.tasks import TaskStore
-from .host import system_runtime
+from ..regions.cached_states import FollowedStates
+from ..regions.drain_writers import LeavingWriters
+from ..regions.region_reads import ReadSettings, RegionReads
+from ..regions.repair.task_store import TaskStore
+from ..regions.repair.under_replication_reports import HoleReports
+from ..regions.steered_directory import SteeredDirectory
+from .system_runtime import system_runtime
 
 if TYPE_CHECKING:
-    from ..proxies.client import ProxyClient
+    from ..proxies.client.proxy_client import ProxyClient
 
 METADATA_TIMEOUT_MS = 10_000
 
@@ -202,7 +202,7 @@ class Client:
     def _archives(self, namespace: str) -> Archives | None:
         if self._cold is None:
             return None
-        from ..coldstore.archives import ColdArchives
+        from ..coldstore.archive.cold_archives import ColdArchives
 
         return ColdArchives(self._cold, namespace)
 
@@ -249,8 +249,8 @@ def connect_proxies(
 ) -> "ProxyClient":
     """A thin client for ``grpc://host:port,host:port``. Raises ConfigurationError."""
     try:
-        from ..proxies.client import ProxyClient
-        from ..proxies.grpc_calls import GrpcCalls
+        from ..proxies.client.proxy_client import ProxyClient
+        from ..proxies.rpc.grpc_calls import GrpcCalls
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{uri} needs the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
@@ -326,8 +326,8 @@ def connect(
 
 def _open_cold(uri: str) -> ColdStore:
     try:
-        from ..coldstore import archives  # noqa: F401 - is everything there that archives need?
-        from ..coldstore.open import open_cold_store
+        from ..coldstore.archive import cold_archives  # noqa: F401 - is everything there that archives need?
+        from ..coldstore.stores.open_store import open_cold_store
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"archives need {error.name}: pip install 'rhumbline[arrow]'"

@@ -8,7 +8,7 @@ from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
 from ..proxies.config import ProxyConfig
-from ..regions.reads import ReadSettings
+from ..regions.region_reads import ReadSettings
 from ..regions.repair.config import RepairConfig
 
 

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..core.log.group import GroupConfig, GroupMember
-from ..core.log.partitions import Partitioner
 from ..core.log.policy import StreamPolicy
-from ..core.log.positioning import EARLIEST, Start
-from ..core.log.topics import (
+from ..core.log.read.positioning import EARLIEST, Start
+from ..core.log.topics.consumer_group import GroupConfig, GroupMember
+from ..core.log.topics.partitions import Partitioner
+from ..core.log.topics.topics import (
     Topic,
     TopicWriter,
     create_topic,

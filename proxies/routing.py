@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
-from .presence import Member
-from .ring import Ring, region_order
+from .hash_ring import Ring, region_order
+from .membership import Member
 
 
 class Routing:

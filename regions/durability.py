@@ -8,12 +8,12 @@ is there. The second is part of the first.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..core.metadata.bookies import BookieDirectory
-from ..core.metadata.ledgers import LedgerStore
+from ..core.metadata.bookie_directory import BookieDirectory
+from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.errors import CorruptionError
 from ..core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ..core.protocol.quorum import QuorumView
-from .all_ledgers import all_ledgers
+from .ledger_scan import all_ledgers
 
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from ..core.metadata import certain
-from ..core.metadata.layout import ROOT
+from ..core.metadata import idempotent_writes
+from ..core.metadata.cluster_layout import ROOT
 from ..core.protocol.bookie_id import BookieId, Region, check_bookie_id, check_region
 from ..core.protocol.errors import (
     BadVersionError,
@@ -97,9 +97,9 @@ class StateStore:
             data = encode(after)
             try:
                 if version is None:
-                    await certain.create(self._store, self._path, data)
+                    await idempotent_writes.create(self._store, self._path, data)
                 else:
-                    await certain.put(self._store, self._path, data, version)
+                    await idempotent_writes.put(self._store, self._path, data, version)
                 return after
             except (BadVersionError, NodeExistsError):
                 continue
@@ -110,7 +110,7 @@ class StateStore:
         return self._store.watch(self._path, callback)
 
     async def _read(self) -> tuple[States, Version | None]:
-        value = await certain.look(self._store, self._path)
+        value = await idempotent_writes.look(self._store, self._path)
         return (States(), None) if value is None else (decode(value.data), value.version)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from ..core.metadata.bookies import BookieDirectory
+from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.protocol.bookie_id import BookieId, Region
 
 UNKNOWN = "unknown"

@@ -10,12 +10,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..core.protocol.errors import ConfigurationError
-from .batch import BatchReader, FilteringBatchReader
-from .columns import spark_schema
-from .options import parse_options
-from .sink import BatchSink, StreamSink
-from .streaming import StreamReader
-from .write_options import WriteOptions, parse_write_options
+from .read.batch import BatchReader, FilteringBatchReader
+from .read.columns import spark_schema
+from .read.options import parse_options
+from .read.streaming import StreamReader
+from .write.sink import BatchSink, StreamSink
+from .write.write_options import WriteOptions, parse_write_options
 
 
 class RhumblineSource(DataSource):

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
 
-from .metrics import Instruments
+from .instruments import Instruments
 from .tracing import OtelTracer
 
 _TIMEOUT_S = 2

@@ -13,7 +13,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import Check, Create, MetadataStore, Put
 from ...core.runtime.tasks import run_all
-from .expect import exists
+from .assertions import exists
 
 if TYPE_CHECKING:
     from .kit import World

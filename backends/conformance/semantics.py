@@ -12,7 +12,7 @@ from ...core.protocol.errors import (
     NotEmptyError,
 )
 from ...core.runtime.metadata_store import VALUE_BYTES_MAX, Create, Value
-from .expect import exists, raises
+from .assertions import exists, raises
 
 if TYPE_CHECKING:
     from .kit import World

@@ -12,7 +12,7 @@ from ...core.protocol.errors import (
     SessionLostError,
 )
 from ...core.runtime.metadata_store import Check, Create, Delete, Value
-from .expect import Bell, Skipped, eventually, exists, raises
+from .assertions import Bell, Skipped, eventually, exists, raises
 
 if TYPE_CHECKING:
     from .kit import World
@@ -179,7 +179,7 @@ class _Holder:
             await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                f"{__package__}.holder",
+                f"{__package__}.session_holder",
                 world.target.uri,
                 path,
                 str(world.target.ttl_ms),

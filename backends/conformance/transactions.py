@@ -22,7 +22,7 @@ from ...core.runtime.metadata_store import (
     Value,
     Version,
 )
-from .expect import exists, raises
+from .assertions import exists, raises
 
 if TYPE_CHECKING:
     from .kit import World

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...core.runtime.metadata_store import Create, Delete, Put
-from .expect import Bell
+from .assertions import Bell
 
 if TYPE_CHECKING:
     from .kit import World

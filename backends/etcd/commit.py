@@ -17,13 +17,13 @@ from ...core.protocol.errors import (
     NodeExistsError,
 )
 from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
-from ..gate import GateState
-from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..migration_fence import GateState
 from ..snapshot import Footprint, Snapshot, footprint
+from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, Plan
 from . import etcd_pb2 as pb
 from .client import CompactedError, EtcdClient
-from .gate import Gate
 from .keys import Keys
+from .migration_fence import Gate
 
 TXN_PARTS_MAX = 128
 """etcd's default for --max-txn-ops, for comparisons and for operations each."""

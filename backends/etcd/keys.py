@@ -9,7 +9,7 @@ and its whole subtree is one range too (``.../a/b/``). Beside the nodes there ar
 from typing import NamedTuple
 
 from ...core.runtime.metadata_store import parent_of
-from ..gate import GATE_PATH
+from ..migration_fence import GATE_PATH
 
 
 class KeyRange(NamedTuple):

@@ -11,12 +11,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
-from ...core.protocol.errors import (
-    ClosedError,
-    InvalidArgumentError,
-    NoNodeError,
-    SessionLostError,
-)
+from ...core.protocol.errors import ClosedError, InvalidArgumentError, NoNodeError, SessionLostError
 from ...core.runtime.metadata_store import (
     Delete,
     Operation,
@@ -28,14 +23,14 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..gate import GATE_PATH, GateState
-from ..plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import GATE_PATH, GateState
+from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from . import etcd_pb2 as pb
 from .client import Access, EtcdClient
 from .commit import Commits, Creation
-from .gate import Gate
 from .keys import KeyRange, Keys
+from .migration_fence import Gate
 from .session import EtcdSession
 from .watcher import Watcher
 

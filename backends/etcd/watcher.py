@@ -9,7 +9,7 @@ import asyncio
 import grpc.aio
 
 from ...core.runtime.tasks import Tasks
-from ..watching import Watches
+from ..watches import Watches
 from . import etcd_pb2 as pb
 from .client import EtcdClient
 from .keys import Keys

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from ...core.protocol.errors import IndeterminateError, SessionLostError
 from ...core.runtime.metadata_store import Create, Operation, Version, parent_of
-from ..gate import GateState, decode_gate
 from ..leases import Owner
-from ..plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..migration_fence import GateState, decode_gate
 from ..snapshot import Snapshot, footprint, with_ancestors
+from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, Plan
 from .client import FdbTransaction, Reads, Transactions
 from .keys import ENDING, Keys, decode_lease, decode_node, encode_node, encode_stamp
 

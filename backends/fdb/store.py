@@ -32,9 +32,9 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import GATE_PATH, GateState
+from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
 from .commit import Commits, version_of

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from ...core.protocol.errors import ClosedError, MetadataUnavailableError
 from ...core.runtime.tasks import Tasks
-from ..gate import GATE_PATH
-from ..watching import Watches
+from ..migration_fence import GATE_PATH
+from ..watches import Watches
 from .client import Transactions
 from .keys import Keys
 

@@ -23,9 +23,9 @@ from ...core.protocol.errors import (
     SessionLostError,
 )
 from ...core.runtime.metadata_store import Value, Version, parent_of
-from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Owner
-from ..plan import Node, Plan
+from ..migration_fence import GATE_PATH, GateState
+from ..transaction_plan import Node, Plan
 from .schema import prepare
 
 T = TypeVar("T")

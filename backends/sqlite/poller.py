@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ...core.protocol.errors import MetadataError
 from ...core.runtime.tasks import Tasks
-from ..watching import Watches
-from .quiet import Quiet
+from ..watches import Watches
+from .change_probe import Quiet
 
 POLL_MS = 20
 """How often it is asked whether another process changed a watched file."""

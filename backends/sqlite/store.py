@@ -13,18 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ...core.protocol.errors import (
-    ClosedError,
-    IndeterminateError,
-    MetadataUnavailableError,
-)
+from ...core.protocol.errors import ClosedError, IndeterminateError, MetadataUnavailableError
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
 from ...core.runtime.tasks import Tasks
-from ..gate import GATE_PATH, GateState
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import GATE_PATH, GateState
+from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
-from ..watching import Watches
+from ..watches import Watches
 from .database import Database, Reader, Writer
 from .poller import Poller
 from .write_queue import WriteQueue

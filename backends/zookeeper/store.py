@@ -37,12 +37,12 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..gate import GATE_PATH, GateState
-from ..plan import Node, check_data, check_operations, check_target
+from ..migration_fence import GATE_PATH, GateState
+from ..transaction_plan import Node, check_data, check_operations, check_target
 from ..uri import StoreUri
-from ..watching import Watches
+from ..watches import Watches
 from .client import Access, Connection, Request, Requests, unwatch_request, watch_request
-from .gate import NAME, Gate
+from .migration_fence import NAME, Gate
 from .session import ZooKeeperSession
 from .writes import Flags, Writes, made_children
 

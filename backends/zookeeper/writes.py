@@ -10,21 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...core.protocol.errors import (
-    InvalidArgumentError,
-    MetadataUnavailableError,
-    NoNodeError,
-)
-from ...core.runtime.metadata_store import (
-    Check,
-    Create,
-    Delete,
-    Operation,
-    Put,
-    Version,
-    parent_of,
-)
-from ..gate import GateState
+from ...core.protocol.errors import InvalidArgumentError, MetadataUnavailableError, NoNodeError
+from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
+from ..migration_fence import GateState
 from .client import (
     ANY_VERSION,
     IMPOSSIBLE_VERSION,
@@ -35,7 +23,7 @@ from .client import (
     Requests,
     Stat,
 )
-from .gate import NAME, Gate
+from .migration_fence import NAME, Gate
 
 COUNTED_AT_ONCE = 500
 """Children made to raise a count in one request: some 100 kB."""

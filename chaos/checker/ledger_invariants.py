@@ -7,7 +7,7 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import Evidence, Said, Verdict
 from .history import TOKEN, Append, Outcome
-from .verdict import Record, Rules, Swap, invariant
+from .run_record import Record, Rules, Swap, invariant
 
 
 def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:

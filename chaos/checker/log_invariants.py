@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
 from .history import TOKEN, Append, Outcome, Read
-from .verdict import Record, invariant
+from .run_record import Record, invariant
 
 
 def _sent(record: Record, payload: bytes) -> Append | None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from ...core.protocol.dlsn import Dlsn
 from .history import TOKEN, Append, Delivered, Outcome, Read
 from .ledger_invariants import satisfies_p
-from .verdict import Record, SegmentVersion, StreamVersions, invariant
+from .run_record import Record, SegmentVersion, StreamVersions, invariant
 
 LASTING = ("NoSuchLedgerError", "NoSuchEntryError", "GapError", "CorruptionError")
 """Errors that no reader may get, whatever is truncated meanwhile."""

@@ -6,7 +6,7 @@ from ...core.protocol.ledger_metadata import LedgerState
 from ...core.protocol.recovery import Said
 from .history import TOKEN
 from .ledger_invariants import acked_in, satisfies_p
-from .verdict import Record, Rules, invariant
+from .run_record import Record, Rules, invariant
 
 
 @invariant("L9")

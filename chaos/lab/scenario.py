@@ -8,8 +8,8 @@ from itertools import combinations
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.quorum import Quorum
-from .kinds import KINDS, targets_of
-from .tables import limited
+from .fault_kinds import KINDS, targets_of
+from .toml_tables import limited
 
 SIM, WAN = "sim", "wan"
 WORLDS = (SIM, WAN)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from ..simulation import faults as sim
 from ..simulation.cluster import Fault, SimCluster
-from ..simulation.world import SimHost, SimWorld
-from .cold import MemoryColdStore
+from ..simulation.faults import faults as sim
+from ..simulation.world.sim_world import SimHost, SimWorld
+from .cold_store import MemoryColdStore
 from .scenario import FaultTable
 
 Undo = Callable[[], None]

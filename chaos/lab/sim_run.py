@@ -5,24 +5,24 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ...core.log.positioning import EARLIEST
-from ...core.log.stream_store import StreamStore
+from ...core.log.metadata.stream_store import StreamStore
+from ...core.log.read.positioning import EARLIEST
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import RhumblineError
 from ...placement.region_aware import RegionAwarePlacement
-from ...regions.repair.service import RepairService
-from ...regions.repair.spans import settled_spans
+from ...regions.repair.entry_ranges import settled_spans
+from ...regions.repair.repair_service import RepairService
 from ..checker.history import Outcome
 from ..simulation.cluster import NAMESPACE, STREAM, ClusterSettings, until
-from ..simulation.scenario import LivenessError, Plan, SeedRun, story_of
-from ..simulation.workload import Applications, WriterHabits
-from ..simulation.world import SimHost, SimWorld
-from ..simulation.world import Topology as SimTopology
-from . import settings, sim_faults
-from .cold import MemoryColdStore, compare_archive
-from .kinds import LEADER, OWNER
-from .outcome import Band
-from .play import Play
+from ..simulation.seed_run import LivenessError, Plan, SeedRun, story_of
+from ..simulation.workload.workload import Applications, WriterHabits
+from ..simulation.world.sim_world import SimHost, SimWorld
+from ..simulation.world.sim_world import Topology as SimTopology
+from . import product_settings, sim_faults
+from .cold_store import MemoryColdStore, compare_archive
+from .fault_kinds import LEADER, OWNER
+from .played_scenario import Play
+from .report.scenario_outcome import Band
 from .scenario import SIM, FaultTable, Scenario, app_name, region_of
 
 TIME_LIMIT_S = 3600.0
@@ -41,10 +41,10 @@ def plan_of(scenario: Scenario, seed: int) -> Plan:
         ),
         bookies_by_region=(topology.bookies,) * len(topology.regions),
         settings=ClusterSettings(
-            policy=settings.policy_of(scenario),
-            ledger=settings.LEDGER,
-            writer=settings.WRITER,
-            reader=settings.READER,
+            policy=product_settings.policy_of(scenario),
+            ledger=product_settings.LEDGER,
+            writer=product_settings.WRITER,
+            reader=product_settings.READER,
         ),
         habits=WriterHabits(
             pause_ms=round(1000 * (1 + _BURST_MAX) / work.appends_per_s),
@@ -157,15 +157,15 @@ class ScenarioRun(SeedRun):
                 client.ledgers,
                 client.directory,
                 placement,
-                settings.REPAIR,
+                product_settings.REPAIR,
             )
             service.start()
             await asyncio.Event().wait()
 
     async def _archive(self, host: SimHost) -> None:
         # Only who has pyarrow can archive; all other scenarios do without.
-        from ...coldstore.archive import SegmentArchiver
-        from ...coldstore.service import ArchiveService, ArchiveServiceConfig
+        from ...coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig
+        from ...coldstore.archive.segment_archiver import SegmentArchiver
 
         async with self.cluster.client(host) as client:
             known = StreamStore(client.store, NAMESPACE)
@@ -175,7 +175,9 @@ class ScenarioRun(SeedRun):
                 client.store,
                 client.namespace,
                 archiver,
-                config=ArchiveServiceConfig(settings.ARCHIVE_PAUSE_MS, settings.BOOKIE_SESSION_MS),
+                config=ArchiveServiceConfig(
+                    product_settings.ARCHIVE_PAUSE_MS, product_settings.BOOKIE_SESSION_MS
+                ),
             )
             await service.run()
 

@@ -6,10 +6,10 @@ import os
 import sys
 from collections import Counter
 
-from ..checker.verdict import INVARIANTS
-from .faults import KINDS
-from .many import PLANS, Run, Speed, Total, measure_speed, run_many
-from .scenario import LIVENESS, STATES, Plan, Result, run_plan
+from ..checker.run_record import INVARIANTS
+from .faults.faults import KINDS
+from .seed_run import LIVENESS, STATES, Plan, Result, run_plan
+from .seed_runner import PLANS, Run, Speed, Total, measure_speed, run_many
 from .shrink import only, replay_command, shrink
 
 

@@ -16,24 +16,24 @@ from ...core.ledger.config import LedgerConfig
 from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.namespace import Namespace, create_namespace
 from ...core.log.policy import StreamPolicy
-from ...core.metadata.bookies import BookieDirectory
-from ...core.metadata.layout import initialise_cluster, instance_id
-from ...core.metadata.ledgers import LedgerStore
+from ...core.metadata.bookie_directory import BookieDirectory
+from ...core.metadata.cluster_layout import initialise_cluster, instance_id
+from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, check_region
 from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
 from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
-from ...regions.directory import SteeredDirectory
-from ...regions.following import FollowedStates
-from ...regions.leaving import LeavingWriters
-from ...regions.reads import RegionReads
-from ...regions.repair.hole_reports import HoleReports
-from ...regions.repair.tasks import TaskStore
+from ...regions.cached_states import FollowedStates
+from ...regions.drain_writers import LeavingWriters
+from ...regions.region_reads import RegionReads
+from ...regions.repair.task_store import TaskStore
+from ...regions.repair.under_replication_reports import HoleReports
+from ...regions.steered_directory import SteeredDirectory
 from ..checker.history import TOKEN
-from .metadata import ledger_id_of
-from .world import SimHost, SimWorld
+from .world.metadata import ledger_id_of
+from .world.sim_world import SimHost, SimWorld
 
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.ledger.config import LedgerConfig
-from ...core.log.batch import Append
 from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
-from ...core.log.positioning import EARLIEST
+from ...core.log.read.positioning import EARLIEST
+from ...core.log.write.batch import Append
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import Verdict
@@ -26,7 +26,7 @@ from ...placement.planner import Loss, after_loss
 from ...placement.topology import Topology as PlannedTopology
 from ..checker.history import TOKEN, token_of
 from .cluster import STREAM, ClusterSettings, SimCluster
-from .world import SimHost, SimWorld, Topology
+from .world.sim_world import SimHost, SimWorld, Topology
 
 PAGE = Path("docs/reference/region-loss-table.md")
 BOOKIES_EACH = 2

@@ -4,9 +4,9 @@ import asyncio
 
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.config import RepairConfig
-from ...regions.repair.service import RepairService
+from ...regions.repair.repair_service import RepairService
 from .cluster import SimCluster
-from .world import SimHost
+from .world.sim_world import SimHost
 
 REPAIR = RepairConfig(
     lost_after_ms=3_000,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from .scenario import Plan, Result, run_plan
+from .seed_run import Plan, Result, run_plan
 
 RUNS_MAX = 200
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ...client.host import run
+from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import say
-from .archived import QUERY, ask_spark, why_no_spark
+from .archive_query import QUERY, ask_spark, why_no_spark
 from .live import LiveView
 from .plain import PlainView
 from .script import NAMESPACE, STREAM, Demo, DemoOptions, Outcome

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from ...client.connect import Client
 from ...core.ledger.config import LedgerConfig
-from ...core.log.batch import AppendMany
 from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
+from ...core.log.write.batch import AppendMany
 from ...core.protocol.quorum import Quorum
 from ...core.runtime.tasks import Tasks, settled
-from ..local_cluster import LocalCluster
-from .archived import Archived, archive_stream
+from ..servers.local_cluster import LocalCluster
+from .archive_query import Archived, archive_stream
 from .source import Source
 from .state import TICK_SECONDS, BookieState, DemoState, RegionState, SegmentState
 

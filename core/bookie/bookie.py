@@ -10,34 +10,27 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from ..metadata.bookies import BookieDirectory
-from ..metadata.ledgers import LedgerStore
+from ..metadata.bookie_directory import BookieDirectory
+from ..metadata.ledger_store import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks, settled
-from ..wire.registration import (
-    ADDRESS_PREFIX,
-    FREE_BYTES,
-    HOLDER,
-    RACK,
-    REGION,
-    Registration,
-)
+from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
 from .config import BookieConfig
-from .connection import Connection
-from .garbage import GarbageCollector
-from .half_frames import HalfFrames
+from .free_space import SpaceWatch
 from .identity import Identity, check_identity, mark_opened, mend_identity, read_identity
-from .limbo_keeper import LimboKeeper
-from .maintenance import Maintenance
-from .membership import Membership
-from .scrub import Scrubber
-from .service import EntryService
-from .space import SpaceWatch
+from .index.tiered_index import IndexStore, MemoryIndexStore
+from .maintenance.garbage_collector import GarbageCollector
+from .maintenance.limbo_recovery import LimboKeeper
+from .maintenance.maintenance import Maintenance
+from .maintenance.scrubber import Scrubber
+from .registration import Membership
+from .server.connection import Connection
+from .server.entry_service import EntryService
+from .server.partial_frames import HalfFrames
 from .storage import Storage
-from .tiered_index import IndexStore, MemoryIndexStore
 
 OpenIndex = Callable[[BookieId], Awaitable[IndexStore]]
 """Opens the durable index of a bookie, e.g. lmdb_index.open_lmdb_index."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from crc32c import crc32c
 
-from ..metadata.bookies import BookieDirectory
+from ..metadata.bookie_directory import BookieDirectory
 from ..protocol.bookie_id import BookieId, Region, check_bookie_id, check_region, mint_bookie_id
 from ..protocol.errors import (
     CorruptionError,
@@ -23,8 +23,8 @@ from ..protocol.errors import (
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..wire.cookie import Cookie
-from .files import DIRECTORIES
-from .groups import LOG_KIND, SORTED_KIND
+from .log.file_set import DIRECTORIES
+from .log.log_format import LOG_KIND, SORTED_KIND
 
 IDENTITY_FILE = "identity"
 STORAGE_VERSION = 1

@@ -23,21 +23,21 @@ from ..protocol.ledger_metadata import NO_ENTRY
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
-from .commit_group import Answerer, Group, OnDurable, Waiting
 from .config import BookieConfig
-from .files import FileGoneError, LogFiles
-from .group_rows import take_rows
-from .groups import RECORD_HEADER, RECORD_HEADER_BYTES
-from .ledger_entries import Location
-from .ledger_state import LedgerState, LedgerStates, clean_end_record, lac_of_body
-from .recovery import recover, remove_leftovers
-from .replay import Damage
-from .runs import entries_in, run_from, span_of
-from .sorted_file import SortedFile, SortedFileWriter
+from .index.contiguous_read import entries_in, run_from, span_of
+from .index.ledger_entries import Location
+from .index.tiered_index import IndexStore, TieredIndex
+from .ledger_records import LedgerState, LedgerStates, clean_end_record, lac_of_body
+from .log.commit_group import Answerer, Group, OnDurable, Waiting
+from .log.file_set import FileGoneError, LogFiles
+from .log.group_rows import take_rows
+from .log.index_reconciliation import recover, remove_leftovers
+from .log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
+from .log.replay import Damage
+from .log.sorted_file import SortedFile, SortedFileWriter
+from .log.tail_cache import TailCache
+from .log.write_log import WriteLog
 from .storage_listener import StorageListener
-from .tail_cache import TailCache
-from .tiered_index import IndexStore, TieredIndex
-from .write_log import WriteLog
 
 LOG_GONE = (
     "the write log of this bookie is gone: what it acknowledged is lost here; "

@@ -1,7 +1,7 @@
 """Whom a storage tells what happens to it."""
 
 from ..protocol.errors import RhumblineError
-from .ledger_state import LedgerState
+from .ledger_records import LedgerState
 
 
 class StorageListener:

@@ -5,8 +5,8 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from ..metadata.bookies import BookieDirectory
-from ..metadata.ledgers import LedgerStore
+from ..metadata.bookie_directory import BookieDirectory
+from ..metadata.ledger_store import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import (
     IndeterminateError,
@@ -24,14 +24,14 @@ from ..runtime.histogram import Histogram
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
+from .connection.bookie_pool import BookiePool
 from .context import Backoff, LedgerContext
-from .copies import Copies
-from .holes import Hole
-from .pool import BookiePool
-from .read_order import NearestFirst, ReadPolicy
-from .reader import LedgerReader
-from .recovery import recover_ledger
-from .writer import LedgerWriter
+from .read.ledger_reader import LedgerReader
+from .read.read_order import NearestFirst, ReadPolicy
+from .recovery.ledger_recovery import recover_ledger
+from .recovery.replica_copies import Copies
+from .write.ledger_writer import LedgerWriter
+from .write.under_replication import Hole
 
 PASSWORD_BYTES_MAX = 1024
 

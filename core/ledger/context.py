@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..metadata.bookies import BookieDirectory
-from ..metadata.ledgers import LedgerStore
+from ..metadata.bookie_directory import BookieDirectory
+from ..metadata.ledger_store import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
 from ..protocol.ledger_metadata import Fragment, LedgerMetadata
 from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
@@ -16,13 +16,13 @@ from ..runtime.histogram import Histogram
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
-from .holes import Hole
-from .pool import BookiePool
-from .read_order import ReadPolicy
+from .connection.bookie_pool import BookiePool
+from .read.read_order import ReadPolicy
+from .write.under_replication import Hole
 
 if TYPE_CHECKING:
-    from .reader import LedgerReader
-    from .writer import LedgerWriter
+    from .read.ledger_reader import LedgerReader
+    from .write.ledger_writer import LedgerWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,22 +17,22 @@ from ..protocol.errors import (
 )
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
-from .archives import Archives, SegmentOpener
 from .config import ReaderConfig, WriterConfig
-from .deletion import StreamDeletion
-from .description import StreamDescription
-from .layout import ROOT, check_name, namespace_path
-from .ledgers import LedgerClient
+from .ledger_interface import LedgerClient
+from .log_context import Shared
+from .metadata.paths import ROOT, check_name, namespace_path
+from .metadata.retention import Maintained, Retention
+from .metadata.stream_deletion import StreamDeletion
+from .metadata.stream_description import StreamDescription
+from .metadata.stream_metadata import NamespaceRecord, StreamRecord
+from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted
+from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy
-from .positioning import Start, find_end, find_start
-from .reader import StreamReader
-from .records import NamespaceRecord, StreamRecord
-from .retention import Maintained, Retention
-from .segment_chain import SegmentChain
-from .shared import Shared
-from .stream_store import CONTENTION_MAX, StreamStore, being_deleted
-from .subscriptions import SubscriptionStore
-from .writer import StreamWriter
+from .read.positioning import Start, find_end, find_start
+from .read.segment_opener import Archives, SegmentOpener
+from .read.stream_reader import StreamReader
+from .write.segment_chain import SegmentChain
+from .write.stream_writer import StreamWriter
 
 _TOKEN_BYTES = 16
 LIST_LIMIT = 1000

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from ..protocol.bookie_id import BookieId, check_bookie_id
 from ..protocol.errors import CorruptionError, InvalidArgumentError
 from .formats_pb2 import CookieFormat
-from .messages import parse_text
+from .protobuf_parsing import parse_text
 
 _VERSION_LINE = b"5\n"
 _BYTES_MAX = 64 * 1024

@@ -17,15 +17,9 @@ from google.protobuf.message import DecodeError
 
 from ..protocol.bookie_id import BookieId, check_bookie_id
 from ..protocol.errors import CorruptionError, IllegalQuorumError, InvalidArgumentError
-from ..protocol.ledger_metadata import (
-    NO_ENTRY,
-    DigestType,
-    Fragment,
-    LedgerMetadata,
-    LedgerState,
-)
+from ..protocol.ledger_metadata import NO_ENTRY, DigestType, Fragment, LedgerMetadata, LedgerState
 from .formats_pb2 import LedgerMetadataFormat
-from .messages import parse, parse_text
+from .protobuf_parsing import parse, parse_text
 
 _HEADER = b"BookieMetadataFormatVersion\t%d\n"
 _HEADER_PATTERN = re.compile(rb"BookieMetadataFormatVersion\t([0-9]{1,3})\n")

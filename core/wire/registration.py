@@ -19,7 +19,7 @@ from ..protocol.bookie_id import BookieId
 from ..protocol.errors import CorruptionError
 from ..runtime.metadata_store import VALUE_BYTES_MAX
 from .formats_pb2 import BookieServiceInfoFormat
-from .messages import parse
+from .protobuf_parsing import parse
 
 PROTOCOL = "bookie-rpc"
 ENDPOINT_ID = "bookie"

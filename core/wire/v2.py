@@ -20,7 +20,7 @@ from ..protocol.ledger_metadata import NO_ENTRY
 from .bookkeeper_pb2 import AuthMessage
 from .entry import ENTRY_HEADER as _ENTRY_HEADER
 from .entry import ENTRY_HEADER_BYTES, MASTER_KEY_BYTES, EntryDigest
-from .messages import parse
+from .protobuf_parsing import parse
 
 VERSION = 2
 FIRST_BYTE = b"\x02"

@@ -17,7 +17,7 @@ from ..protocol.errors import ProtocolError
 from . import bookkeeper_pb2 as pb
 from .entry import MASTER_KEY_BYTES
 from .frames import LENGTH
-from .messages import parse
+from .protobuf_parsing import parse
 
 FIRST_BYTE = b"\x0a"
 HIGH_PRIORITY = 100

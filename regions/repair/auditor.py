@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...core.ledger.client import LedgerClient
-from ...core.metadata.ledgers import LedgerStore
+from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import CorruptionError, RhumblineError
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.runtime.metadata_store import Version
 from ...core.runtime.runtime import Runtime
-from ...placement.improve import indices_to_move
-from ..all_ledgers import all_ledgers
-from ..directory import SteeredDirectory
+from ...placement.ensemble_improvement import indices_to_move
 from ..durability import Exposure, ExposureTally, views_of
-from .census import Census, CensusTaker, Standing, by_region
+from ..ledger_scan import all_ledgers
+from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .spans import Span, missing_runs, settled_spans
-from .tasks import TaskStore
-from .unreferenced import Unreferenced
+from .entry_ranges import Span, missing_runs, settled_spans
+from .liveness import Census, CensusTaker, Standing, by_region
+from .orphan_ledgers import Unreferenced
+from .task_store import TaskStore
 
 _VERIFIED_MAX = 200_000
 """Ledgers that are remembered as whole; above it all are compared again."""

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...core.metadata.ledgers import LedgerStore
+from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import in_regions
 from ...core.protocol.quorum import Quorum
 from ...placement.layouts import best_layouts
-from ..all_ledgers import all_ledgers
-from ..directory import SteeredDirectory
 from ..durability import entry_counts
-from .census import by_region
-from .spans import share_of
-from .tasks import TaskStore
+from ..ledger_scan import all_ledgers
+from ..steered_directory import SteeredDirectory
+from .entry_ranges import share_of
+from .liveness import by_region
+from .task_store import TaskStore
 
 IsLeaving = Callable[[BookieId, Region | None], bool]
 

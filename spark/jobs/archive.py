@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ...coldstore.archive import SegmentArchiver
-from ...coldstore.manifest import Manifest
-from ...coldstore.open import open_cold_store
-from ...coldstore.service import unarchived
+from ...coldstore.archive.archive_service import unarchived
+from ...coldstore.archive.manifest import Manifest
+from ...coldstore.archive.segment_archiver import SegmentArchiver
+from ...coldstore.stores.open_store import open_cold_store
 
 _LISTED_MAX = 1000
 

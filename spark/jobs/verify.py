@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
-from ...coldstore.catalog import list_manifests
-from ...coldstore.manifest import Manifest
-from ...coldstore.open import open_cold_store
-from ...coldstore.verify import verify_next
+from ...coldstore.archive.catalog import list_manifests
+from ...coldstore.archive.manifest import Manifest
+from ...coldstore.archive.verify import verify_next
+from ...coldstore.stores.open_store import open_cold_store
 
 Link = tuple[bytes, bytes | None]
 """Manifests of a segment and of the one before it in its stream, encoded."""

@@ -16,15 +16,15 @@ from random import Random
 
 import pytest
 
-from rhumbline.coldstore.catalog import list_manifests
-from rhumbline.coldstore.local import LocalColdStore
-from rhumbline.coldstore.manifest import Manifest, segment_folder
-from rhumbline.coldstore.part import read_part
-from rhumbline.coldstore.verify import verify_segment
+from rhumbline.coldstore.archive.catalog import list_manifests
+from rhumbline.coldstore.archive.manifest import Manifest, segment_folder
+from rhumbline.coldstore.archive.part import read_part
+from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.tests.support import cold_servers
-from rhumbline.tests.support.background_cluster import REGION, BackgroundCluster
-from rhumbline.tests.support.processes import RHUMBLINE
+from rhumbline.tests.support.processes.background_cluster import REGION, BackgroundCluster
+from rhumbline.tests.support.processes.process_cluster import RHUMBLINE
+from rhumbline.tests.support.servers import cold_servers
 
 KILLS = int(os.environ.get("RHUMBLINE_ARCHIVER_KILLS", "3"))
 SEGMENTS_A_LIFE = 6

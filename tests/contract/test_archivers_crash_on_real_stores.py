@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from rhumbline.coldstore import archive as archive_module
-from rhumbline.coldstore.archive import SegmentArchiver
-from rhumbline.coldstore.catalog import list_manifests, read_manifest
-from rhumbline.coldstore.local import LocalColdStore
-from rhumbline.coldstore.verify import verify_segment
-from rhumbline.core.log.stream_store import StreamStore
+from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.archive.catalog import list_manifests, read_manifest
+from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.coldstore.stores.local import LocalColdStore
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.tests.support import cold_servers
-from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
+from rhumbline.tests.support.servers import cold_servers
 
 pytestmark = pytest.mark.timeout(300)
 

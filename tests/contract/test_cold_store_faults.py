@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from requests.adapters import HTTPAdapter
 
-from rhumbline.coldstore.catalog import read_manifest
-from rhumbline.coldstore.hdfs import HdfsColdStore, HdfsOptions
-from rhumbline.coldstore.local import LocalColdStore
-from rhumbline.coldstore.manifest import Manifest, Part
-from rhumbline.coldstore.stream_index import StreamIndex
+from rhumbline.coldstore.archive.catalog import read_manifest
+from rhumbline.coldstore.archive.manifest import Manifest, Part
+from rhumbline.coldstore.archive.stream_index import StreamIndex
+from rhumbline.coldstore.stores.hdfs import HdfsColdStore, HdfsOptions
+from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.protocol.errors import (
     CorruptionError,
     DiskFullError,
@@ -33,8 +33,8 @@ from rhumbline.core.protocol.errors import (
     UnknownOutcomeError,
 )
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.tests.support import cold_servers, servers
-from rhumbline.tests.support.servers import Proxy
+from rhumbline.tests.support.servers import cold_servers, metadata_servers
+from rhumbline.tests.support.servers.metadata_servers import Proxy
 
 DATA = bytes(range(256)) * 4096
 """1 MiB."""
@@ -62,7 +62,7 @@ class Way:
         self._kind = kind
         self._place = f"faults-{next(_NUMBERS)}"
         upstream = cold_servers.s3().address if kind == "s3" else cold_servers.hdfs().data_address()
-        self.proxy: Proxy = servers.toxiproxy().proxy(upstream)
+        self.proxy: Proxy = metadata_servers.toxiproxy().proxy(upstream)
         self.straight = self._store(None, 60_000)
         self.broken = self._store(self.proxy, 30_000)
         self.hasty = self._store(self.proxy, 1_000)
@@ -185,7 +185,7 @@ async def test_a_read_that_is_cut_is_an_error_and_never_short(way: Way) -> None:
 @pytest.mark.needs_server("toxiproxy")
 def test_hdfs_whose_names_are_cut_has_the_whole_object_or_nothing() -> None:
     """The NameNode's answers are lost: to the making of the file, of its folder, to the rename."""
-    proxy = servers.toxiproxy().proxy(cold_servers.hdfs().address)
+    proxy = metadata_servers.toxiproxy().proxy(cold_servers.hdfs().address)
 
     async def main() -> None:
         straight = cold_servers.hdfs_store(root="/names")

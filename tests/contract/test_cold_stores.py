@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rhumbline.chaos.lab.ports import free_port
-from rhumbline.coldstore.conformance import CHECKS
-from rhumbline.coldstore.local import LocalColdStore
-from rhumbline.coldstore.open import open_cold_store
-from rhumbline.coldstore.s3 import S3ColdStore, S3Options
+from rhumbline.coldstore.stores.conformance import CHECKS
+from rhumbline.coldstore.stores.local import LocalColdStore
+from rhumbline.coldstore.stores.open_store import open_cold_store
+from rhumbline.coldstore.stores.s3 import S3ColdStore, S3Options
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
     UnauthorizedError,
@@ -19,7 +19,7 @@ from rhumbline.core.protocol.errors import (
     UnknownOutcomeError,
 )
 from rhumbline.core.runtime.cold_store import ColdStore
-from rhumbline.tests.support import cold_servers
+from rhumbline.tests.support.servers import cold_servers
 
 
 def checked(name: str, store: ColdStore) -> None:

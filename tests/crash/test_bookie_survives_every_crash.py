@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rhumbline.core.bookie.commit_group import OnDurable
-from rhumbline.core.bookie.ledger_state import LedgerState, boot_record
-from rhumbline.core.bookie.sorted_file import SortedFileWriter
+from rhumbline.core.bookie.ledger_records import LedgerState, boot_record
+from rhumbline.core.bookie.log.commit_group import OnDurable
+from rhumbline.core.bookie.log.sorted_file import SortedFileWriter
+from rhumbline.core.bookie.log.write_log import WriteLog
 from rhumbline.core.bookie.storage import Storage
-from rhumbline.core.bookie.write_log import WriteLog
 from rhumbline.tests.crash.recording_disk import RecordingDisk, RecordingFile
 from rhumbline.tests.crash.workload import Report, Workload, walk
 

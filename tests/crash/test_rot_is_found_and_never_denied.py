@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.bookie import opening, replay
+from rhumbline.core.bookie.log import replay, startup
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -168,6 +168,6 @@ def test_cutting_a_rotten_group_as_if_torn_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(replay, "_next_group", no_next)
     monkeypatch.setattr(replay, "_with_missing_end", lambda scan, *_: scan)
-    monkeypatch.setattr(opening, "_judge_torn_end", no_judgement)
+    monkeypatch.setattr(startup, "_judge_torn_end", no_judgement)
     _, lies = asyncio.run(rot_everywhere(8))
     assert lies["an acknowledged entry is denied"] > 0

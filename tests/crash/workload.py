@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from rhumbline.core.bookie.commit_group import Outbox
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.index import IndexedEntry, LedgerEntries
-from rhumbline.core.bookie.sorter import Sorter
+from rhumbline.core.bookie.index.entry_index import IndexedEntry, LedgerEntries
+from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
+from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.bookie.maintenance.compactor import Sorter
 from rhumbline.core.bookie.storage import Storage
-from rhumbline.core.bookie.tiered_index import MemoryIndexStore
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
 from rhumbline.core.runtime.runtime import Runtime

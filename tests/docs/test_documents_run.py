@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support import doc_blocks, source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import doc_blocks, source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 RUN_BY_PYTHON = {"python"}
 RUN_BY_BASH = {"console", "sh"}

@@ -10,8 +10,8 @@ import pytest
 
 from rhumbline import connect
 from rhumbline.client.connect import Client
-from rhumbline.tests.support import real_text
-from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.fakes import real_text
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
 MEGABYTES = 200
 LINES_PER_APPEND = 500

@@ -8,7 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from rhumbline.tests.support.processes import ProcessCluster, refusal, rhumbline, succeeded
+from rhumbline.tests.support.processes.process_cluster import (
+    ProcessCluster,
+    refusal,
+    rhumbline,
+    succeeded,
+)
 
 LINES = [f"line {number}".encode() for number in range(200)]
 

@@ -4,7 +4,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from rhumbline.tests.support.processes import RHUMBLINE, ProcessCluster
+from rhumbline.tests.support.processes.process_cluster import RHUMBLINE, ProcessCluster
 
 LINES = 2_000_000
 ACKED_MIN = 5_000

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.processes import (
-    ProcessCluster,
-    refusal,
-    succeeded,
-)
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, succeeded
 
 RECORD_BYTES_MAX = 1 << 20
 

@@ -13,7 +13,7 @@ from rhumbline.core.protocol.errors import (
     StreamLostError,
     WrongClusterError,
 )
-from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
 LINES = [b"line %d" % n for n in range(5000)]
 

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rhumbline.tests.support import real_text
-from rhumbline.tests.support.processes import BookieProcess, ProcessCluster, succeeded
+from rhumbline.tests.support.fakes import real_text
+from rhumbline.tests.support.processes.process_cluster import (
+    BookieProcess,
+    ProcessCluster,
+    succeeded,
+)
 
 QUICK = {
     "RHUMBLINE_BOOKIE__LOG_FILE_BYTES": str(1 << 20),

@@ -14,8 +14,8 @@ from rhumbline.core.protocol.errors import LedgerFencedError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.entry import Entry
-from rhumbline.tests.support.apache import bookkeeper_jars, run_java
-from rhumbline.tests.support.servers import ZooKeeper, started
+from rhumbline.tests.support.servers.apache import bookkeeper_jars, run_java
+from rhumbline.tests.support.servers.metadata_servers import ZooKeeper, started
 
 T = TypeVar("T")
 

@@ -7,12 +7,17 @@ from typing import TypeVar
 import pytest
 
 from rhumbline.client.connect import Client
-from rhumbline.core.ledger.writer import LedgerWriter
+from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import LedgerFencedError, NoSuchLedgerError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.apache import ApacheBookie, bookkeeper_jars, initialise, run_java
-from rhumbline.tests.support.servers import ZooKeeper, started
+from rhumbline.tests.support.servers.apache import (
+    ApacheBookie,
+    bookkeeper_jars,
+    initialise,
+    run_java,
+)
+from rhumbline.tests.support.servers.metadata_servers import ZooKeeper, started
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rhumbline.chaos.simulation.many import Total, run_many
-from rhumbline.chaos.simulation.scenario import STATES
+from rhumbline.chaos.simulation.seed_run import STATES
+from rhumbline.chaos.simulation.seed_runner import Total, run_many
 
 SEEDS = 24
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rhumbline.chaos.lab import library
-from rhumbline.chaos.lab.judgement import outcome_of
+from rhumbline.chaos.lab import scenario_library
+from rhumbline.chaos.lab.report.judgement import outcome_of
 from rhumbline.chaos.lab.scenario import Scenario
 from rhumbline.chaos.lab.sim_run import play_in_sim
 
@@ -20,10 +20,10 @@ WAYS = {
 
 def scenario(region: str, way: str) -> Scenario:
     """Where the writer's own region fails, another one takes over."""
-    text = (library.FOLDER / "region-lost-under-load.toml").read_text()
+    text = (scenario_library.FOLDER / "region-lost-under-load.toml").read_text()
     head = text[: text.index("[workload]")]
     heir = ', { region = "north", at_ms = 3_000 }' if region == "east" else ""
-    return library.parse(
+    return scenario_library.parse(
         f'{head}[workload]\nwriters = [{{ region = "east" }}{heir}]\nlasts_ms = 7_000\n'
         f'[[fault]]\ntarget = "{region}"\n{WAYS[way]}\n'
         '[expect]\nunavailable = [{ operation = "append", ms_max = 5_000 }]\n',

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from rhumbline.chaos.simulation.many import Total, run_many
+from rhumbline.chaos.simulation.seed_runner import Total, run_many
 
 SEEDS = 100
 CORES = 2

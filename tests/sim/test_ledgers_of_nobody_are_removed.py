@@ -3,12 +3,12 @@
 import asyncio
 
 from rhumbline.chaos.simulation.cluster import STREAM
-from rhumbline.chaos.simulation.world import SimHost
-from rhumbline.core.ledger.writer import LedgerWriter
-from rhumbline.core.log.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
+from rhumbline.chaos.simulation.world.sim_world import SimHost
+from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
+from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.region_run import REPAIR, RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, plan, run_course
 
 QUORUM = Quorum(3, 3, 2, 2)
 

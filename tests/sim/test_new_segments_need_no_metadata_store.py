@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rhumbline.chaos.simulation.world import SimHost
-from rhumbline.core.log.positioning import EARLIEST
+from rhumbline.chaos.simulation.world.sim_world import SimHost
+from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.region_run import RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_course
 
 AWAY_S = 3_600
 RECORDS = [b"%d" % number for number in range(20)]

@@ -13,19 +13,19 @@ from random import Random
 import pytest
 
 from rhumbline.chaos.checker.history import Outcome
-from rhumbline.chaos.checker.judging import judge
+from rhumbline.chaos.checker.judge import judge
 from rhumbline.chaos.simulation.cluster import Fault
-from rhumbline.chaos.simulation.faults import begin
-from rhumbline.chaos.simulation.scenario import Plan
-from rhumbline.chaos.simulation.workload import WriterHabits
-from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.chaos.simulation.faults.faults import begin
+from rhumbline.chaos.simulation.seed_run import Plan
+from rhumbline.chaos.simulation.workload.workload import WriterHabits
+from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.tests.support.proxy_run import ProxyRun, WanMeter
-from rhumbline.tests.support.region_run import plan
-from rhumbline.tests.support.verdicts import play_to_verdict
+from rhumbline.tests.support.simulation.course_run import play_to_verdict
+from rhumbline.tests.support.simulation.proxy_run import ProxyRun, WanMeter
+from rhumbline.tests.support.simulation.region_run import plan
 
 SEEDS = 3
 LASTS_MS = 9_000

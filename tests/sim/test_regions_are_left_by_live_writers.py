@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from rhumbline.chaos.simulation.world import THREE_REGIONS
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.regions.states import REREAD_MS, State
 from rhumbline.tests.sim.test_regions_obey_commands import look, members_in, until_empty
-from rhumbline.tests.support.region_run import REPAIR, RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, plan, run_course
 
 HOUR_MS = 3_600_000
 LEFT_S = REREAD_MS / 1000 + 3.0

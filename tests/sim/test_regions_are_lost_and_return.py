@@ -9,9 +9,15 @@ from itertools import combinations
 
 import pytest
 
-from rhumbline.chaos.simulation.world import THREE_REGIONS
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.region_run import FIVE_REGIONS, REPAIR, RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import (
+    FIVE_REGIONS,
+    REPAIR,
+    RegionRun,
+    plan,
+    run_course,
+)
 
 RESUME_S = 15.0
 """Appends are acknowledged again within this after a region went."""

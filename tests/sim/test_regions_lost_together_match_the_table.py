@@ -12,14 +12,14 @@ from itertools import combinations
 
 import pytest
 
-from rhumbline.chaos.checker.judging import judge
-from rhumbline.chaos.simulation.world import SimWorld
-from rhumbline.chaos.simulation.world import Topology as SimTopology
+from rhumbline.chaos.checker.judge import judge
+from rhumbline.chaos.simulation.world.sim_world import SimWorld
+from rhumbline.chaos.simulation.world.sim_world import Topology as SimTopology
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.placement.planner import Loss, after_loss
 from rhumbline.placement.topology import Topology
-from rhumbline.tests.support.region_run import RegionRun, plan
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan
 
 REGIONS = ("a", "b", "c")
 WITH_META = SimTopology(

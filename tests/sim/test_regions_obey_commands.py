@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from rhumbline.chaos.simulation.world import THREE_REGIONS
-from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.regions.durability import Exposure, exposures
+from rhumbline.regions.repair.entry_ranges import settled_spans
 from rhumbline.regions.repair.progress import Remaining, remaining
-from rhumbline.regions.repair.spans import settled_spans
-from rhumbline.regions.repair.tasks import TaskStore
+from rhumbline.regions.repair.task_store import TaskStore
 from rhumbline.regions.states import State
-from rhumbline.tests.support.region_run import REPAIR, RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, plan, run_course
 
 RESUME_S = 15.0
 SPREAD_S = 60.0

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from rhumbline.chaos.simulation.world import THREE_REGIONS
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.regions.states import State, States
-from rhumbline.tests.support.region_run import RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_course
 
 STEPS = 14
 SPREAD_S = 120.0

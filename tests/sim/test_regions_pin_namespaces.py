@@ -10,7 +10,7 @@ from rhumbline.core.protocol.errors import NotEnoughBookiesError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.regions.durability import stream_of
 from rhumbline.regions.states import State
-from rhumbline.tests.support.region_run import FIVE_REGIONS, RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import FIVE_REGIONS, RegionRun, plan, run_course
 
 HOME = ("a", "b")
 """Where the pinned namespace may lie; the writer of every course starts in a."""

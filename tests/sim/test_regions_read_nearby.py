@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from rhumbline.chaos.simulation.world import SimHost
+from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import check_region
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.placement.region_aware import RegionAwarePlacement
-from rhumbline.regions.directory import SteeredDirectory
-from rhumbline.regions.reads import ReadSettings, RegionReads
+from rhumbline.regions.region_reads import ReadSettings, RegionReads
+from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.regions.traffic import traffic_by_region
-from rhumbline.tests.support.region_run import RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_course
 
 READS = 500
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from rhumbline.chaos.simulation.world import SimHost, SimWorld
-from rhumbline.core.metadata.layout import Paths
-from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
+from rhumbline.core.metadata.cluster_layout import Paths
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.regions.all_ledgers import all_ledgers
-from rhumbline.regions.repair.spans import settled_spans
+from rhumbline.regions.ledger_scan import all_ledgers
+from rhumbline.regions.repair.entry_ranges import settled_spans
 from rhumbline.regions.states import State
-from rhumbline.tests.support.region_run import REPAIR, RegionRun, plan
+from rhumbline.tests.support.simulation.region_run import REPAIR, RegionRun, plan
 
 SPREAD_S = 60.0
 

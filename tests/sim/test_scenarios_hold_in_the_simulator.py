@@ -4,17 +4,17 @@ from typing import ClassVar
 
 import pytest
 
-from rhumbline.chaos.lab import library
-from rhumbline.chaos.lab.judgement import outcome_of
-from rhumbline.chaos.lab.outcome import Outcome
+from rhumbline.chaos.lab import scenario_library
+from rhumbline.chaos.lab.report.judgement import outcome_of
+from rhumbline.chaos.lab.report.scenario_outcome import Outcome
 from rhumbline.chaos.lab.sim_run import ScenarioRun, plan_of, play_in_sim
-from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.chaos.simulation.world.sim_world import SimWorld
 
-NAMES = [name for name in library.names() if "sim" in library.load(name).worlds]
+NAMES = [name for name in scenario_library.names() if "sim" in scenario_library.load(name).worlds]
 
 
 def played(name: str, seed: int = 1) -> Outcome:
-    return outcome_of(play_in_sim(library.load(name), seed))
+    return outcome_of(play_in_sim(scenario_library.load(name), seed))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +42,7 @@ class Looking(ScenarioRun):
 
 
 def test_until_a_lost_region_returns_copies_lie_in_two() -> None:
-    scenario = library.load("region-returns-and-copies-spread")
+    scenario = scenario_library.load("region-returns-and-copies-spread")
     plan = plan_of(scenario, 1)
     with SimWorld(plan.seed, plan.topology) as world:
         run = Looking(world, scenario, 1)

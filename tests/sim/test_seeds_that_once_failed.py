@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.simulation.many import PLANS
-from rhumbline.chaos.simulation.scenario import run_plan
+from rhumbline.chaos.simulation.seed_run import run_plan
+from rhumbline.chaos.simulation.seed_runner import PLANS
 
 SEEDS = tomllib.loads((Path(__file__).parent / "seeds.toml").read_text())["seed"]
 

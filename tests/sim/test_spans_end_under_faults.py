@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rhumbline.chaos.simulation.many import PLANS
-from rhumbline.chaos.simulation.scenario import run_plan
-from rhumbline.chaos.simulation.world import SimHost
+from rhumbline.chaos.simulation.seed_run import run_plan
+from rhumbline.chaos.simulation.seed_runner import PLANS
+from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.runtime.tracing import Step, Value
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rhumbline.chaos.simulation.many import PLANS
-from rhumbline.chaos.simulation.scenario import Result
-from rhumbline.tests.support.seeds_of_a_plan import play, played_again, states, violations
+from rhumbline.chaos.simulation.seed_run import Result
+from rhumbline.chaos.simulation.seed_runner import PLANS
+from rhumbline.tests.support.simulation.plan_seeds import play, played_again, states, violations
 
 SEEDS = 6
 DONE = (

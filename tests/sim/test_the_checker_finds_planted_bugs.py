@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.mutations.patch import Edit, PatchError, apply, copy_with, load, names
-from rhumbline.chaos.mutations.runner import NONE, Budget, Outcome, hunt_all
+from rhumbline.chaos.planted_bugs.patch import Edit, PatchError, apply, copy_with, load, names
+from rhumbline.chaos.planted_bugs.runner import NONE, Budget, Outcome, hunt_all
 
 QUICK = (
     "b1",
@@ -90,4 +90,4 @@ def test_patch_that_no_longer_fits_or_touches_the_judge_is_refused(tmp_path: Pat
         with pytest.raises(PatchError):
             apply(Edit("code.py", text, "new"), tmp_path)
     with pytest.raises(PatchError):
-        apply(Edit("chaos/checker/verdict.py", "a", "b"), tmp_path)
+        apply(Edit("chaos/checker/run_record.py", "a", "b"), tmp_path)

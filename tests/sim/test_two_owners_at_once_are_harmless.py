@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from rhumbline.chaos.simulation.scenario import Plan
-from rhumbline.chaos.simulation.world import SimWorld
-from rhumbline.tests.support.proxy_run import ProxyRun
-from rhumbline.tests.support.region_run import plan
-from rhumbline.tests.support.verdicts import play_to_verdict
+from rhumbline.chaos.simulation.seed_run import Plan
+from rhumbline.chaos.simulation.world.sim_world import SimWorld
+from rhumbline.tests.support.simulation.course_run import play_to_verdict
+from rhumbline.tests.support.simulation.proxy_run import ProxyRun
+from rhumbline.tests.support.simulation.region_run import plan
 
 SEEDS = 15
 ROUNDS = 3

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from rhumbline.client.connect import Client
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.ledger.writer import LedgerWriter
+from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import IndeterminateError, RhumblineError, UnavailableError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.tasks import Tasks, settled
-from rhumbline.tests.support.processes import BookieProcess, ProcessCluster
+from rhumbline.tests.support.processes.process_cluster import BookieProcess, ProcessCluster
 
 T = TypeVar("T")
 

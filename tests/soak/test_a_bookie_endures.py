@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from rhumbline.tests.soak.bookie_soak import SETTINGS, SPACE_BYTES_MAX, Soak
-from rhumbline.tests.support.processes import ProcessCluster
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 
 SECONDS = float(os.environ.get("SOAK_MINUTES", "0.5")) * 60
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 # Written with a class of one character, so that this file does not hold what it looks for.
 MACHINE_PATHS = re.compile(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 MODULES = [Path(name) for name in source_tree.pyproject()["tool"]["rhumbline"]["compiled"]]
 WAITS = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 PROTOS = [path for path in source_tree.files() if path.suffix == ".proto"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 RE_EXPORTS = {Path(f"{folder}__init__.py") for folder in ("", "cli/", "client/", "spark/")}
 LAUNCHER = Path("spark/submit.py")  # spark-submit runs it as __main__

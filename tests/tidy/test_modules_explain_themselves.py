@@ -3,11 +3,11 @@
 import ast
 from pathlib import Path
 
-from rhumbline.tests.support import source_tree
+from rhumbline.tests.support.tidy import source_tree
 
 BROAD = {"", "Exception", "BaseException"}
 # The simulator closes the coroutines of a process that it has killed: nobody is left to be told.
-EXCUSED = {Path("chaos/simulation/loop.py")}
+EXCUSED = {Path("chaos/simulation/world/loop.py")}
 
 
 def caught(handler: ast.ExceptHandler) -> set[str]:

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from rhumbline.tests.support import determinism, source_tree
+from rhumbline.tests.support.tidy import hidden_inputs, source_tree
 
 IMPURE = {"asyncio", "grpc", "os", "time", "random", "socket", "logging", "threading", "uvloop"}
 
@@ -39,7 +39,7 @@ IMPURE = {"asyncio", "grpc", "os", "time", "random", "socket", "logging", "threa
     ],
 )
 def test_rule_sees_what_it_forbids(sample: str) -> None:
-    assert determinism.faults(ast.parse(sample))
+    assert hidden_inputs.faults(ast.parse(sample))
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,14 @@ def test_rule_sees_what_it_forbids(sample: str) -> None:
     ],
 )
 def test_rule_lets_pass_what_is_decided_by_its_inputs(sample: str) -> None:
-    assert determinism.faults(ast.parse(sample)) == []
+    assert hidden_inputs.faults(ast.parse(sample)) == []
 
 
 def test_simulated_code_has_no_hidden_inputs() -> None:
     modules = source_tree.product_modules("core", "placement", "regions")
-    faults = [f"{m}:{fault}" for m in modules for fault in determinism.faults(source_tree.parse(m))]
+    faults = [
+        f"{m}:{fault}" for m in modules for fault in hidden_inputs.faults(source_tree.parse(m))
+    ]
     assert modules
     assert not faults, "\n".join(faults)
 
@@ -69,7 +71,7 @@ def test_protocol_is_pure() -> None:
     modules = source_tree.product_modules("core/protocol")
     faults = []
     for module in modules:
-        imported = determinism.imported_names(source_tree.parse(module)).values()
+        imported = hidden_inputs.imported_names(source_tree.parse(module)).values()
         # The class is named in signatures only: a Random always comes from the caller.
         bad = [n for n in imported if n.split(".")[0] in IMPURE and n != "random.Random"]
         faults += [f"{module}: imports {name}" for name in bad]

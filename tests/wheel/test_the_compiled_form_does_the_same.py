@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 pytestmark = pytest.mark.timeout(900)
 

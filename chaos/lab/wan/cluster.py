@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ....backends.open import open_store
-from ....client.host import system_runtime
+from ....backends.open_store import open_store
+from ....client.system_runtime import system_runtime
+from ....core.log.metadata.stream_store import StreamStore
 from ....core.log.namespace import create_namespace
-from ....core.log.stream_store import StreamStore
-from ....core.metadata.layout import initialise_cluster
+from ....core.metadata.cluster_layout import initialise_cluster
 from ....core.runtime.metadata_store import MetadataStore
-from .. import settings
+from .. import product_settings
 from ..ports import free_port
 from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
-from . import app
-from .ensemble import Member
-from .etcd import EtcdMember, etcd_binary
 from .members import AppProgram, BookieProgram
-from .programs import Program, rhumbline
+from .metadata.ensemble_member import Member
+from .metadata.etcd import EtcdMember, etcd_binary
+from .metadata.zookeeper import ZooKeeperMember, zookeeper_jars
+from .processes import Program, rhumbline
+from .programs import app
 from .toxiproxy import Link, Toxiproxy, toxiproxy_binary
-from .zookeeper import ZooKeeperMember, zookeeper_jars
 
 SERVERS = Path.home() / ".cache" / "rhumbline" / "servers"
 """Where servers are looked for that are not in PATH."""
@@ -139,7 +139,9 @@ class WanCluster:
         try:
             runtime = system_runtime()
             await initialise_cluster(store, runtime.random)
-            await create_namespace(store, runtime, app.NAMESPACE, settings.policy_of(self.scenario))
+            await create_namespace(
+                store, runtime, app.NAMESPACE, product_settings.policy_of(self.scenario)
+            )
         finally:
             await store.close()
 
@@ -179,8 +181,8 @@ class WanCluster:
         for region in regions if work.repairs else ():
             command = rhumbline(
                 "repair", "run", "-u", self._uris[region], "-n", app.NAMESPACE, "--region", region,
-                "--lost-after", f"{settings.REPAIR.lost_after_ms}ms",
-                "--audit-interval", f"{settings.REPAIR.audit_interval_ms}ms",
+                "--lost-after", f"{product_settings.REPAIR.lost_after_ms}ms",
+                "--audit-interval", f"{product_settings.REPAIR.audit_interval_ms}ms",
             )  # fmt: skip
             self._add(f"repair-{region}", region, command)
         if work.archives:
@@ -189,7 +191,7 @@ class WanCluster:
             command = rhumbline(
                 "archive", "serve", "-u", self._uris[region], "-n", app.NAMESPACE,
                 "--region", region, "--cold", self.cold.as_uri(),
-                "--every", f"{settings.ARCHIVE_PAUSE_MS}ms",
+                "--every", f"{product_settings.ARCHIVE_PAUSE_MS}ms",
             )  # fmt: skip
             self._add("archiver", region, command)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..scenario import FaultTable
 from .cluster import WanCluster
-from .programs import Program
+from .processes import Program
+from .programs.durability_recorder import slow_file
 from .toxiproxy import BOTH, DOWN, UP, Link
-from .witness import slow_file
 
 End = Callable[[], Awaitable[None]]
 Ways = list[tuple[Link, tuple[str, ...]]]

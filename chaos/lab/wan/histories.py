@@ -5,7 +5,7 @@ from typing import Any
 from ....core.protocol.dlsn import Dlsn
 from ...checker.history import Append, Delivered, History, Outcome, Read, token_of
 from .members import AppProgram, BookieProgram
-from .witness import read_notes
+from .programs.durability_recorder import read_notes
 
 _OUTCOMES = {one.value: one for one in Outcome}
 

@@ -11,8 +11,8 @@ from typing import Any
 from ....core.bookie.config import MIB
 from ..ports import free_port
 from ..scenario import Scenario, app_name, region_of
-from . import app, bookie
-from .programs import Program, python
+from .processes import Program, python
+from .programs import app, bookie
 
 _FULL_DISK_BYTES = 96 * MIB
 _READ_ONLY_BELOW_BYTES = 4 * MIB
@@ -62,7 +62,7 @@ class BookieProgram:
             "notes": str(self.notes),
             "read_only_below_bytes": self._read_only_below_bytes,
         }
-        self.program.command = python("chaos.lab.wan.bookie", json.dumps(told))
+        self.program.command = python("chaos.lab.wan.programs.bookie", json.dumps(told))
         self.program.launch()
 
     async def wait_ready(self) -> None:
@@ -163,7 +163,7 @@ class AppProgram:
             "first_session": first_session,
             "run": len(self.sessions),
         }
-        self.program.command = python("chaos.lab.wan.app", json.dumps(told))
+        self.program.command = python("chaos.lab.wan.programs.app", json.dumps(told))
         self.program.launch()
 
     def tell(self, errand: str, **arguments: object) -> int:

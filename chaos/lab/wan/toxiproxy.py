@@ -15,7 +15,7 @@ from typing import Any
 
 from ....core.protocol.errors import UnavailableError
 from ..ports import free_port
-from .programs import Program, found
+from .processes import Program, found
 
 VERSION = "v2.12.0"
 UP, DOWN = "upstream", "downstream"

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rhumbline.backends.conformance.expect import Bell, eventually
+from rhumbline.backends.conformance.assertions import Bell, eventually
 from rhumbline.core.protocol.errors import (
     BadVersionError,
     ClosedError,
@@ -19,9 +19,9 @@ from rhumbline.core.protocol.errors import (
     SessionLostError,
 )
 from rhumbline.core.runtime.metadata_store import MetadataStore
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.servers import Etcd, Server
-from rhumbline.tests.support.store_servers import KINDS, Kind
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.metadata_servers import Etcd, Server
+from rhumbline.tests.support.servers.server_kinds import KINDS, Kind
 
 KEYS = 6
 
@@ -35,7 +35,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture(scope="module")
 def server(kind: Kind) -> Iterator[Server]:
     """One server for the tests of this file, which may hurt it and leave it running."""
-    made = servers.started(kind.make)
+    made = metadata_servers.started(kind.make)
     made.start()
     yield made
     made.remove()
@@ -211,7 +211,7 @@ def test_a_server_that_lost_its_data_is_another_store(kind: Kind, server: Server
 
 def test_the_leader_of_three_is_killed_under_writes(kind: Kind) -> None:
     """Nothing acknowledged is lost, sessions go on, and watches fire after the reconnect."""
-    members = servers.started(lambda: servers.ensemble(kind.make))
+    members = metadata_servers.started(lambda: metadata_servers.ensemble(kind.make))
     try:
         asyncio.run(_lose_the_leader(kind, members))
     finally:
@@ -272,12 +272,12 @@ async def _leader_of(members: list[Server]) -> Server:
 @pytest.mark.needs_server("etcd")
 def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
     """etcd drops a watch whose history is gone: it is set again, and fires."""
-    proxy = servers.toxiproxy().proxy(servers.etcd().address)
-    kind = Kind("etcd", servers.etcd, Etcd, 1_000)
+    proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
+    kind = Kind("etcd", metadata_servers.etcd, Etcd, 1_000)
 
     async def run() -> None:
         async with (
-            kind.opened(servers.etcd().address, "compacted") as straight,
+            kind.opened(metadata_servers.etcd().address, "compacted") as straight,
             kind.opened(proxy.address, "compacted") as store,
         ):
             await straight.create("/n")
@@ -287,13 +287,13 @@ def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
             proxy.cut()
             for number in range(20):
                 await straight.put("/n", b"%d" % number)
-            _compact(servers.etcd())
+            _compact(metadata_servers.etcd())
             proxy.heal()
             await bell.heard("changes whose history is gone")
             assert (await store.get("/n")).data == b"19"
             await bell.quiet()
             await straight.create("/another")
-            _compact(servers.etcd())
+            _compact(metadata_servers.etcd())
             await straight.put("/n", b"last")
             await bell.heard("a change after a compaction under the watch")
 
@@ -306,8 +306,8 @@ def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
 @pytest.mark.needs_server("etcd")
 def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
     """gRPC ends calls of a closed channel as if the caller's task had been cancelled."""
-    kind = Kind("etcd", servers.etcd, Etcd, 1_000)
-    proxy = servers.toxiproxy().proxy(servers.etcd().address)
+    kind = Kind("etcd", metadata_servers.etcd, Etcd, 1_000)
+    proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
 
     async def run() -> None:
         async with kind.opened(proxy.address, "closing") as store:
@@ -333,7 +333,7 @@ async def _is_more(bell: Bell, before: int) -> bool:
 def _leads(member: Server) -> bool:
     if isinstance(member, Etcd):
         return member.is_leader()
-    assert isinstance(member, servers.ZooKeeper)
+    assert isinstance(member, metadata_servers.ZooKeeper)
     return member.mode() == "leader"
 
 

@@ -12,14 +12,14 @@ from uuid import uuid4
 
 import pytest
 
-from rhumbline.backends.conformance.expect import Bell, eventually
-from rhumbline.core.metadata import certain
+from rhumbline.backends.conformance.assertions import Bell, eventually
+from rhumbline.core.metadata import idempotent_writes
 from rhumbline.core.protocol.errors import IndeterminateError, MetadataError
 from rhumbline.core.protocol.errors import MetadataUnavailableError as Unavailable
 from rhumbline.core.runtime.metadata_store import Create, MetadataStore, Operation, Put
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.servers import Proxy
-from rhumbline.tests.support.store_servers import KINDS, TIMEOUT_MS, Kind
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.metadata_servers import Proxy
+from rhumbline.tests.support.servers.server_kinds import KINDS, TIMEOUT_MS, Kind
 
 pytestmark = [pytest.mark.parametrize("kind", KINDS), pytest.mark.needs_server("toxiproxy")]
 
@@ -35,7 +35,7 @@ CUTS = [
 
 @pytest.fixture
 def proxy(kind: Kind) -> Iterator[Proxy]:
-    way = servers.toxiproxy().proxy(kind.shared().address)
+    way = metadata_servers.toxiproxy().proxy(kind.shared().address)
     yield way
     way.remove()
 
@@ -140,7 +140,7 @@ def test_an_unknown_outcome_is_found_by_reading(kind: Kind, proxy: Proxy) -> Non
                 version = (await store.get("/n")).version
                 data = uuid4().hex.encode()
                 with cut_briefly(proxy, count, "downstream"):
-                    written = await certain.put(store, "/n", data, version)
+                    written = await idempotent_writes.put(store, "/n", data, version)
                 found = await straight.get("/n")
                 assert (found.data, found.version) == (data, written)
 

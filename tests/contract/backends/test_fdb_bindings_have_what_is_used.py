@@ -17,10 +17,10 @@ from fdb import apiversion, fdboptions
 
 from rhumbline.backends.fdb import native
 from rhumbline.backends.fdb.client import WANT_ALL, FdbFuture, FdbTransaction
-from rhumbline.backends.open import open_as_it_is
+from rhumbline.backends.open_store import open_as_it_is
 from rhumbline.core.protocol.errors import ConfigurationError, MetadataUnavailableError
-from rhumbline.tests.support.fdb_model import ModelError
-from rhumbline.tests.support.fdb_stand_in import StandIn, standing_in
+from rhumbline.tests.support.fakes.fdb_bindings import StandIn, standing_in
+from rhumbline.tests.support.fakes.fdb_model import ModelError
 
 SPEC = importlib.util.find_spec("fdb")
 FUTURES = ("FutureVoid", "FutureKeyValueArray", "Value", "Key")

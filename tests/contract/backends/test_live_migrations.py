@@ -11,18 +11,18 @@ from uuid import uuid4
 import pytest
 
 from rhumbline.backends.fdb.store import FdbStore
-from rhumbline.backends.following import FollowingStore
-from rhumbline.backends.gate import GateState, MovableStore
+from rhumbline.backends.migrating_store import FollowingStore
 from rhumbline.backends.migration import End, Migration, check_equal, scan
-from rhumbline.backends.open import open_as_it_is, open_store
-from rhumbline.core.metadata.layout import Paths, initialise_cluster
-from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.backends.migration_fence import GateState, MovableStore
+from rhumbline.backends.open_store import open_as_it_is, open_store
+from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.errors import StoreFencedError
 from rhumbline.core.runtime.metadata_store import Create
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.fdb_model import ModelCluster
-from rhumbline.tests.support.migration_world import KEYS, Writers
-from rhumbline.tests.support.places import fdb_uri
+from rhumbline.tests.support.fakes.fdb_model import ModelCluster
+from rhumbline.tests.support.fakes.migration_world import KEYS, Writers
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.store_locations import fdb_uri
 
 NODES = 1_500
 Opener = Callable[[str], Awaitable[MovableStore]]
@@ -54,8 +54,8 @@ async def move(opener: Opener, source: str, target: str) -> None:
 
 def to_real_servers() -> list[str]:
     name = f"live-{uuid4().hex[:8]}"
-    zookeeper = f"zk://{servers.zookeeper().address}/{name}"
-    return [zookeeper, f"etcd://{servers.etcd().address}/{name}", zookeeper]
+    zookeeper = f"zk://{metadata_servers.zookeeper().address}/{name}"
+    return [zookeeper, f"etcd://{metadata_servers.etcd().address}/{name}", zookeeper]
 
 
 def to_fdb_and_on() -> list[str]:
@@ -155,9 +155,9 @@ def uri_of(kind: str, path: Path) -> str | None:
         case "sqlite":
             return f"sqlite://{path}/m.db"
         case "zookeeper":
-            return f"zk://{servers.zookeeper().address}/{name}"
+            return f"zk://{metadata_servers.zookeeper().address}/{name}"
         case "etcd":
-            return f"etcd://{servers.etcd().address}/{name}"
+            return f"etcd://{metadata_servers.etcd().address}/{name}"
         case "fdb":
             return fdb_uri(name)
     return None

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.conformance.expect import Skipped
+from rhumbline.backends.conformance.assertions import Skipped
 from rhumbline.backends.conformance.kit import Check, Target, all_checks, check_name, run_check
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.memory import MemoryStore, MemoryTree
-from rhumbline.backends.open import open_store
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.fdb_model import ModelCluster
-from rhumbline.tests.support.places import fdb_uri
+from rhumbline.backends.open_store import open_store
+from rhumbline.tests.support.fakes.fdb_model import ModelCluster
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.store_locations import fdb_uri
 
 
 def run(check: Check, target: Target) -> None:
@@ -41,14 +41,14 @@ def test_sqlite(check: Check, tmp_path: Path) -> None:
 @pytest.mark.needs_server("zookeeper")
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
 def test_zookeeper(check: Check) -> None:
-    uri = f"zk://{servers.zookeeper().address}/contract"
+    uri = f"zk://{metadata_servers.zookeeper().address}/contract"
     run(check, Target(lambda: open_store(uri), uri, ttl_ms=800))
 
 
 @pytest.mark.needs_server("etcd")
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
 def test_etcd(check: Check) -> None:
-    uri = f"etcd://{servers.etcd().address}/contract"
+    uri = f"etcd://{metadata_servers.etcd().address}/contract"
     run(check, Target(lambda: open_store(uri), uri, ttl_ms=1000))
 
 

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rhumbline.backends.open import open_store
+from rhumbline.backends.open_store import open_store
 
 ADDER = """
 import asyncio, sys

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 
 from rhumbline.backends.conformance.model import HANDLES, Step, programs, run_program
 from rhumbline.backends.fdb.store import FdbStore
-from rhumbline.backends.open import open_store
+from rhumbline.backends.open_store import open_store
 from rhumbline.core.runtime.metadata_store import MetadataStore
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.fdb_model import ModelCluster
-from rhumbline.tests.support.places import fdb_uri, fresh_name
+from rhumbline.tests.support.fakes.fdb_model import ModelCluster
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.store_locations import fdb_uri, fresh_name
 
 LOCAL = settings(max_examples=200, deadline=None)
 REMOTE = settings(max_examples=40, deadline=None)
@@ -59,12 +59,12 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def zookeeper() -> Iterator[Bench]:
-    yield from benches(f"zk://{servers.zookeeper().address}/model")
+    yield from benches(f"zk://{metadata_servers.zookeeper().address}/model")
 
 
 @pytest.fixture(scope="module")
 def etcd() -> Iterator[Bench]:
-    yield from benches(f"etcd://{servers.etcd().address}/model")
+    yield from benches(f"etcd://{metadata_servers.etcd().address}/model")
 
 
 @pytest.fixture(scope="module")

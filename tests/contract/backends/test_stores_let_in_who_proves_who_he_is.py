@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.conformance.expect import Bell, eventually
-from rhumbline.backends.open import open_store
+from rhumbline.backends.conformance.assertions import Bell, eventually
+from rhumbline.backends.open_store import open_store
 from rhumbline.chaos.lab.ports import free_port
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
@@ -22,11 +22,11 @@ from rhumbline.core.protocol.errors import (
     UnauthorizedError,
 )
 from rhumbline.core.runtime.metadata_store import Create, MetadataStore
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.certificates import CLIENT, Certificates, Pair, certificates
-from rhumbline.tests.support.doc_blocks import blocks
-from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fresh_name
-from rhumbline.tests.support.servers import Etcd, ZooKeeper
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.certificates import CLIENT, Certificates, Pair, certificates
+from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
+from rhumbline.tests.support.servers.store_locations import ETCD, ZOOKEEPER, fresh_name
+from rhumbline.tests.support.tidy.doc_blocks import blocks
 
 GUIDE = Path(__file__).parents[3] / "docs/how-to/choose-a-metadata-store.md"
 
@@ -105,7 +105,7 @@ def auth_file(path: Path, line: str) -> Path:
 @pytest.fixture(scope="module")
 def secure_zookeeper(made: Certificates) -> Iterator[str]:
     """host:port of a server that takes only clients with a certificate."""
-    server = servers.started(ZooKeeper)
+    server = metadata_servers.started(ZooKeeper)
     port = free_port()
     server.java_options = [
         "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"
@@ -152,7 +152,7 @@ def test_zookeeper_with_certificates_of_both_sides(
 @ZOOKEEPER
 def test_zookeeper_with_passwords(tmp_path: Path) -> None:
     """What one user made is closed to others, and to who says nothing."""
-    at = f"{servers.zookeeper().address}/{fresh_name()}"
+    at = f"{metadata_servers.zookeeper().address}/{fresh_name()}"
     place = f"zk://{at}"
     own, wrong = (auth_file(tmp_path, f"digest:me:{word}") for word in ("secret", "guess"))
 
@@ -173,7 +173,7 @@ def test_zookeeper_with_passwords(tmp_path: Path) -> None:
 @pytest.fixture
 def secure_etcd(made: Certificates, request: pytest.FixtureRequest) -> Iterator[Etcd]:
     """A server with TLS; ``certificates``: it takes only clients with one of its authority."""
-    server = servers.started(Etcd)
+    server = metadata_servers.started(Etcd)
     server.flags = [f"--cert-file={made.server.cert}", f"--key-file={made.server.key}"]
     server.tls = ssl.create_default_context(cafile=str(made.ca))
     if request.param == "certificates":

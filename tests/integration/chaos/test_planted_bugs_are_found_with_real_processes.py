@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.lab.outcome import Outcome, load_folder
-from rhumbline.chaos.mutations.patch import copy_with, load
-from rhumbline.tests.support import installs
-from rhumbline.tests.support.servers import started
+from rhumbline.chaos.lab.report.scenario_outcome import Outcome, load_folder
+from rhumbline.chaos.planted_bugs.patch import copy_with, load
+from rhumbline.tests.support.servers import installs
+from rhumbline.tests.support.servers.metadata_servers import started
 
 PROGRAM = "from rhumbline.cli import main; main()"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.lab import library
-from rhumbline.chaos.lab.judgement import outcome_of
+from rhumbline.chaos.lab import scenario_library
+from rhumbline.chaos.lab.report.judgement import outcome_of
 from rhumbline.chaos.lab.scenario import ETCD
-from rhumbline.chaos.lab.wan_run import play_in_wan
-from rhumbline.tests.support import installs
-from rhumbline.tests.support.servers import started
+from rhumbline.chaos.lab.wan.wan_run import play_in_wan
+from rhumbline.tests.support.servers import installs
+from rhumbline.tests.support.servers.metadata_servers import started
 
 SELECTION = [
     "region-lost-under-load",
@@ -29,7 +29,7 @@ SELECTION = [
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", SELECTION)
 def test_promises_are_kept_and_expectations_hold(name: str, tmp_path: Path) -> None:
-    scenario = library.load(name)
+    scenario = scenario_library.load(name)
     servers = started(installs.toxiproxy_binary).parent.parent
     if scenario.topology.metadata == ETCD:
         started(installs.etcd_binary)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.tidy.source_tree import ROOT
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -16,16 +16,12 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.protocol.errors import (
-    EndOfStreamError,
-    NoSuchStreamError,
-    StreamExistsError,
-)
+from rhumbline.core.protocol.errors import EndOfStreamError, NoSuchStreamError, StreamExistsError
 from rhumbline.core.protocol.record_set import decode_entry
-from rhumbline.proxies import rhumbline_pb2 as pb
-from rhumbline.proxies import rhumbline_pb2_grpc
-from rhumbline.tests.support.processes import ProcessCluster, refusal, succeeded
-from rhumbline.tests.support.proxy_processes import ProxyProcess
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.rpc import rhumbline_pb2_grpc
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster, refusal, succeeded
+from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
 
 STREAM: Any = {"namespace": "default", "stream": "orders"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rhumbline.core.protocol.record_set import decode_entry
-from rhumbline.tests.support import installs
-from rhumbline.tests.support.processes import ProcessCluster
-from rhumbline.tests.support.proxy_processes import ProxyProcess
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
+from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
+from rhumbline.tests.support.servers import installs
 
 SERVICE = "rhumbline.v1.Rhumbline"
 STREAM = {"namespace": "default", "stream": "orders"}

@@ -17,14 +17,14 @@ import pytest
 
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.positioning import EARLIEST
+from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.runtime.tasks import Tasks
-from rhumbline.proxies import methods
-from rhumbline.proxies import rhumbline_pb2 as pb
-from rhumbline.proxies.client import ProxyClient
-from rhumbline.tests.support.proxy_processes import ProxyProcess, ProxyRegions
+from rhumbline.proxies.client.proxy_client import ProxyClient
+from rhumbline.proxies.rpc import methods
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.tests.support.processes.proxy_processes import ProxyProcess, ProxyRegions
 
 REGIONS = ("east", "north", "west")
 HOME = "east"

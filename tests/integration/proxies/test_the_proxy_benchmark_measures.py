@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.processes import rhumbline
+from rhumbline.tests.support.processes.process_cluster import rhumbline
 
 KEYS = {
     "w", "peer", "size", "streams", "rec_s", "MB_s", "p50_ms", "p99_ms", "p999_ms",

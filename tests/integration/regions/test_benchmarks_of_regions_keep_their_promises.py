@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rhumbline.tests.support.processes import rhumbline
+from rhumbline.tests.support.processes.process_cluster import rhumbline
 
 
 def figures_of(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from rhumbline.spark.session import QUICK_START
-from rhumbline.tests.support import source_tree
-from rhumbline.tests.support.servers import Server
-from rhumbline.tests.support.source_tree import ROOT
+from rhumbline.tests.support.servers.metadata_servers import Server
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
 from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk
 
 WORKERS = 2

@@ -15,7 +15,7 @@ from rhumbline.spark.jobs.archive import Place, archive
 from rhumbline.spark.jobs.replay import Replay, replay
 from rhumbline.spark.jobs.verify import verify
 from rhumbline.spark.session import QUICK_START
-from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
 
 
 @pytest.fixture

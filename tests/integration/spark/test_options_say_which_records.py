@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.tests.support.background_cluster import REGION, STREAM, BackgroundCluster
-from rhumbline.tests.support.log_world import LogWorld, in_world
-from rhumbline.tests.unit.coldstore.archive_world import DictColdStore, archived
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
+from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, archived
 
 BEGIN_MS = 1_000_000
 SEGMENTS = ENTRIES = 3

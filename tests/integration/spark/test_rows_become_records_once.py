@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rhumbline.tests.support.background_cluster import REGION, STREAM, BackgroundCluster
-from rhumbline.tests.support.processes import ProcessCluster
-from rhumbline.tests.support.proxy_processes import ProxyProcess
+from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
+from rhumbline.tests.support.processes.proxy_processes import ProxyProcess
 
 
 @pytest.fixture

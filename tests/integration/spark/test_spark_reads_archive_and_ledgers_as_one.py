@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
 
 
 @pytest.fixture

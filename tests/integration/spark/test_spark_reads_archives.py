@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from rhumbline.coldstore import archive as archive_module
-from rhumbline.coldstore import part as part_module
+from rhumbline.coldstore.archive import part as part_module
+from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk
 
 

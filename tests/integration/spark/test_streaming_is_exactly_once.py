@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.tests.support.background_cluster import STREAM, BackgroundCluster
+from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
 
 DRIVER = Path(__file__).with_name("exactly_once_driver.py")
 START_S = 300

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.tests.support.processes import rhumbline
+from rhumbline.tests.support.processes.process_cluster import rhumbline
 
 LINES = 2000
 

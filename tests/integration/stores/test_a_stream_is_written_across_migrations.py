@@ -17,13 +17,11 @@ from random import Random
 import pytest
 
 from rhumbline.backends.migration import End, Migration, MigrationError, Outcome
-from rhumbline.backends.open import open_as_it_is
+from rhumbline.backends.open_store import open_as_it_is
 from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import StreamLostError
-from rhumbline.tests.support import servers
-from rhumbline.tests.support.migration_world import KEYS, Deaths, Killed, Writers, mortal
-from rhumbline.tests.support.places import ETCD, ZOOKEEPER, fresh_name, place_of
-from rhumbline.tests.support.story import (
+from rhumbline.tests.support.fakes.migration_world import KEYS, Deaths, Killed, Writers, mortal
+from rhumbline.tests.support.processes.stream_story import (
     REGIONS,
     STREAM,
     Producer,
@@ -32,6 +30,8 @@ from rhumbline.tests.support.story import (
     client_in,
     cluster_at,
 )
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.store_locations import ETCD, ZOOKEEPER, fresh_name, place_of
 
 KILL_EVERY = int(os.environ.get("RHUMBLINE_KILL_EVERY", "9"))
 MOMENTS_MAX = 400
@@ -138,8 +138,8 @@ def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]
         with place_of(request.param, tmp_path) as place:
             yield [sqlite, place.uri, f"sqlite://{tmp_path}/other.db"]
         return
-    zookeeper = f"zk://{servers.zookeeper().address}/{fresh_name()}"
-    yield [sqlite, zookeeper, f"etcd://{servers.etcd().address}/{fresh_name()}", zookeeper]
+    zookeeper = f"zk://{metadata_servers.zookeeper().address}/{fresh_name()}"
+    yield [sqlite, zookeeper, f"etcd://{metadata_servers.etcd().address}/{fresh_name()}", zookeeper]
 
 
 @pytest.mark.timeout(120)

@@ -17,11 +17,10 @@ import pytest
 from rhumbline.client.connect import Client
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.writer import StreamWriter
+from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import MetadataUnavailableError, NotEnoughBookiesError
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.places import FROZEN, KINDS, Place, place_of
-from rhumbline.tests.support.story import (
+from rhumbline.tests.support.processes.stream_story import (
     STREAM,
     Producer,
     Tail,
@@ -29,6 +28,7 @@ from rhumbline.tests.support.story import (
     client_in,
     cluster_at,
 )
+from rhumbline.tests.support.servers.store_locations import FROZEN, KINDS, Place, place_of
 
 AWAY_S = float(os.environ.get("RHUMBLINE_AWAY_S", "3"))
 SOME = 60

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from rhumbline.core.protocol.errors import OwnershipLostError
-from rhumbline.tests.support.places import KINDS, Place, place_of
-from rhumbline.tests.support.story import (
+from rhumbline.tests.support.processes.stream_story import (
     REGIONS,
     STREAM,
     Producer,
@@ -22,6 +21,7 @@ from rhumbline.tests.support.story import (
     client_in,
     cluster_at,
 )
+from rhumbline.tests.support.servers.store_locations import KINDS, Place, place_of
 
 SOME = 60
 

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.runtime.tracing import Step
-from rhumbline.telemetry.running import OFF, running_telemetry
+from rhumbline.telemetry.process_telemetry import OFF, running_telemetry
 from rhumbline.telemetry.tracing import OtelTracer
 
 

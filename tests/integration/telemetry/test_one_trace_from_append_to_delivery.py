@@ -21,24 +21,24 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased,
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from rhumbline.cli.local_cluster import LocalCluster
+from rhumbline.cli.servers.local_cluster import LocalCluster
 from rhumbline.client.connect import Client, connect_proxies
-from rhumbline.client.figures import CATALOGUE, Type, known_figure, prometheus_text, samples
-from rhumbline.client.host import system_runtime
-from rhumbline.client.proxy_host import running_proxy
+from rhumbline.client.system_runtime import system_runtime
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.positioning import EARLIEST
-from rhumbline.core.log.record import RecordBatch
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.log.read.record_batch import RecordBatch
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.trace_context import traceparent_of_set
+from rhumbline.core.runtime.metrics import CATALOGUE, Type, known_figure, prometheus_text, samples
 from rhumbline.placement.region_aware import RegionAwarePlacement
-from rhumbline.proxies import rhumbline_pb2 as pb
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.messages import decode_item
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.rpc.messages import decode_item
 from rhumbline.regions.repair.config import RepairConfig
-from rhumbline.regions.repair.service import RepairService
-from rhumbline.telemetry.metrics import Instruments
+from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.server.proxy_host import running_proxy
+from rhumbline.telemetry.instruments import Instruments
 from rhumbline.telemetry.tracing import OtelTracer
 
 REGION = "here"

@@ -19,15 +19,15 @@ from rhumbline.core.protocol.record_set import (
     Producer,
     encode_record_set,
 )
-from rhumbline.proxies.append_session import AppendSession
-from rhumbline.proxies.client_writer import ProxyWriter
+from rhumbline.proxies.client.producer_sender import Outgoing
+from rhumbline.proxies.client.proxy_writer import ProxyWriter
+from rhumbline.proxies.client.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.items import Item, Placed
-from rhumbline.proxies.presence import WRITE, Presence
-from rhumbline.proxies.sending import Outgoing
-from rhumbline.proxies.thin_producer import ThinProducer, ThinProducers
-from rhumbline.proxies.write_proxy import WriteProxy
-from rhumbline.tests.support.log_world import LogWorld
+from rhumbline.proxies.membership import WRITE, Presence
+from rhumbline.proxies.write.append_item import Item, Placed
+from rhumbline.proxies.write.append_session import AppendSession
+from rhumbline.proxies.write.write_proxy import WriteProxy
+from rhumbline.tests.support.fakes.log_world import LogWorld
 
 Outcome = Placed | RhumblineError
 

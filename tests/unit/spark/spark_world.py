@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rhumbline.spark.batch import BatchReader
-from rhumbline.spark.options import Options, parse_options
-from rhumbline.tests.support.log_world import LogWorld, in_world
-from rhumbline.tests.unit.coldstore.archive_world import (
+from rhumbline.spark.read.batch import BatchReader
+from rhumbline.spark.read.options import Options, parse_options
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archived,
     everything,

@@ -13,24 +13,24 @@ from typing import Any, Self, TypeVar
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from rhumbline.coldstore import archive as archive_module
-from rhumbline.coldstore import part as part_module
-from rhumbline.coldstore.archive import SegmentArchiver
-from rhumbline.coldstore.archives import ColdArchives
-from rhumbline.coldstore.service import unarchived
+from rhumbline.coldstore.archive import part as part_module
+from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.archive.archive_service import unarchived
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.positioning import EARLIEST, Start
-from rhumbline.core.log.reader import StreamReader as LogReader
-from rhumbline.core.log.stream_store import StreamStore
-from rhumbline.core.log.writer import StreamWriter
+from rhumbline.core.log.read.positioning import EARLIEST, Start
+from rhumbline.core.log.read.stream_reader import StreamReader as LogReader
+from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
-from rhumbline.spark import planner, reading
-from rhumbline.spark.options import parse_offsets, parse_options
-from rhumbline.spark.streaming import StreamReader
-from rhumbline.tests.support.jumping_loop import JumpingLoop
-from rhumbline.tests.support.log_world import LogWorld
-from rhumbline.tests.unit.coldstore.archive_world import DictColdStore
+from rhumbline.spark.read import planner, split_reader
+from rhumbline.spark.read.options import parse_offsets, parse_options
+from rhumbline.spark.read.streaming import StreamReader
+from rhumbline.tests.support.fakes.jumping_loop import JumpingLoop
+from rhumbline.tests.support.fakes.log_world import LogWorld
+from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
 
 T = TypeVar("T")
 Row = tuple[Dlsn, bytes]
@@ -82,7 +82,7 @@ class StreamingWorld:
                 """The loop stays."""
 
         self._patch.setattr(asyncio, "Runner", SharedRunner)
-        for module in (planner, reading):
+        for module in (planner, split_reader):
             self._patch.setattr(module, "new_client", lambda _: _WorldClient(self))
             self._patch.setattr(module, "open_cold_store", lambda _: self.cold)
         self._patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 40)

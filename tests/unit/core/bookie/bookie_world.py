@@ -9,16 +9,16 @@ from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.identity import format_storage
-from rhumbline.core.metadata.bookies import BookieDirectory
-from rhumbline.core.metadata.layout import initialise_cluster
-from rhumbline.core.metadata.ledgers import LedgerStore
+from rhumbline.core.metadata.bookie_directory import BookieDirectory
+from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v2, v3
 from rhumbline.core.wire.entry import EntryDigest, encode_entry, encode_lac, master_key
-from rhumbline.tests.support.ledger_numbers import create
+from rhumbline.tests.support.fakes.ledger_numbers import create
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 PASSWORD = b"secret"

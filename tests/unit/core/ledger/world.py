@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
-from rhumbline.core.metadata.ledgers import LedgerNumber
+from rhumbline.core.metadata.ledger_store import LedgerNumber
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import (
     BadVersionError,

@@ -1,0 +1,1 @@
+"""What benchmarks share: server processes, wide-area links, load generators."""

@@ -1,0 +1,178 @@
+"""Bookie processes for a benchmark, and what they and this process use of the machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ...core.protocol.errors import UnavailableError
+
+REGION = "local"
+_START_SECONDS_MAX = 120
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+COMMAND = (sys.executable, "-c", "from rhumbline.cli import main; main()")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """CPU seconds since the start, and resident memory in MiB, of servers and client."""
+
+    server_cpu_s: float
+    client_cpu_s: float
+    server_rss_mib: int
+    client_rss_mib: int
+
+
+class BookieProcesses:
+    """A fresh cluster of ``count`` bookies below ``root``; ``metadata`` is the URI for clients.
+
+    ``settings``: of the bookies, by name in section [bookie].
+    """
+
+    def __init__(
+        self, root: Path, *, count: int = 3, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.root = root
+        self.metadata = f"sqlite://{root.resolve()}/metadata.db"
+        self.directories = [root / f"b{number}" for number in range(count)]
+        self.sealed_logs_kept = int((settings or {}).get("sealed_logs_kept", "4"))
+        self._settings = {
+            f"RHUMBLINE_BOOKIE__{name.upper()}": value for name, value in (settings or {}).items()
+        }
+        self._processes: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        """Starts them, and returns when all serve. Raises UnavailableError."""
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def usage(self) -> Usage:
+        """What has been used so far."""
+        servers = [usage_of(process.pid) for process in self._processes.values()]
+        client_cpu_s, client_rss = usage_of(os.getpid())
+        return Usage(
+            sum(cpu_s for cpu_s, _ in servers),
+            client_cpu_s,
+            sum(rss for _, rss in servers) >> 20,
+            client_rss >> 20,
+        )
+
+    def region_of(self, directory: Path) -> str:
+        """Where a bookie stands."""
+        del directory
+        return REGION
+
+    def environment_of(self, directory: Path) -> Mapping[str, str]:
+        """What its process finds in its environment."""
+        del directory
+        return self._settings
+
+    def pid(self, directory: Path) -> int:
+        """Of the process that serves ``directory``."""
+        return self._processes[directory].pid
+
+    def end(self, directory: Path, number: signal.Signals) -> None:
+        """Sends a signal that ends the process, and waits until it is gone."""
+        process = self._processes.pop(directory)
+        process.send_signal(number)
+        process.wait(_START_SECONDS_MAX)
+
+    def start(self, *directories: Path) -> None:
+        """Starts processes, and returns when all serve. Raises UnavailableError."""
+        assert all(directory not in self._processes for directory in directories)
+        logs = []
+        for directory in directories:
+            log = directory.with_suffix(".log")
+            logs.append(log)
+            with log.open("wb") as out:
+                command = (*COMMAND, "bookie", "run", str(directory), "--port", "0")
+                self._processes[directory] = subprocess.Popen(
+                    [*command, *self._options(self.region_of(directory))],
+                    stdout=out,
+                    stderr=out,
+                    env={**os.environ, **self.environment_of(directory)},
+                )
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while not all(b" serves " in log.read_bytes() for log in logs):
+            processes = [self._processes[directory] for directory in directories]
+            if time.monotonic() > deadline or any(p.poll() is not None for p in processes):
+                text = "; ".join(log.read_text().strip()[-200:] for log in logs)
+                raise UnavailableError(f"the bookies did not start: {text}")
+            time.sleep(0.02)
+
+    def _start(self) -> None:
+        self._format()
+        self.start(*self.directories)
+
+    def _format(self) -> None:
+        self._run("cluster", "init")
+        for directory in self.directories:
+            words = ("bookie", "format", str(directory), "--name", directory.name)
+            self._run(*words, region=self.region_of(directory))
+
+    def _run(self, *arguments: str, region: str = REGION) -> None:
+        done = subprocess.run(
+            [*COMMAND, *arguments, *self._options(region)], capture_output=True, check=False
+        )
+        if done.returncode:
+            raise UnavailableError(f"{' '.join(arguments)}: {done.stderr.decode().strip()}")
+
+    def _options(self, region: str) -> tuple[str, ...]:
+        return ("-u", self.metadata, "--region", region)
+
+    def _stop(self) -> None:
+        processes = list(self._processes.values())
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+        self._processes.clear()
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that a process has caused to be written to disk, in whole pages of the cache."""
+    return _figure(Path(f"/proc/{pid}/io"), "write_bytes")
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Memory of a process that no file stands behind."""
+    return _figure(Path(f"/proc/{pid}/status"), "RssAnon") * 1024
+
+
+def _figure(file: Path, name: str) -> int:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return int(value.split()[0])
+    raise AssertionError(f"{file} says nothing of {name}")
+
+
+def usage_of(pid: int) -> tuple[float, int]:
+    """(CPU seconds, resident bytes) of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    resident_pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return cpu_s, resident_pages * _PAGE_BYTES

@@ -1,0 +1,244 @@
+"""Sends a workload's records and measures, window by window."""
+
+import asyncio
+import os
+import struct
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ...client.connect import Client
+from ...client.system_runtime import system_runtime
+from ...core.log.namespace import create_namespace
+from ...core.log.policy import StreamPolicy
+from ...core.log.write.batch import Append
+from ...core.log.write.stream_writer import StreamWriter
+from ...core.protocol.errors import NamespaceExistsError, TooManyRequestsError
+from ...core.runtime.histogram import Histogram
+from ...core.runtime.tasks import Tasks
+from ...telemetry.process_telemetry import OFF, Telemetry
+from .bookie_processes import REGION, BookieProcesses
+from .workload import Workload
+
+NAMESPACE = "bench"
+_CHUNK = 50  # records appended in one go, and timed together, where many are outstanding
+_PACER_SECONDS = 0.001
+_LATE_SECONDS = 0.002
+_SINCE = struct.Struct(">d")
+_TICKETS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long each part of a run takes."""
+
+    warm_seconds: float
+    window_seconds: float
+    windows: int
+
+
+class _Meter:
+    """Counts of the window that runs now."""
+
+    def __init__(self) -> None:
+        self.acks = Histogram()
+        self.deliveries = Histogram()
+
+    def clear(self) -> None:
+        self.acks.clear()
+        self.deliveries.clear()
+
+
+async def run_workload(
+    workload: Workload, servers: BookieProcesses, timing: Timing, telemetry: Telemetry = OFF
+) -> AsyncIterator[dict[str, Any]]:
+    """Runs a workload and yields a row of figures for each window.
+
+    Raises whatever an append raises: a benchmark with errors is none.
+    """
+    meter = _Meter()
+    failures: list[BaseException] = []
+    runtime = system_runtime(telemetry.tracer)
+    client = Client(servers.metadata, namespace=NAMESPACE, region=REGION, runtime=runtime)
+    async with client, AsyncExitStack() as closing:
+        telemetry.observe("client", client.statistics)
+        writers = [w async for w in _open_writers(client, workload, closing)]
+        tasks = Tasks(on_failure=failures.append)
+        closing.push_async_callback(tasks.aclose)
+        for _ in range(workload.readers):
+            tasks.spawn(_tail(client, _stream(workload, 0), meter), "tail")
+        for work in _senders(workload, writers, meter):
+            tasks.spawn(work, "sender")
+        await asyncio.sleep(timing.warm_seconds)
+        for number in range(timing.windows):
+            meter.clear()
+            before, started = servers.usage(), time.perf_counter()
+            await asyncio.sleep(timing.window_seconds)
+            seconds, after = time.perf_counter() - started, servers.usage()
+            if failures:
+                raise failures[0]
+            cpu = (
+                after.server_cpu_s - before.server_cpu_s,
+                after.client_cpu_s - before.client_cpu_s,
+            )
+            memory = (after.server_rss_mib, after.client_rss_mib)
+            yield _row(workload, number, meter, seconds=seconds, cpu=cpu, memory=memory)
+
+
+async def _open_writers(
+    client: Client, workload: Workload, closing: AsyncExitStack
+) -> AsyncIterator[StreamWriter]:
+    await ensure_namespace(client, workload.policy)
+    for number in range(workload.streams):
+        name = _stream(workload, number)
+        await client.namespace().create_stream(name, workload.policy)
+        writer = await client.namespace().open_writer(name)
+        closing.push_async_callback(writer.close)
+        yield writer
+
+
+async def ensure_namespace(client: Client, policy: StreamPolicy) -> None:
+    """Makes the namespace of the benchmarks, unless it is there."""
+    try:
+        await create_namespace(client.store, client.runtime, NAMESPACE, policy)
+    except NamespaceExistsError:
+        return
+
+
+def _stream(workload: Workload, number: int) -> str:
+    return f"{workload.name}-{workload.peer}-{number}"
+
+
+# --- senders --------------------------------------------------------------------------------------
+
+
+def _senders(workload: Workload, writers: list[StreamWriter], meter: _Meter) -> list[Any]:
+    payload = os.urandom(workload.size)
+    if workload.mode == "rate":
+        return [_send_at_rate(workload, writers, payload, meter)]
+    outstanding = 1 if workload.mode == "sync" else workload.window // workload.streams
+    return [_send_in_window(writer, payload, outstanding, meter) for writer in writers]
+
+
+async def _send_in_window(
+    writer: StreamWriter, payload: bytes, outstanding: int, meter: _Meter
+) -> None:
+    """Keeps ``outstanding`` records on their way."""
+    clock = time.perf_counter
+    append, record = writer.append, meter.acks.add
+    chunk = min(_CHUNK, outstanding)
+    pending: deque[tuple[Append, float]] = deque()
+    while True:
+        while (len(pending) + 1) * chunk <= outstanding:
+            now = clock()
+            for _ in range(chunk):
+                ticket = append(payload)
+            pending.append((ticket, now))
+        ticket, sent_at = pending.popleft()
+        await ticket
+        record(clock() - sent_at, chunk)
+
+
+async def _send_at_rate(
+    workload: Workload, writers: list[StreamWriter], payload: bytes, meter: _Meter
+) -> None:
+    """Appends what is due, a record to each stream in turn. A record is timed from its call, or
+    from when it was due if that is long ago (as the peers' are)."""
+    clock = time.perf_counter
+    tickets: asyncio.Queue[tuple[Append, float, int]] = asyncio.Queue(_TICKETS_MAX)
+    acks = Tasks()
+    acks.spawn(_take_acks(tickets, meter), "acks")
+    rest = payload[_SINCE.size :]
+    started, sent = clock(), 0
+    try:
+        while True:
+            due_count = int((clock() - started) * workload.rate)
+            while sent < due_count:
+                due_at, since = started + sent / workload.rate, clock()
+                if since - due_at > _LATE_SECONDS:
+                    since = due_at
+                writer = writers[sent % len(writers)]
+                ticket = writer.append(_SINCE.pack(since) + rest)
+                sent += 1
+                if tickets.full():
+                    raise TooManyRequestsError(f"{workload.rate} records/s cannot be kept up")
+                tickets.put_nowait((ticket, since, 1))
+            await asyncio.sleep(_PACER_SECONDS)
+    finally:
+        await acks.aclose()
+
+
+async def _take_acks(tickets: "asyncio.Queue[tuple[Append, float, int]]", meter: _Meter) -> None:
+    clock, record = time.perf_counter, meter.acks.add
+    while True:
+        ticket, since, count = await tickets.get()
+        await ticket
+        record(clock() - since, count)
+
+
+async def _tail(client: Client, stream: str, meter: _Meter) -> None:
+    """Delivery: from the append of a record to when a tailing reader has it."""
+    clock, record, unpack = time.perf_counter, meter.deliveries.add, _SINCE.unpack_from
+    async with client.reader(stream) as reader:
+        async for batch in reader.batches():
+            now = clock()
+            for payload in batch.payloads():
+                record(now - unpack(payload)[0])
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def _row(
+    workload: Workload,
+    number: int,
+    meter: _Meter,
+    *,
+    seconds: float,
+    cpu: tuple[float, float],
+    memory: tuple[int, int],
+) -> dict[str, Any]:
+    """A window in the peers' own keys."""
+    count = meter.acks.count
+    millions = max(count, 1) / 1e6
+    row: dict[str, Any] = {
+        "w": workload.name,
+        "peer": workload.peer,
+        "mode": workload.mode,
+        "rep": number,
+        "size": workload.size,
+        "streams": workload.streams,
+        "window": workload.window if workload.mode == "max" else workload.streams,
+        "rate": workload.rate,
+        "rec_s": round(count / seconds),
+        "MB_s": round(count * workload.size / seconds / 1e6, 2),
+        **latencies(meter.acks),
+        "srv_cpu": round(cpu[0] / seconds, 2),
+        "cli_cpu": round(cpu[1] / seconds, 2),
+        "srv_cpu_per_M": round(cpu[0] / millions, 2),
+        "cli_cpu_per_M": round(cpu[1] / millions, 2),
+        "srv_rss": memory[0],
+        "cli_rss": memory[1],
+        "err": 0,
+    }
+    if workload.readers:
+        delivered = meter.deliveries.count / seconds
+        row["readers"] = workload.readers
+        row["del_rec_s"] = round(delivered)
+        row["del_MB_s"] = round(delivered * workload.size / 1e6, 2)
+        row["del"] = latencies(meter.deliveries)
+    return row
+
+
+def latencies(histogram: Histogram) -> dict[str, float]:
+    """p50, p99, p99.9 and the largest, in ms."""
+    p50, p99, p999 = histogram.quantiles_ms((0.5, 0.99, 0.999))
+    return {
+        "p50_ms": round(p50, 3),
+        "p99_ms": round(p99, 3),
+        "p999_ms": round(p999, 3),
+        "max_ms": round(histogram.max_seconds * 1000, 3),
+    }

@@ -1,0 +1,66 @@
+"""Counts what is read: metadata nodes through a store, entries through a ledger client."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ...core.log.ledger_interface import LedgerClient, LedgerEntry, LedgerReader
+from ...core.runtime.metadata_store import MetadataStore, Value
+
+
+class _CountingStore:
+    def __init__(self, inner: MetadataStore, counter: "ReadCounter") -> None:
+        self._inner = inner
+        self._counter = counter
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is the inner one's
+        return getattr(self._inner, name)
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        self._counter.metadata += 1
+        return await self._inner.get(path, stale_ok=stale_ok)
+
+
+class _CountingReader:
+    def __init__(self, inner: LedgerReader, counter: "ReadCounter") -> None:
+        self._inner = inner
+        self._counter = counter
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._inner, name)
+
+    async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
+        self._counter.entries += 1
+        return await self._inner.read(first, last)
+
+
+class _CountingLedgers:
+    def __init__(self, inner: LedgerClient, counter: "ReadCounter") -> None:
+        self._inner = inner
+        self._counter = counter
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._inner, name)
+
+    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+        reader = await self._inner.open(ledger_id, password)
+        return cast(LedgerReader, _CountingReader(reader, self._counter))
+
+
+class ReadCounter:
+    """Reads since ``clear``: of metadata nodes, and of entries from bookies."""
+
+    def __init__(self) -> None:
+        self.metadata = 0
+        self.entries = 0
+
+    def clear(self) -> None:
+        """Begins again at 0."""
+        self.metadata = self.entries = 0
+
+    def store(self, inner: MetadataStore) -> MetadataStore:
+        """``inner``, with its reads counted here."""
+        return cast(MetadataStore, _CountingStore(inner, self))
+
+    def ledgers(self, inner: LedgerClient) -> LedgerClient:
+        """``inner``, with its reads counted here."""
+        return cast(LedgerClient, _CountingLedgers(inner, self))

@@ -1,0 +1,179 @@
+"""Bookie processes in several regions, with wide-area links between them.
+
+Every bookie listens on loopback; whoever views it from a region is told the address of a relay of
+that pair (viewer, bookie), which delays each direction by half the round trip.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ...core.protocol.errors import UnavailableError
+from .bookie_processes import BookieProcesses
+from .wan_links import HOST
+
+_WAN = (sys.executable, "-m", "rhumbline.bench.harness.wan_links")
+
+
+class DistantProcesses(BookieProcesses):
+    """A fresh cluster below ``root``: ``each`` bookies in each of ``regions``.
+
+    ``spares``: the regions of further bookies, which are formatted and not started.
+    Without ``has_links`` all are as near as loopback is. ``slows_local``: links inside a region,
+    too (without delay), so that they can be slowed.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        regions: Sequence[str],
+        *,
+        each: int = 1,
+        spares: Sequence[str] = (),
+        has_links: bool = True,
+        slows_local: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(root, count=0, settings=settings)
+        self.regions = tuple(regions)
+        self._regions_of = {
+            root / f"{region}-{number}": region for region in regions for number in range(each)
+        }
+        self.directories = list(self._regions_of)
+        self.spares = [root / f"{region}-spare{i}" for i, region in enumerate(spares)]
+        self._regions_of.update(zip(self.spares, spares, strict=True))
+        self._has_links = has_links
+        self._slows_local = slows_local
+        self._ports: dict[str, int] = {}
+        self._wan: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._wan = subprocess.Popen(
+            _WAN, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        try:
+            links = [self._link(viewer, directory) for viewer, directory in self._pairs()]
+            self._ports = self._say(open=links)["ports"]
+            return super().__enter__()
+        except BaseException:
+            self._end_wan()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._end_wan()
+
+    # --- what the base class asks ---------------------------------------------------------------
+
+    def region_of(self, directory: Path) -> str:
+        """Where a bookie stands."""
+        return self._regions_of[directory]
+
+    def environment_of(self, directory: Path) -> Mapping[str, str]:
+        """With the address that each region is told."""
+        addresses = {
+            f"RHUMBLINE_BOOKIE__ADVERTISED_ADDRESSES__{viewer.upper()}": (
+                f"{HOST}:{self._ports[self._link(viewer, one)]}"
+            )
+            for viewer, one in self._pairs()
+            if one == directory
+        }
+        return {**super().environment_of(directory), **addresses}
+
+    def start(self, *directories: Path) -> None:
+        """Starts processes and leads the links to them. Raises UnavailableError."""
+        super().start(*directories)
+        for directory in directories:
+            line = directory.with_suffix(".log").read_text().split(" serves ", 1)[1]
+            port = int(line.split("\n", 1)[0].rpartition(":")[2])
+            for viewer, one in self._pairs():
+                if one == directory:
+                    self._say(target=self._link(viewer, one), port=port)
+
+    def _start(self) -> None:
+        directories, self.directories = self.directories, [*self.directories, *self.spares]
+        try:
+            self._format()
+        finally:
+            self.directories = directories
+        self.start(*directories)
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def set_round_trip(self, between_ms: float) -> None:
+        """Of every pair of different regions, from now on."""
+        self._say(
+            delay_ms={
+                self._link(viewer, directory): between_ms / 2
+                for viewer, directory in self._pairs()
+                if viewer != self._regions_of[directory]
+            }
+        )
+
+    def set_delay(self, viewer: str, directory: Path, each_way_ms: float) -> None:
+        """Of one bookie as seen from one region."""
+        self._say(delay_ms={self._link(viewer, directory): each_way_ms})
+
+    def cut(self, region: str) -> None:
+        """Nothing passes between a region and the others any more."""
+        self._say(cut=self._links_of(region))
+
+    def heal(self, region: str) -> None:
+        """Passes on what was held, and everything from now on."""
+        self._say(heal=self._links_of(region))
+
+    def _links_of(self, region: str) -> list[str]:
+        return [
+            self._link(viewer, directory)
+            for viewer, directory in self._pairs()
+            if (viewer == region) != (self._regions_of[directory] == region)
+        ]
+
+    def _pairs(self) -> list[tuple[str, Path]]:
+        return [
+            (viewer, one)
+            for one, region in self._regions_of.items()
+            for viewer in self.regions
+            if self._has_links and (viewer != region or self._slows_local)
+        ]
+
+    @staticmethod
+    def _link(viewer: str, directory: Path) -> str:
+        return f"{viewer}>{directory.name}"
+
+    def _say(self, **words: object) -> dict[str, Any]:
+        wan = self._wan
+        assert wan is not None
+        assert wan.stdin is not None
+        assert wan.stdout is not None
+        wan.stdin.write(json.dumps(words) + "\n")
+        answer = wan.stdout.readline()
+        if not answer:
+            raise UnavailableError("the process with the wide-area links ended")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def _end_wan(self) -> None:
+        wan, self._wan = self._wan, None
+        if wan is None:
+            return
+        assert wan.stdin is not None
+        assert wan.stdout is not None
+        with suppress(OSError):
+            wan.stdin.close()
+        try:
+            wan.wait(10)
+        except subprocess.TimeoutExpired:
+            wan.kill()
+            wan.wait(10)
+        wan.stdout.close()

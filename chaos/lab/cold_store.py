@@ -1,0 +1,83 @@
+"""The archive of a run: a store in memory that can be away, and what an archive holds."""
+
+import io
+
+from ...coldstore.archive.catalog import list_manifests
+from ...coldstore.archive.manifest import segment_folder
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import NoSuchObjectError, UnavailableError
+from ...core.runtime.cold_store import ColdStore, ObjectStat
+from ..checker.history import Read
+
+
+class MemoryColdStore:
+    """Objects in memory; see ``ColdStore``. ``is_away``: it answers nobody."""
+
+    uri = "memory:"
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self._objects: dict[str, bytes] = {}
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        """See ColdStore."""
+        self._reach()
+        return self._objects.setdefault(key, data) is data
+
+    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See ColdStore."""
+        self._reach()
+        if key not in self._objects:
+            raise NoSuchObjectError(f"no object {key}")
+        return self._objects[key][offset : None if length is None else offset + length]
+
+    async def stat(self, key: str) -> ObjectStat:
+        """See ColdStore."""
+        return ObjectStat(len(await self.get(key)), None)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """See ColdStore."""
+        self._reach()
+        return sorted(key for key in self._objects if key.startswith(prefix))
+
+    async def delete(self, key: str) -> None:
+        """See ColdStore."""
+        self._reach()
+        self._objects.pop(key, None)
+
+    async def close(self) -> None:
+        """See ColdStore."""
+
+    def _reach(self) -> None:
+        if self.is_away:
+            raise UnavailableError("the cold store does not answer")
+
+
+async def compare_archive(cold: ColdStore, namespace: str, read: Read) -> tuple[int, list[str]]:
+    """The number of archived segments, and where they differ from what a complete reader got.
+
+    Records below the reader's start are not compared: the application has truncated them.
+    """
+    import pyarrow.parquet as pq
+
+    hot: dict[int, dict[Dlsn, bytes]] = {}
+    for one in read.records:
+        hot.setdefault(one.dlsn.lssn, {})[one.dlsn] = one.payload
+    manifests = await list_manifests(cold, namespace)
+    faults = []
+    for manifest in manifests:
+        found: dict[Dlsn, bytes] = {}
+        for part in manifest.parts:
+            folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+            table = pq.read_table(io.BytesIO(await cold.get(f"{folder}/{part.name}")))
+            columns = [table.column(name).to_pylist() for name in ("entry_id", "slot", "payload")]
+            for entry_id, slot, payload in zip(*columns, strict=True):
+                found[Dlsn(manifest.lssn, entry_id, slot)] = payload
+        start = read.start or Dlsn(1, 0, 0)
+        wanted = hot.get(manifest.lssn, {})
+        kept = {dlsn: payload for dlsn, payload in found.items() if dlsn >= start}
+        if kept != wanted:
+            missing = sorted(set(wanted) - set(kept))[:3]
+            more = sorted(set(kept) - set(wanted))[:3]
+            faults.append(f"segment {manifest.lssn}: lacks {missing}, has besides {more}")
+    return len(manifests), faults

@@ -1,0 +1,1 @@
+"""Reports of played scenarios: outcomes, service levels, HTML and JUnit pages."""

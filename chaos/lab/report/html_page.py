@@ -1,0 +1,198 @@
+"""The report as one HTML page that needs nothing else: a timeline by region, verdicts, levels."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from .scenario_outcome import Invariant, Level, Outcome
+from .timeline import timeline
+
+_STYLE = """
+:root { --ink: #1c2430; --soft: #5c6b7f; --line: #dfe5ec; --back: #f6f8fa; --card: #ffffff;
+  --good: #1a7f4b; --bad: #c22f2f; --ack: #2667c9; --deliver: #12a08a; --fault: #d9772b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6ebf2; --soft: #9aa8ba; --line: #2f3a48;
+  --back: #11161d; --card: #1a212b; --good: #4cc38a; --bad: #ff7b72; --ack: #6ea8fe;
+  --deliver: #4fd1b8; --fault: #f0a05a; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--back); color: var(--ink);
+  font: 15px/1.5 system-ui, "Segoe UI", sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 28px 24px 64px; }
+h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 21px; margin: 0; }
+h3 { font-size: 15px; margin: 26px 0 8px; }
+p { margin: 6px 0; max-width: 90ch; } .soft { color: var(--soft); }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 22px 24px; margin-top: 24px; }
+.head { display: flex; gap: 14px; align-items: center; flex-wrap: wrap; }
+.badge { border-radius: 99px; padding: 2px 12px; font-weight: 600; font-size: 13px; color: #fff; }
+.badge.good { background: var(--good); } .badge.bad { background: var(--bad); }
+.tag { border: 1px solid var(--line); border-radius: 6px; padding: 1px 8px; font-size: 13px;
+  color: var(--soft); }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px;
+  margin: 18px 0 8px; }
+.card { border: 1px solid var(--line); border-radius: 8px; padding: 10px 14px; }
+.card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
+.card span { color: var(--soft); font-size: 13px; }
+.card.bad b { color: var(--bad); }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+th { text-align: left; color: var(--soft); font-weight: 500; }
+th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+td.good { color: var(--good); white-space: nowrap; } td.bad { color: var(--bad); }
+td.none { color: var(--soft); }
+tr.broken { background: color-mix(in srgb, var(--bad) 10%, transparent); }
+pre, code { font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+pre { background: var(--back); border: 1px solid var(--line); border-radius: 8px; margin: 8px 0;
+  padding: 10px 14px; overflow-x: auto; }
+svg { width: 100%; height: auto; display: block; margin-top: 6px; }
+svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
+svg .name { fill: var(--ink); font-weight: 600; font-size: 14px; }
+svg .fault { fill: var(--fault); font-weight: 600; }
+.key i { display: inline-block; width: 12px; height: 12px; border-radius: 3px;
+  margin: 0 5px 0 14px; vertical-align: -1px; }
+.key { color: var(--soft); font-size: 13px; } a { color: var(--ack); }
+summary { cursor: pointer; color: var(--soft); }
+"""
+
+
+def report_page(outcomes: Sequence[Outcome]) -> str:
+    """The page of one or many outcomes."""
+    good = sum(one.is_good for one in outcomes)
+    title = outcomes[0].title if len(outcomes) == 1 else "Rehearsed outages"
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>",
+    ]
+    if len(outcomes) != 1:
+        parts.append(f"<h1>Rehearsed outages</h1><p>{good} of {len(outcomes)} runs held.</p>")
+        parts += _summary(outcomes)
+    for number, one in enumerate(outcomes):
+        parts += _section(one, number)
+    parts.append("</main></body></html>")
+    return "\n".join(parts) + "\n"
+
+
+def _summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    yield "<section><table><tr><th>scenario</th><th>world</th><th>seed</th><th>verdict</th>"
+    yield '<th class="n">acknowledged</th><th class="n">lost</th><th class="n">twice</th>'
+    yield '<th class="n">longest without an append</th><th class="n">goes on after</th></tr>'
+    for number, one in enumerate(outcomes):
+        seed = str(one.seed) if one.world == "sim" else ""
+        yield (
+            f'<tr><td><a href="#run{number}">{escape(one.scenario)}</a></td>'
+            f"<td>{escape(one.world)}</td><td>{seed}</td>{_verdict_cell(one.is_good)}"
+            f'<td class="n">{one.acked:,}</td><td class="n">{one.lost}</td>'
+            f'<td class="n">{one.doubled}</td><td class="n">{_ms(one.unavailable_ms)}</td>'
+            f'<td class="n">{_ms(one.resume_ms)}</td></tr>'
+        )
+    yield "</table></section>"
+
+
+def _section(one: Outcome, number: int) -> Iterator[str]:
+    verdict = "good" if one.is_good else "bad"
+    words = "held" if one.is_good else "failed"
+    world = "simulator" if one.world == "sim" else "real processes"
+    seed = f'<span class="tag">seed {one.seed}</span>' if one.world == "sim" else ""
+    yield f'<section id="run{number}"><div class="head"><h2>{escape(one.title)}</h2>'
+    yield f'<span class="badge {verdict}">{words}</span>'
+    yield f'<span class="tag">{world}</span>{seed}</div>'
+    yield f"<p>{escape(one.about)}</p>"
+    yield from _cards(one)
+    yield "<h3>Timeline by region</h3>"
+    yield (
+        '<div class="key"><i style="background:var(--ack)"></i>acknowledged'
+        '<i style="background:var(--deliver)"></i>delivered to readers'
+        '<i style="background:var(--fault);opacity:.5"></i>a fault of this region'
+        "; the lines: median latency of appends, and from append to delivery</div>"
+    )
+    yield timeline(one)
+    yield from _checks(one)
+    yield from _levels(one.levels)
+    yield from _invariants(one.invariants)
+    yield from _again(one)
+    yield "</section>"
+
+
+def _cards(one: Outcome) -> Iterator[str]:
+    cards = [
+        (f"{one.acked:,}", "records acknowledged", False),
+        (str(one.lost), "of them lost", one.lost > 0),
+        (str(one.doubled), "delivered twice", one.doubled > 0),
+        (f"{one.unknown:,}", "of unknown outcome to their caller", False),
+        (_ms(one.unavailable_ms), "longest without an append", False),
+        (_ms(one.resume_ms), "until appends went on, after the faults", one.resume_ms is None),
+    ]
+    if one.whole_ms is not None:
+        cards.append((_ms(one.whole_ms), "until all copies were there", False))
+    yield '<div class="cards">'
+    for value, text, is_bad in cards:
+        yield f'<div class="card{" bad" if is_bad else ""}"><b>{value}</b><span>{text}</span></div>'
+    yield "</div>"
+
+
+def _checks(one: Outcome) -> Iterator[str]:
+    yield "<h3>What was expected</h3>"
+    yield '<table><tr><th>expectation</th><th class="n">wanted</th><th class="n">found</th>'
+    yield "<th></th></tr>"
+    for check in one.checks:
+        yield (
+            f'<tr><td>{escape(check.text)}</td><td class="n">{escape(check.wanted)}</td>'
+            f'<td class="n">{escape(check.found)}</td>{_verdict_cell(check.held)}</tr>'
+        )
+    yield "</table>"
+    if one.broke:
+        yield f"<pre>{escape(one.broke)}</pre>"
+
+
+def _levels(levels: Sequence[Level]) -> Iterator[str]:
+    yield "<h3>Service levels</h3>"
+    yield '<table><tr><th>operation</th><th>region</th><th class="n">records</th>'
+    yield '<th class="n">p50</th><th class="n">p99</th><th class="n">longest without</th></tr>'
+    for one in levels:
+        region = "all" if one.region == "*" else one.region
+        yield (
+            f'<tr><td>{escape(one.operation)}</td><td>{escape(region)}</td><td class="n">'
+            f'{one.count:,}</td><td class="n">{_ms(one.p50_ms)}</td><td class="n">'
+            f'{_ms(one.p99_ms)}</td><td class="n">{_ms(one.unavailable_ms)}</td></tr>'
+        )
+    yield "</table>"
+
+
+def _invariants(invariants: Sequence[Invariant]) -> Iterator[str]:
+    broken = [one for one in invariants if one.violations]
+    judged = sum(one.is_judged for one in invariants)
+    yield (
+        f"<h3>Verdict of the checker</h3><p>{judged} promises judged, {len(broken)} broken; "
+        f"{len(invariants) - judged} are about what this world does not see.</p>"
+    )
+    yield f"<details{' open' if broken else ''}><summary>each promise</summary><table>"
+    for one in sorted(invariants, key=lambda one: (not one.violations, not one.is_judged)):
+        cell = _verdict_cell(not one.violations)
+        if not one.is_judged:
+            cell = '<td class="none">not seen</td>'
+        told = "".join(f"<br><code>{escape(text)}</code>" for text in one.violations)
+        row = ' class="broken"' if one.violations else ""
+        yield f"<tr{row}><td>{escape(one.id)}</td><td>{escape(one.text)}{told}</td>{cell}</tr>"
+    yield "</table></details>"
+
+
+def _again(one: Outcome) -> Iterator[str]:
+    yield f"<h3>Play it again</h3><pre>{escape(one.command)}</pre>"
+    digest = f" Fingerprint of the run: {one.digest}." if one.digest else ""
+    yield (
+        f'<p class="soft">Wide area: {escape(one.wan)}. Played in {one.real_s:.1f} s.'
+        f"{escape(digest)}</p>"
+    )
+    if one.lines:
+        lines = escape("\n".join(one.lines))
+        yield f"<details><summary>what happened, line by line</summary><pre>{lines}</pre></details>"
+
+
+def _verdict_cell(held: bool) -> str:
+    return '<td class="good">held</td>' if held else '<td class="bad">failed</td>'
+
+
+def _ms(value: float | None) -> str:
+    if value is None:
+        return "never"
+    return f"{value / 1000:.1f} s" if value >= 1000 else f"{value:.0f} ms"

@@ -1,0 +1,77 @@
+"""A ZooKeeper ensemble with a member in each region.
+
+A member listens on the very address that its peers are told, so there is no link between members:
+they are near each other. Clients reach the member of their own region directly and the others by
+links of their own. A member whose region is cut off is stopped (SIGSTOP) as long.
+"""
+
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from .....core.protocol.errors import ConfigurationError
+from .ensemble_member import Member
+
+VERSION = "3.9.5"
+_TICK_MS = 200
+
+
+def zookeeper_jars(servers: Path) -> Path:
+    """The folder with ZooKeeper's jars. Raises ConfigurationError."""
+    jars = servers / f"zookeeper-{VERSION}"
+    if shutil.which("java") is None or not jars.is_dir():
+        raise ConfigurationError(f"ZooKeeper needs java in PATH, and its jars in {jars}")
+    return jars
+
+
+class ZooKeeperMember(Member):
+    """One ZooKeeper server."""
+
+    scheme = "zk"
+
+    def __init__(self, region: str, number: int, folder: Path, jars: Path) -> None:
+        super().__init__(region, number, folder)
+        self._jars = jars
+
+    def join(self, members: Sequence[Member]) -> None:
+        """See Member."""
+        home = self.folder / f"zookeeper-{self.region}"
+        (home / "data").mkdir(parents=True)
+        (home / "data" / "myid").write_text(str(self.number))
+        lines = [
+            f"tickTime={_TICK_MS}",
+            "initLimit=50",
+            "syncLimit=10",
+            f"dataDir={home}/data",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+            "maxClientCnxns=0",
+            *(f"server.{one.number}={one.peer_address}:{one.election_port}" for one in members),
+        ]
+        (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
+        self.program.command = [
+            "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-cp", f"{self._jars}/*",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg"),
+        ]  # fmt: skip
+
+    def is_ready(self) -> bool:
+        """See Member."""
+        return self._mode() in ("leader", "follower")
+
+    def is_leader(self) -> bool:
+        """See Member."""
+        return self._mode() == "leader"
+
+    def _mode(self) -> str | None:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return None
+        modes = [line[6:] for line in answer.decode().splitlines() if line.startswith("Mode: ")]
+        return modes[0] if modes else None

@@ -1,0 +1,1 @@
+"""Programs of the lab, each run in a process of its own."""

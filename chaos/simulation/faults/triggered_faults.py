@@ -1,0 +1,112 @@
+"""Faults that wait for their moment: a ledger is made, changes its ensemble, is recovered, closes.
+
+A fault at a random time seldom hits the few milliseconds that matter. An ambush lies in wait for
+``lasts_ms``; whenever a ledger comes to the moment that it names, it hits one of the ledger's
+bookies, or a client, or has another client take the stream over, within ``value`` ms.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from ....core.protocol.ledger_metadata import LedgerMetadata, LedgerState
+from ....core.wire import ledger_metadata as ledger_codec
+from ..cluster import Fault, SimCluster
+from ..world.metadata import Commit, ledger_id_of
+from .faults import AMBUSH, DAMAGING, begin
+
+MOMENTS = ("created", "changed", "recovered", "closed")
+
+_BLOWS = (
+    "reset",
+    "isolate",
+    "deafen",
+    "mute",
+    "pause",
+    "lag-out",
+    "lag-in",
+    "kill",
+    "power",
+    "read-error",
+)
+_CLIENT_BLOWS = ("pause", "isolate", "mute", "deafen")
+_HIT_SHARE = 0.7
+_CLIENT_SHARE = 0.15
+_TAKE_OVER_SHARE = 0.15
+
+
+class Ambushes:
+    """All ambushes of a run."""
+
+    def __init__(
+        self, cluster: SimCluster, faults: tuple[Fault, ...], take_over: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._take_over = take_over
+        self._world = cluster.world
+        self._random = Random(f"{cluster.world.seed} ambushes")
+        self._begun_ms = self._world.loop.now * 1000
+        self._faults = [fault for fault in faults if fault.kind == AMBUSH]
+        # Nothing else may damage data: one bookie is as much as every quorum survives.
+        self._blows = (
+            _BLOWS
+            if DAMAGING & {fault.kind for fault in faults}
+            else (*_BLOWS, "wipe", "spoil", "spoil")
+        )
+        self._known: dict[int, None] = {}
+        if self._faults:
+            self._world.metadata.tree.on_commit = self._on_commit
+
+    def _on_commit(self, commit: Commit) -> None:
+        ledger_id = ledger_id_of(commit.path)
+        if ledger_id is None or not commit.data:
+            return
+        metadata = ledger_codec.decode(ledger_id, commit.data)
+        moment = self._moment_of(metadata)
+        now_ms = self._world.loop.now * 1000 - self._begun_ms
+        for fault in self._faults:
+            is_on = fault.at_ms <= now_ms <= fault.at_ms + fault.lasts_ms
+            if is_on and fault.target == moment and self._random.random() < _HIT_SHARE:
+                self._hit(metadata, fault.value)
+
+    def _moment_of(self, metadata: LedgerMetadata) -> str:
+        is_new = metadata.ledger_id not in self._known
+        self._known[metadata.ledger_id] = None
+        if metadata.state is LedgerState.CLOSED:
+            return "closed"
+        if metadata.state is LedgerState.IN_RECOVERY:
+            return "recovered"
+        return "created" if is_new else "changed"
+
+    def _hit(self, metadata: LedgerMetadata, within_ms: float) -> None:
+        random = self._random
+        after_s = random.random() * within_ms / 1000
+        if random.random() < _TAKE_OVER_SHARE:
+            heir = random.choice(self._cluster.app_hosts).name
+            self._world.later(after_s, partial(self._take_over, heir))
+            return
+        blow = self._blow(metadata)
+        if blow is not None:
+            self._world.later(after_s, partial(begin, self._cluster, blow))
+
+    def _blow(self, metadata: LedgerMetadata) -> Fault | None:
+        random = self._random
+        lasts_ms = random.choice((20, 100, 400, 1500))
+        client = random.choice(self._cluster.app_hosts).name
+        if random.random() < _CLIENT_SHARE:
+            return Fault(random.choice(_CLIENT_BLOWS), client, 0, lasts_ms)
+        names = {bookie: name for name, bookie in self._cluster.ids.items()}
+        victim = names.get(random.choice(metadata.last_fragment.bookies))
+        if victim is None:
+            return None
+        kind = random.choice(self._blows)
+        if kind in DAMAGING:
+            return None if self._cluster.lost else Fault(kind, victim, 0, lasts_ms)
+        if kind == "reset":
+            return Fault("reset", victim, 0, 0, 1.0)
+        if kind == "read-error":
+            return Fault(kind, victim, 0)
+        if kind.startswith("lag"):
+            way = f"{client}>{victim}" if kind == "lag-in" else f"{victim}>{client}"
+            return Fault("lag", way, 0, lasts_ms, random.choice((10, 50, 300)))
+        return Fault(kind, victim, 0, lasts_ms)

@@ -1,0 +1,1 @@
+"""Plans: from a seed to a complete description of one simulated run."""

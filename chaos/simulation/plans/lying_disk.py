@@ -1,0 +1,95 @@
+"""Three bookies of which one forgets: its disk confirms syncs that it did not do, and its power
+goes just when its word is counted on.
+
+Two stories, each with its times drawn at random. *A fence is forgotten*: a second writer takes
+over while the first stands still; the liar is fenced, loses its power and with it the fence, and
+then the first writer goes on, with only the liar and a bookie that the second cannot reach. *An
+entry is forgotten*: the liar and one other have the last entries; the liar loses them, the other is
+out of reach of the writer that takes over, and the third never had them.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from ....core.log.policy import FlushPolicy
+from ....core.protocol.quorum import Quorum
+from ..cluster import Fault
+from ..seed_run import Plan
+from .races import LASTS_MS, REGIONS, races
+
+
+def liar(seed: int) -> Plan:
+    """A run of its own kind: promises may break in it only when the code trusts such a disk."""
+    random = Random(f"{seed} liar")
+    plan = races(seed)
+    settings = plan.settings
+    bookies = [f"bookie-{region}-0" for region in REGIONS]
+    random.shuffle(bookies)
+    first, second = random.sample([f"app-{region}" for region in REGIONS], 2)
+    at_ms = random.randint(800, 3_000)
+    story = _forgotten_fence if random.random() < 0.5 else _forgotten_entry
+    faults = story(random, at_ms, bookies, first, second)
+    faults.append(Fault("late-watches", "metadata", 0, LASTS_MS, 8_000))
+    return replace(
+        plan,
+        seed=f"{seed} liar",
+        bookies_by_region=(1, 1, 1),
+        settings=replace(
+            settings,
+            policy=replace(
+                settings.policy,
+                quorum=Quorum(3, 3, 2, random.choice((1, 2))),
+                flush=FlushPolicy(period_ms=0, bytes_max=100),
+                roll_bytes=512 << 20,
+            ),
+            ledger=replace(
+                settings.ledger,
+                change_mode="delayed",
+                on_bookie_failure="replace",
+                request_timeout_ms=random.choice((1_000, 3_000)),
+                quorum_timeout_ms=0,
+            ),
+        ),
+        habits=replace(plan.habits, pause_ms=30, is_patient=False, is_polite=False),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        writers=((0, first), (at_ms, second)),
+        appends_max=600,
+    )
+
+
+def _between(random: Random, source: str, target: str, at_ms: int) -> list[Fault]:
+    """Nothing gets from one machine to another, nor back, until a while later."""
+    lasts_ms = random.randint(1_500, 3_000)
+    return [
+        Fault("cut-one-way", f"{source}>{target}", at_ms, lasts_ms),
+        Fault("cut-one-way", f"{target}>{source}", at_ms, lasts_ms),
+    ]
+
+
+def _forgotten_fence(
+    random: Random, at_ms: int, bookies: list[str], first: str, second: str
+) -> list[Fault]:
+    forgetful, honest, aside = bookies
+    power_ms = at_ms + random.randint(100, 500)
+    stopped_ms = at_ms - random.randint(1, 20)
+    return [
+        Fault("lying-disk", forgetful, at_ms - random.randint(0, 500), 4_000),
+        Fault("pause", first, stopped_ms, power_ms - stopped_ms + random.randint(50, 800)),
+        Fault("lag", f"{honest}>{first}", at_ms - 100, 4_000, random.choice((1_500, 5_000))),
+        *_between(random, second, aside, at_ms - 50),
+        Fault("power", forgetful, power_ms, random.choice((10, 100))),
+    ]
+
+
+def _forgotten_entry(
+    random: Random, at_ms: int, bookies: list[str], first: str, second: str
+) -> list[Fault]:
+    forgetful, other, aside = bookies
+    power_ms = at_ms - random.randint(-50, 50)
+    return [
+        Fault("lying-disk", forgetful, at_ms - random.randint(100, 700), 4_000),
+        *_between(random, first, other, at_ms - random.randint(50, 300)),
+        *_between(random, second, aside, at_ms - 50),
+        Fault("power", forgetful, power_ms, random.choice((10, 100))),
+        Fault("pause", first, power_ms, random.randint(0, 500)),
+    ]

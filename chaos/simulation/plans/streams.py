@@ -1,0 +1,313 @@
+"""``swarm`` over all that a stream can do: numbered records, sets, txids, truncation, ends.
+
+The choices have a stream of chance of their own, so that the seeds of ``swarm`` stay what they are.
+"""
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+from ....core.bookie.config import KIB
+from ....core.log.read.positioning import EARLIEST
+from ....core.log.read.stream_reader import StreamReader
+from ....core.log.write.batch import Append as Ticket
+from ....core.log.write.stream_writer import StreamWriter
+from ....core.protocol.dlsn import Dlsn
+from ....core.protocol.errors import (
+    ReaderStalledError,
+    RhumblineError,
+    StreamIdleError,
+    TruncatedError,
+)
+from ....core.protocol.record_set import TXID_FIRST, encode_record_set
+from ....core.runtime.tasks import Tasks
+from ...checker.history import Append, History, LateAdd, Look, Read
+from ...checker.judge import judge
+from ...checker.run_record import Record, Violation
+from ..cluster import PORT, STREAM, SimClient
+from ..entry_probe import add_late
+from ..seed_run import Plan, SeedRun
+from ..workload.idempotent_producers import Producers
+from ..workload.stream_actions import take
+from ..workload.stream_workload import Visits
+from ..workload.workload import Applications
+from ..world.sim_world import SimHost, SimWorld
+from .swarm import swarm
+
+PRODUCERS = 3
+_FORGET_S = 5.0
+"""After the run: how long bookies may take to forget a few deleted ledgers."""
+
+
+def streams(seed: int) -> Plan:
+    """A swarm of faults over a stream that is used for all that it can do."""
+    random = Random(f"{seed} streams")
+    plan = swarm(seed)
+    settings = plan.settings
+    policy = replace(
+        settings.policy,
+        flush=replace(settings.policy.flush, visibility_ms=random.choice((0, 0, 3, 300))),
+        keepalive_ms=random.choice((None, None, 300, 2_000)),
+        roll_bytes=random.choice((2_000, 8_000, 50_000)),
+        roll_ms=random.choice((700, 1_500, 7_200_000)),
+        retention_ms=random.choice((None, None, 2_000, 6_000)),
+        purge_grace_ms=random.choice((0, 100, 2_000)),
+    )
+    settings = replace(
+        settings,
+        policy=policy,
+        writer=replace(
+            settings.writer, producers_snapshot_bytes=random.choice((500, 4_000, 8 << 20))
+        ),
+        reader=replace(settings.reader, idle_ms_max=random.choice((None, 700, 3_000))),
+        log_file_bytes=random.choice((8 * KIB, 32 * KIB, 256 * KIB)),
+        maintenance_ms=random.choice((200, 1_000)),
+        collect_ms=random.choice((300, 2_000)),
+        sealed_logs_kept=random.choice((0, 1)),
+    )
+    habits = replace(
+        plan.habits,
+        pause_ms=random.choice((20, 100, 400)),
+        burst_max=random.choice((1, 4, 8)),
+        session_appends_max=random.choice((30, 200, 10_000)),
+    )
+    return replace(
+        plan,
+        seed=f"{seed} streams",
+        settings=settings,
+        habits=habits,
+        readers=("app-east", "app-north", "app-west")[: random.randint(1, 3)],
+        run=StreamsRun,
+    )
+
+
+class StreamPrograms(Applications):
+    """Applications that append in all ways, and visit the stream besides."""
+
+    producers: Producers
+    visits: Visits
+
+    async def run(self, host: SimHost) -> None:
+        """Writes whenever ``active`` says so, and visits."""
+        async with self.cluster.client(host) as client:
+            tasks = Tasks()
+            tasks.spawn(self.visits.run(host, client), "visit")
+            await self._write(host, client)
+
+    async def run_and_tail(self, host: SimHost) -> None:
+        """As ``run``, and reads the stream from its start on."""
+        async with self.cluster.client(host) as client:
+            tasks = Tasks()
+            tasks.spawn(self.visits.run(host, client), "visit")
+            tasks.spawn(self._tail(host, client), "tail")
+            await self._write(host, client)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _burst(
+        self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
+    ) -> int:
+        kind = random.choice(("plain", "set", "numbered", "numbered", "txids"))
+        if kind == "numbered":
+            sent = self.producers.send(writer, session, random, self.habits.padding_bytes_max)
+            if sent is not None:
+                tasks.spawn(sent[1].hear(sent[0]), "hear")
+                self.called += 1
+                return 0
+        if kind == "set":
+            return self._set(writer, session, number, random, tasks)
+        if kind == "txids":
+            return self._txids(writer, session, number, random, tasks)
+        return super()._burst(writer, session, number, random, tasks)
+
+    def _called(self, session: int, number: int, random: Random) -> list[Append]:
+        appends = []
+        for index in range(random.randint(1, self.habits.burst_max)):
+            padding = b"." * random.randrange(self.habits.padding_bytes_max)
+            appends.append(self.history.call(session, number + index, padding))
+        self.called += len(appends)
+        return appends
+
+    def _set(
+        self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
+    ) -> int:
+        appends = self._called(session, number, random)
+        for append in appends:
+            append.group = session * 1_000_000 + number + 1
+        encoded = encode_record_set(
+            [append.payload for append in appends], first_txid=TXID_FIRST, last_txid=TXID_FIRST
+        )
+        try:
+            bulk = writer.append_set(encoded)
+        except RhumblineError as error:
+            self._fail(appends, error)
+            raise
+        tasks.spawn(self._hear_bulk(bulk, appends), "hear")
+        return len(appends)
+
+    def _txids(
+        self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
+    ) -> int:
+        def call(append: Append) -> Ticket:
+            txid = max(TXID_FIRST, writer.last_txid + random.choice((0, 0, 1, 7, 900)))
+            return writer.append(append.payload, txid)
+
+        appends = self._called(session, number, random)
+        self._call_each(appends, call, tasks)
+        return len(appends)
+
+    async def _before_the_end(self, writer: StreamWriter) -> None:
+        """What is in doubt is sent by the last writer, so that nothing is."""
+        await self.producers.settle(writer, self.history.session_count)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _tail(self, host: SimHost, client: SimClient) -> None:
+        """Reads from the start on; after an error it opens again where it was, or may be."""
+        position: Dlsn | None = None
+        while True:
+            reader = None
+            read = self.history.begin_read(f"tail {host.name}/{host.starts}", position)
+            try:
+                start = EARLIEST if position is None else position
+                reader = await client.namespace.open_reader(STREAM, start)
+                read.ready_ms = self.history.now_ms()
+                while True:
+                    await self._take_batch(reader, read)
+                    position = reader.position
+            except TruncatedError as error:
+                self.history.fail(read, error)
+                self._note(host, f"the reader is behind the truncation: {error}")
+                assert isinstance(error.first_active, Dlsn)
+                position = error.first_active
+            except StreamIdleError:
+                self._is_idle(read, reader)
+            except RhumblineError as error:
+                self.history.fail(read, error)
+                self._note(host, f"the reader waits at {position}: {type(error).__name__}: {error}")
+                await asyncio.sleep(1.0)
+            finally:
+                if reader is not None:
+                    await reader.aclose()
+
+    def _is_idle(self, read: Read, reader: StreamReader | None) -> None:
+        """A quorum said that there is nothing more: within the last ``idle_ms_max``."""
+        idle_ms = self.cluster.settings.reader.idle_ms_max
+        assert idle_ms is not None
+        assert reader is not None
+        asked_ms = self.history.now_ms() - idle_ms
+        # Its position is behind a record that it gave; others may follow in the same entry.
+        end = Dlsn(reader.position.lssn, reader.position.entry_id + 1, 0)
+        self.history.looks.append(Look(f"idle {read.reader}", asked_ms, end))
+
+    async def _take_batch(
+        self, reader: StreamReader, read: Read, *, until: Dlsn | None = None
+    ) -> bool:
+        before = len(read.records)
+        if not await take(reader, self.history, read, until=until):
+            return False
+        self.visits.known += [(one.dlsn, one.txid) for one in read.records[before:]]
+        return True
+
+    async def read_everything(self, host: SimHost, until: Dlsn) -> None:
+        """Reads the stream from its start to ``until``, as a complete run."""
+        async with self.cluster.client(host) as client:
+            read = self.history.begin_read(f"final {host.name}", None)
+            reader = await client.namespace.open_reader(STREAM, EARLIEST)
+            read.ready_ms = self.history.now_ms()
+            try:
+                while True:
+                    try:
+                        if not await self._take_batch(reader, read, until=until):
+                            break
+                    except (StreamIdleError, ReaderStalledError):
+                        continue  # it is an impatient one; V5 has a limit of its own
+                read.is_complete = True
+            except RhumblineError as error:
+                self.history.fail(read, error)
+                raise
+            finally:
+                await reader.aclose()
+
+
+class StreamsRun(SeedRun):
+    """A run of ``streams``: its applications, and what is asked afterwards."""
+
+    def __init__(self, world: SimWorld, plan: Plan) -> None:
+        super().__init__(world, plan)
+        numbers = count(1)
+        self.history = History(self.history.now_ms, numbers)
+        apps = self.apps = StreamPrograms(self.cluster, self.history, plan.habits)
+        apps.producers = Producers(self.cluster, self.history, PRODUCERS)
+        apps.visits = self.visits = Visits(self.cluster, self.history, numbers)
+        self.producers = apps.producers
+        self.late_adds: list[LateAdd] = []
+
+    async def _settle(self, heir: SimHost) -> None:
+        await self._finish("V7", heir, "settling the short lives", self._settle_lives)
+
+    async def _settle_lives(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            await self.visits.settle(client)
+
+    async def _epilogue(self) -> None:
+        await super()._epilogue()
+        await asyncio.sleep(_FORGET_S)
+        asking = self.cluster.app_hosts[0]
+        await self._finish("V9", asking, "offering late entries", self._offer_late_entries)
+
+    async def _offer_late_entries(self, host: SimHost) -> None:
+        versions = self._ledger_versions()
+        deleted = [one for one, seen in versions.items() if seen[-1].metadata is None]
+        for bookie in self.cluster.bookie_hosts:
+            found = await add_late((bookie.name, PORT), self.cluster.ids[bookie.name], deleted)
+            self.late_adds += found
+
+    def judged(self) -> list[Violation]:
+        """Also of the short lives."""
+        found = judge(self.record())
+        for life in self.visits.lives.values():
+            for violation in judge(self._record_of(life.name)):
+                found.append(Violation(violation.id, f"{life.name}: {violation.text}"))
+        return found
+
+    def record(self) -> Record:
+        """Of the long one, with all ledgers."""
+        record = super().record()
+        for life in self.visits.lives.values():
+            record.streams[life.name] = self._stream_versions(life.name)
+        record.late_adds = self.late_adds
+        return record
+
+    def _record_of(self, name: str) -> Record:
+        stored = self._stream_versions(name)
+        whole = super().record()
+        own = {
+            version.segment.ledger_id
+            for versions in stored.segments.values()
+            for version in versions
+            if version.segment is not None
+        }
+        return Record(
+            history=self.visits.lives[name].history,
+            ledgers={one: versions for one, versions in whole.ledgers.items() if one in own},
+            segments=stored.segments,
+            stored=stored,
+            regions=whole.regions,
+            lost=whole.lost,
+            liars=whole.liars,
+        )
+
+    def _states(self) -> dict[str, int]:
+        seen = super()._states()
+        counts = dict(self.visits.counts)
+        counts["retried sets"] = self.producers.retried
+        counts["late entries offered"] = len(self.late_adds)
+        counts["idle"] = sum(look.who.startswith("idle") for look in self.history.looks)
+        counts["truncated reads"] = sum(
+            read.failure == "TruncatedError" for read in self.history.reads
+        )
+        for name, number in sorted(counts.items()):
+            seen[name] = seen.get(name, 0) + number
+        return seen

@@ -1,0 +1,208 @@
+"""Plans for the long run: every seed turns on a random subset of faults, with random rates.
+
+A run with all faults at once soon does nothing but suffer; one with few of them goes deep in one
+corner (swarm testing). What may be damaged for good is bounded by what the quorum promises to
+survive: one machine's data where AQ is 2, two where it is 3.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from ....core.bookie.config import KIB
+from ....core.ledger.config import LedgerConfig
+from ....core.log.config import ReaderConfig, WriterConfig
+from ....core.log.policy import FlushPolicy, StreamPolicy
+from ....core.protocol.quorum import Quorum
+from ..cluster import ClusterSettings, Fault
+from ..repair import repair_host
+from ..seed_run import Plan
+from ..workload.workload import WriterHabits
+from ..world.sim_world import Topology
+
+REGIONS = ("east", "north", "west")
+
+_QUORUMS = (
+    Quorum(3, 3, 2, 2),
+    Quorum(3, 3, 2, 2),
+    Quorum(3, 3, 2, 1),
+    Quorum(4, 4, 3, 2),
+    Quorum(4, 3, 2, 2),  # striped
+    Quorum(5, 3, 2, 2),
+    Quorum(6, 5, 3, 3),
+    Quorum(3, 3, 3, 3),
+    Quorum(5, 5, 3, 2),
+)
+
+LASTS_MS = 20_000
+
+
+class _Places:
+    """Who is there to be hit, and whose data may still be damaged."""
+
+    def __init__(self, random: Random, bookies_by_region: tuple[int, ...], quorum: Quorum) -> None:
+        self.random = random
+        self.bookies = [
+            f"bookie-{region}-{number}"
+            for region, count in zip(REGIONS, bookies_by_region, strict=True)
+            for number in range(count)
+        ]
+        self.apps = [f"app-{region}" for region in REGIONS]
+        self.repairs = random.choice(((), ("east",), ("east", "west")))
+        self.menders = [repair_host(region) for region in self.repairs]
+        self.breakable = random.sample(self.bookies, quorum.ack_quorum - 1)
+        if quorum.min_regions > quorum.ack_quorum - 1:
+            self.breakable = self.breakable[: quorum.min_regions - 1]
+
+    def bookie(self) -> str:
+        """Any bookie."""
+        return self.random.choice(self.bookies)
+
+    def host(self) -> str:
+        """Any machine; a bookie more often."""
+        return self.random.choice(self.bookies + self.apps + self.menders)
+
+    def region(self) -> str:
+        """Any region."""
+        return self.random.choice(REGIONS)
+
+    def way(self) -> str:
+        """From one region to another."""
+        source, target = self.random.sample(REGIONS, 2)
+        return f"{source}>{target}"
+
+
+Make = Callable[[_Places, Random], tuple[str, int, float]]
+"""(target, how long in ms, value) of a new fault."""
+
+_RATES: dict[str, tuple[float, Make]] = {
+    # kind: (how many a run when it is on, at most; what one is)
+    "kill": (6, lambda p, r: (p.host(), r.randint(100, 5000), 0)),
+    "power": (4, lambda p, r: (p.bookie(), r.randint(300, 6000), 0)),
+    "crash-in-disk": (
+        4,
+        lambda p, r: (p.bookie(), r.randint(500, 6000), r.choice((1, -1)) * r.randint(1, 300)),
+    ),
+    "power-region": (1, lambda p, r: (p.region(), r.randint(500, 6000), 0)),
+    "pause": (5, lambda p, r: (p.host(), r.choice((200, 1500, 4000, 9000)), 0)),
+    "wipe": (1, lambda p, r: (r.choice(p.breakable), r.randint(200, 4000), 0)),
+    "skew": (2, lambda p, r: (p.host(), r.randint(1000, 9000), r.choice((-1e7, -5e3, 3e3, 1e8)))),
+    "cut-region": (3, lambda p, r: (p.region(), r.randint(200, 8000), 0)),
+    "cut-one-way": (3, lambda p, r: (p.way(), r.randint(200, 8000), 0)),
+    "isolate": (4, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
+    "deafen": (3, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
+    "mute": (3, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
+    "swizzle": (2, lambda p, r: ("bookies", r.randint(1000, 9000), 0)),
+    "reset": (8, lambda p, r: (r.choice([*p.bookies, "all"]), 0, r.choice((0.3, 1.0)))),
+    "slow-link": (3, lambda p, r: (p.way(), r.randint(500, 9000), r.choice((3, 20)))),
+    "slow-disk": (3, lambda p, r: (p.bookie(), r.randint(500, 9000), r.choice((10, 200, 2000)))),
+    "sync-error": (2, lambda p, r: (p.bookie(), 0, 0)),
+    "write-error": (2, lambda p, r: (p.bookie(), 0, 0)),
+    "read-error": (3, lambda p, r: (p.bookie(), 0, 0)),
+    "full-disk": (2, lambda p, r: (p.bookie(), r.randint(500, 9000), r.randint(0, 20_000))),
+    "rot": (2, lambda p, r: (p.breakable[0], 0, r.randint(1, 5))),
+    "metadata-down": (2, lambda p, r: ("metadata", r.randint(300, 8000), 0)),
+    "metadata-slow": (2, lambda p, r: ("metadata", r.randint(500, 9000), r.choice((20, 500)))),
+    "metadata-loses-answers": (
+        2,
+        lambda p, r: ("metadata", r.randint(1000, 9000), r.choice((0.1, 0.5))),
+    ),
+    "metadata-loses-requests": (
+        2,
+        lambda p, r: ("metadata", r.randint(1000, 9000), r.choice((0.1, 0.5))),
+    ),
+    "late-watches": (2, lambda p, r: ("metadata", r.randint(2000, 15_000), r.choice((500, 8000)))),
+    "expire-sessions": (3, lambda p, r: (p.host(), 0, 0)),
+}
+
+
+def swarm(seed: int) -> Plan:
+    """A run of its own kind."""
+    random = Random(f"{seed} swarm")
+    quorum = random.choice(_QUORUMS)
+    bookies_by_region = random.choice(((2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (2, 3, 2)))
+    places = _Places(random, bookies_by_region, quorum)
+    faults = _faults(places, random)
+    writers = [(0, random.choice(places.apps))]
+    for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
+        writers.append((random.randrange(LASTS_MS), random.choice(places.apps)))
+    return Plan(
+        seed=f"{seed} swarm",
+        topology=_topology(random),
+        bookies_by_region=bookies_by_region,
+        settings=_settings(random, quorum),
+        habits=WriterHabits(
+            pause_ms=random.choice((5, 50, 200)),
+            burst_max=random.choice((1, 4, 12)),
+            padding_bytes_max=random.choice((20, 200, 4000)),
+            session_appends_max=random.choice((30, 200, 10_000)),
+            is_polite=random.random() < 0.2,
+        ),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        writers=tuple(sorted(writers)),
+        readers=tuple(app for app in places.apps if random.random() < 0.5),
+        lasts_ms=LASTS_MS,
+        appends_max=random.choice((300, 600)),
+        repairs=places.repairs,
+    )
+
+
+def _faults(places: _Places, random: Random) -> list[Fault]:
+    share = random.choice((0.1, 0.2, 0.4))
+    faults: list[Fault] = []
+    for kind, (count_max, make) in _RATES.items():
+        if random.random() >= share:
+            continue
+        if kind in ("wipe", "rot") and not places.breakable:
+            continue
+        for _ in range(random.randint(1, int(count_max))):
+            target, lasts_ms, value = make(places, random)
+            faults.append(Fault(kind, target, random.randint(300, LASTS_MS), lasts_ms, value))
+    return faults
+
+
+def _topology(random: Random) -> Topology:
+    near, middle, far = random.choice(((1, 2, 3), (5, 20, 40), (30, 60, 80), (0.5, 40, 40)))
+    return Topology(
+        regions=REGIONS,
+        delays_ms=(
+            ("east", "north", near),
+            ("north", "west", middle),
+            ("east", "west", far),
+        ),
+        metadata_regions=random.choice(((), (), (random.choice(REGIONS),))),
+    )
+
+
+def _settings(random: Random, quorum: Quorum) -> ClusterSettings:
+    flush = FlushPolicy(
+        period_ms=random.choice((0, 0, 2, 20)), bytes_max=random.choice((200, 4000, 128 * KIB))
+    )
+    roll_bytes = random.choice((5_000, 50_000, 512 << 20))
+    return ClusterSettings(
+        policy=StreamPolicy(
+            quorum=quorum,
+            flush=flush,
+            roll_bytes=roll_bytes,
+            roll_ms=random.choice((1_500, 10_000, 7_200_000)),
+        ),
+        ledger=LedgerConfig(
+            connect_timeout_ms=random.choice((500, 3000)),
+            request_timeout_ms=random.choice((300, 1000, 5000)),
+            underreplicated_ms_max=random.choice((500, 3000, 30_000)),
+            quorum_timeout_ms=random.choice((0, 0, 3000)),
+            change_mode=random.choice(("delayed", "delayed", "eager")),
+            on_bookie_failure=random.choice(("replace", "replace", "close")),
+            replacement_wait_ms_max=random.choice((500, 10_000)),
+            fragments_max=random.choice((2, 8, 64)),
+            recovery_window=random.choice((1, 3, 8)),
+            recovery_timeout_ms=random.choice((5_000, 30_000)),
+            pending_entries_max=random.choice((4, 64, 16_384)),
+            speculative_read_ms=random.choice((0, 50, 500)),
+        ),
+        writer=WriterConfig(
+            entries_in_flight_max=random.choice((2, 16, 256)),
+            failover_ms_max=random.choice((5_000, 60_000)),
+        ),
+        reader=ReaderConfig(poll_ms=random.choice((500, 3000, 10_000))),
+        log_file_bytes=random.choice((64 * KIB, 256 * KIB, 4096 * KIB)),
+    )

@@ -1,0 +1,1 @@
+"""What simulated applications do with streams while faults happen."""

@@ -1,0 +1,499 @@
+"""The metadata store of a simulated cluster: one tree, reached over the simulated network.
+
+Its members are nodes of the network, one in one region or one in each. A client reaches the store
+when it reaches a member that reaches a majority of the members. What a client sees then is what the
+contract allows and no more: late answers, requests that got lost (the write did not happen),
+answers that got lost (it did), watches that come late or once for many changes, sessions that
+expire while their process is cut off or stopped.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from random import Random
+from typing import Any, NamedTuple, TypeVar, cast
+from zlib import crc32
+
+from ....backends.memory import MemorySession, MemoryStore, MemoryTree
+from ....backends.transaction_plan import Plan
+from ....core.protocol.errors import (
+    ClosedError,
+    IndeterminateError,
+    InvalidArgumentError,
+    MetadataUnavailableError,
+    SessionLostError,
+)
+from ....core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
+from ....core.wire import ledger_metadata as ledger_codec
+from ...checker.run_record import Swap
+from .network import SimNetwork, SimNode
+from .process import PROCESS, SimProcess, in_world
+
+T = TypeVar("T")
+
+TIMEOUT_MS = 3000
+"""Deadline of one call."""
+
+LATE_S_MAX = 15.0
+"""How late a request comes at most whose sender has long given it up."""
+
+_HEARTBEAT_S = 0.4
+_BEAT_METADATA = 30
+
+
+class Commit(NamedTuple):
+    """One change of one node; ``data`` is None when it went."""
+
+    at_ms: float
+    path: str
+    data: bytes | None
+
+
+class RecordedTree(MemoryTree):
+    """A tree that remembers every change."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        super().__init__("sim")
+        self.history: list[Commit] = []
+        self.on_commit: Callable[[Commit], None] | None = None
+        self._network = network
+
+    def commit(self, plan: Plan) -> Version:
+        """Carries out a plan, and remembers what it changed."""
+        at_ms = self._network.loop.now * 1000
+        for path, change in plan.changes.items():
+            if change.is_written or change.data is None:
+                self.history.append(Commit(at_ms, path, change.data))
+                if self.on_commit is not None:
+                    self.on_commit(self.history[-1])
+        return super().commit(plan)
+
+
+@dataclass(slots=True)
+class MetadataHealth:
+    """What is wrong with the store now; faults change it."""
+
+    is_down: bool = False
+    slowness: float = 1.0
+    lost_requests: float = 0.0  # share of requests that never arrive
+    lost_answers: float = 0.0  # share of answers that never arrive
+    late_requests: float = 0.0  # share of requests that arrive up to ``LATE_S_MAX`` late
+    watch_delay_ms: float = 0.0  # at most; watches also overtake each other
+
+
+class MetadataSite:
+    """The servers."""
+
+    def __init__(self, network: SimNetwork, random: Random, regions: Sequence[str]) -> None:
+        self.network = network
+        self.random = random
+        self.tree = RecordedTree(network)
+        self.health = MetadataHealth()
+        self.members = [network.add_node(f"metadata-{region}", region) for region in regions]
+        self.clients: list[SimMetadataStore] = []
+        self.swaps: list[Swap] = []
+        """Every compare-and-set of a ledger's metadata that had an answer or was given up."""
+        self.requests = 0
+        self._ways: dict[str, SimNode | None] = {}
+        self._ways_of = -1  # the network's generation for which they hold
+
+    def client(self, timeout_ms: int = TIMEOUT_MS) -> "SimMetadataStore":
+        """The handle of the running process."""
+        process = PROCESS.get()
+        assert process is not None, "only processes have a handle; use SimWorld.tree"
+        store = SimMetadataStore(self, process, timeout_ms)
+        self.clients = [known for known in self.clients if not known.process.is_dead]
+        self.clients.append(store)
+        return store
+
+    def way_in(self, node: SimNode) -> SimNode | None:
+        """The nearest member that can serve ``node`` now, or None."""
+        if self.health.is_down:
+            return None
+        network = self.network
+        if self._ways_of != network.generation:
+            self._ways_of = network.generation
+            self._ways.clear()
+        elif node.name in self._ways:
+            return self._ways[node.name]
+        way = self._ways[node.name] = self._find_way(node)
+        return way
+
+    def _find_way(self, node: SimNode) -> SimNode | None:
+        network = self.network
+        able = [m for m in self.members if self._both_ways(node, m) and self._has_majority(m)]
+        return min(able, key=lambda m: network.link(node.region, m.region).delay_ms, default=None)
+
+    def _has_majority(self, member: SimNode) -> bool:
+        reached = sum(1 for other in self.members if self._both_ways(member, other))
+        return reached * 2 > len(self.members)
+
+    def _both_ways(self, one: SimNode, other: SimNode) -> bool:
+        network = self.network
+        return not network.is_blocked(one, other) and not network.is_blocked(other, one)
+
+    def commit_delay_s(self, member: SimNode, *, is_write: bool) -> float:
+        """What the servers themselves take for one request."""
+        delay = 0.0005 + 0.001 * self.random.random()
+        if is_write and len(self.members) > 1:
+            trips = sorted(
+                self.network.delay_s(member, other) + self.network.delay_s(other, member)
+                for other in self.members
+                if other is not member and self._both_ways(member, other)
+            )
+            delay += trips[: len(self.members) // 2][-1] if trips else 0.0
+        return delay * self.health.slowness
+
+    def chance(self, share: float) -> bool:
+        """Whether it happens this time; draws only while the fault is on."""
+        return share > 0 and self.random.random() < share
+
+
+class SimSession:
+    """A session as its process sees it: it learns of the end only while it has contact."""
+
+    def __init__(self, store: "SimMetadataStore", inner: MemorySession) -> None:
+        self.is_lost = False
+        self.inner = inner
+        self._store = store
+        self._on_lost: list[Callable[[], None]] = []
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Calls back once when the session is lost (at once if it is already)."""
+        if self.is_lost:
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            self._on_lost.append(callback)
+
+    def learn(self) -> None:
+        """The process hears from the servers."""
+        if self.inner.is_lost and not self.is_lost:
+            self.is_lost = True
+            for callback in self._on_lost:
+                self._store.site.network.loop.call_soon(
+                    callback, context=self._store.process.context
+                )
+            self._on_lost.clear()
+
+    async def close(self) -> None:
+        """Ends the session and removes its ephemeral nodes (without contact: at its TTL)."""
+        self._on_lost.clear()
+        if not self.inner.is_lost:
+            await self._store.end_session(self.inner)
+
+
+class SimWatch:
+    """A watch: what fires at the servers comes to the process later, while there is contact."""
+
+    def __init__(self, store: "SimMetadataStore", callback: Callable[[], None]) -> None:
+        self._store = store
+        self._callback = callback
+        self._is_closed = False
+        self._is_due = False
+        self.inner: Watch | None = None
+
+    def fire(self) -> None:
+        """At the servers."""
+        if self._is_due or self._is_closed or not self._store.is_connected:
+            return
+        self._is_due = True
+        self._store.send_watch(self._arrive)
+
+    def _arrive(self) -> None:
+        self._is_due = False
+        if not self._is_closed:
+            self._callback()
+
+    def close(self) -> None:
+        """No further call. Safe to repeat."""
+        self._is_closed = True
+        if self.inner is not None:
+            self.inner.close()
+        self._store.forget_watch(self)
+
+
+class SimMetadataStore:
+    """One process's handle; keeps the contract of ``core.runtime.metadata_store``."""
+
+    uri = "sim:"
+
+    def __init__(self, site: MetadataSite, process: SimProcess, timeout_ms: int) -> None:
+        self.site = site
+        self.process = process
+        self.is_connected = True
+        self._node = site.network.nodes[process.node]
+        self._timeout_s = timeout_ms / 1000
+        self._inner = MemoryStore(site.tree, "sim:")
+        self._sessions: list[SimSession] = []
+        self._known_at_servers: list[MemorySession] = []
+        self._watches: dict[SimWatch, None] = {}
+        self._is_closed = False
+        self._world = Context()
+        self._is_ticking = False
+
+    # --- the contract ---------------------------------------------------------------------------
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        check_path(path)
+        return await self._call("get", path, lambda: self._inner.get(path), is_write=False)
+
+    async def children(
+        self, path: str, *, after: str | None = None, limit: int | None = None
+    ) -> list[str]:
+        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        check_path(path)
+        return await self._call(
+            "children",
+            path,
+            lambda: self._inner.children(path, after=after, limit=limit),
+            is_write=False,
+        )
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: Session | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Version]:
+        """Makes a node and returns its path and version."""
+        owner = None if ephemeral is None else self._inner_session(ephemeral)
+        return await self._call(
+            "create",
+            path,
+            lambda: self._inner.create(path, data, ephemeral=owner, sequential=sequential),
+        )
+
+    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        sent_ms = self.site.network.loop.now * 1000
+        try:
+            return await self._call("put", path, lambda: self._inner.put(path, data, expect=expect))
+        finally:
+            self._note_swap(path, data, expect, sent_ms)
+
+    def _note_swap(self, path: str, data: bytes, expect: Version | None, sent_ms: float) -> None:
+        ledger_id = ledger_id_of(path)
+        if ledger_id is not None and expect is not None:
+            state = ledger_codec.decode(ledger_id, data).state
+            now_ms = self.site.network.loop.now * 1000
+            who = self.process.name
+            self.site.swaps.append(
+                Swap(who, ledger_id, state, int(expect.partition(".")[2]), sent_ms, now_ms)
+            )
+
+    async def delete(self, path: str, *, expect: Version | None = None) -> None:
+        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        await self._call("delete", path, lambda: self._inner.delete(path, expect=expect))
+
+    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
+        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        path = operations[0].path if operations else ""
+        return await self._call("txn", path, lambda: self._inner.txn(operations))
+
+    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
+        """Calls back after the node (or one below it) changed."""
+        if self._is_closed:
+            raise ClosedError("the metadata store was closed")
+        watch = SimWatch(self, callback)
+        watch.inner = self._inner.watch(path, watch.fire, prefix=prefix)
+        self._watches[watch] = None
+        self._tick_from_now_on()
+        return watch
+
+    async def session(self, ttl_ms: int) -> SimSession:
+        """Opens a session that outlives silence of up to ``ttl_ms``."""
+
+        async def open_session() -> MemorySession:
+            inner = await self._inner.session(ttl_ms)
+            self._known_at_servers.append(inner)
+            self._tick_from_now_on()
+            return inner
+
+        session = SimSession(self, await self._call("session", str(ttl_ms), open_session))
+        self._sessions = [known for known in self._sessions if not known.is_lost]
+        self._sessions.append(session)
+        return session
+
+    async def close(self) -> None:
+        """Closes watches and sessions. Safe to repeat."""
+        if self._is_closed:
+            return
+        for watch in list(self._watches):
+            watch.close()
+        for session in self._sessions:
+            await session.close()
+        self._is_closed = True
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        name: str,
+        path: str,
+        operation: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        is_write: bool = True,
+    ) -> T:
+        if self._is_closed:
+            raise ClosedError("the metadata store was closed")
+        site, loop = self.site, self.site.network.loop
+        deadline = loop.now + self._timeout_s
+        member = site.way_in(self._node)
+        while member is None:
+            if loop.now >= deadline:
+                raise MetadataUnavailableError(f"{name} {path}: no contact with the metadata store")
+            await asyncio.sleep(0.05 + 0.1 * site.random.random())
+            member = site.way_in(self._node)
+        answer: asyncio.Future[T] = loop.create_future()
+        delay_s = site.network.delay_s(self._node, member)
+        delay_s += site.commit_delay_s(member, is_write=is_write)
+        if site.chance(site.health.late_requests):
+            delay_s += LATE_S_MAX * site.random.random()
+        loop.call_later(
+            delay_s, self._arrive, name, path, operation, answer, member, context=self._world
+        )
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await answer
+        except TimeoutError:
+            words = f"{name} {path}: no answer from the metadata store"
+            if is_write:
+                raise IndeterminateError(words) from None
+            raise MetadataUnavailableError(words) from None
+
+    def _arrive(
+        self,
+        name: str,
+        path: str,
+        operation: Callable[[], Coroutine[Any, Any, T]],
+        answer: "asyncio.Future[T]",
+        member: SimNode,
+    ) -> None:
+        """At the servers, as the simulation itself: the caller may be dead by now."""
+        site, network = self.site, self.site.network
+        if site.way_in(self._node) is None or site.chance(site.health.lost_requests):
+            return
+        site.requests += 1
+        network.trace.beat(_BEAT_METADATA, site.requests, crc32(f"{name} {path}".encode()))
+        result, error = _done_at_once(operation())
+        if network.trace.is_detailed:
+            network.trace.detail(self.process.name, f"metadata {name} {path} {error or ''}")
+        if site.chance(site.health.lost_answers):
+            return
+        delay_s = network.delay_s(member, self._node) * site.health.slowness
+
+        def reply() -> None:
+            if network.is_blocked(member, self._node) or answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(cast(T, result))
+
+        network.loop.call_later(delay_s, reply, context=self._world)
+
+    # --- contact --------------------------------------------------------------------------------
+
+    def _tick_from_now_on(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            self.site.network.loop.call_later(_HEARTBEAT_S, self._tick, context=self._world)
+
+    def _tick(self) -> None:
+        """Is there contact? As the simulation itself: it goes on when the process is dead."""
+        if self._is_closed:
+            return
+        process = self.process
+        if process.is_dead:
+            for watch in list(self._watches):
+                watch.close()
+            self._silence()
+            self._is_closed = True
+            return
+        has_contact = process.is_running and self.site.way_in(self._node) is not None
+        if has_contact:
+            for inner in self._known_at_servers:
+                inner.contact()
+            for session in self._sessions:
+                session.learn()
+            if not self.is_connected:
+                self.is_connected = True
+                for watch in self._watches:
+                    watch.fire()
+        elif self.is_connected:
+            self.is_connected = False
+            self._silence()
+        self.site.network.loop.call_later(_HEARTBEAT_S, self._tick, context=self._world)
+
+    def _silence(self) -> None:
+        self._known_at_servers = [inner for inner in self._known_at_servers if not inner.is_lost]
+        for inner in self._known_at_servers:
+            inner.silence()
+
+    def send_watch(self, arrive: Callable[[], None]) -> None:
+        """Carries a fired watch to the process."""
+        site, loop = self.site, self.site.network.loop
+        member = site.way_in(self._node)
+        delay_s = 1.0 if member is None else site.network.delay_s(member, self._node)
+        if site.health.watch_delay_ms:
+            delay_s += site.random.random() * site.health.watch_delay_ms / 1000
+
+        def deliver() -> None:
+            if site.way_in(self._node) is None:
+                loop.call_later(1.0, deliver, context=self._world)
+            else:
+                loop.call_soon(arrive, context=self.process.context)
+
+        loop.call_later(delay_s, deliver, context=self._world)
+
+    def forget_watch(self, watch: SimWatch) -> None:
+        """A watch was closed. Safe to repeat."""
+        self._watches.pop(watch, None)
+
+    async def end_session(self, inner: MemorySession) -> None:
+        """Tells the servers that a session is over; without contact its TTL ends it."""
+
+        async def close() -> None:
+            inner.contact()
+            await inner.close()
+
+        try:
+            await self._call("end of session", "", close)
+        except (MetadataUnavailableError, IndeterminateError):
+            self._known_at_servers.remove(inner)
+            in_world(inner.silence)
+
+    def expire_session(self) -> None:
+        """A fault: the servers give up all sessions of this process although it lives."""
+        for inner in self._known_at_servers:
+            inner.expire()
+
+    def _inner_session(self, session: Session) -> MemorySession:
+        if not isinstance(session, SimSession) or session not in self._sessions:
+            raise InvalidArgumentError("a session of another store")
+        if session.is_lost:
+            raise SessionLostError("the session is gone")
+        return session.inner
+
+
+def _done_at_once(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
+    """The result, or the error, of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value, None
+    except Exception as error:  # it is the answer: raised where the call is awaited
+        return None, error
+    raise AssertionError("the memory store waited")
+
+
+def ledger_id_of(path: str) -> int | None:
+    """The ledger whose metadata is at ``path``."""
+    parts = path.split("/")
+    if len(parts) < 5 or parts[1] != "ledgers" or not parts[-1].startswith("L"):
+        return None
+    return int("".join(parts[2:-1]) + parts[-1][1:])

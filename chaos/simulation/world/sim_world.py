@@ -1,0 +1,281 @@
+"""A simulated cluster: regions with hosts, on one loop, from one seed.
+
+``SimWorld`` makes the parts and runs a scenario in them; ``SimHost`` is a machine, whose disk and
+address stay while the processes on it come and go. Every part draws from a generator of its own,
+made of the seed and its name, so that one part's draws do not shift another's.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeVar
+
+from ....core.protocol.errors import InvariantBrokenError, RhumblineError
+from ....core.runtime.runtime import Runtime
+from .disk import DiskImage, SimDisk
+from .loop import SimLoop
+from .metadata import MetadataSite, SimMetadataStore
+from .network import Link, SimNetwork
+from .process import ProcessState, SimProcess
+from .trace import Trace
+
+T = TypeVar("T")
+
+START_OF_TIME_MS = 1_700_000_000_000
+"""The wall clock at virtual time 0."""
+
+DISK_BYTES = 64 << 30
+
+Main = Callable[["SimHost"], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Regions and the one-way delays between them (ms, the same in both directions)."""
+
+    regions: tuple[str, ...]
+    delays_ms: tuple[tuple[str, str, float], ...]
+    local_delay_ms: float = 0.15
+    metadata_regions: tuple[str, ...] = ()
+    """Where the metadata store's members are; empty: one in each region."""
+
+
+THREE_REGIONS = Topology(
+    regions=("east", "north", "west"),
+    delays_ms=(("east", "north", 5.0), ("north", "west", 20.0), ("east", "west", 40.0)),
+)
+
+
+class SimClock:
+    """A host's wall clock, ``skew_ms`` off the true one."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.skew_ms = 0
+        self._loop = loop
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch, as this host believes."""
+        return START_OF_TIME_MS + int(self._loop.now * 1000) + self.skew_ms
+
+
+class SimHost:
+    """A machine. ``main`` is the program that runs on it whenever it is started."""
+
+    def __init__(self, world: "SimWorld", name: str, region: str, rack: str) -> None:
+        self.world = world
+        self.name = name
+        self.region = region
+        self.rack = rack
+        self.node = world.network.add_node(name, region)
+        self.clock = SimClock(world.loop)
+        self.image = DiskImage(
+            world.loop, world.random_of(f"disk {name}"), world.trace, name, DISK_BYTES
+        )
+        self.process: SimProcess | None = None
+        self.starts = 0
+        self.boots = 1
+        self.main: Main | None = None
+
+    def __repr__(self) -> str:
+        return f"<host {self.name} {self.process}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process lives on it (it may be paused)."""
+        return self.process is not None and not self.process.is_dead
+
+    # --- what a program asks for ----------------------------------------------------------------
+
+    def runtime(self) -> Runtime:
+        """The world of the process that now runs here."""
+        return Runtime(self.clock, self.world.random_of(f"process {self.name} {self.starts}"))
+
+    def disk(self, root: str = "") -> SimDisk:
+        """The disk, for the process that now runs here."""
+        return SimDisk(self.image, root)
+
+    def metadata(self) -> SimMetadataStore:
+        """A handle to the metadata store, for the process that now runs here."""
+        return self.world.metadata.client()
+
+    # --- lives and deaths -----------------------------------------------------------------------
+
+    def start(self, main: Main | None = None) -> None:
+        """Starts ``main`` (the last one, if not given) in a new process."""
+        assert not self.is_running, f"{self.name} runs already"
+        self.main = main or self.main
+        assert self.main is not None
+        if not self.node.is_up:
+            self.node.is_up = True
+            self.world.network.changed()
+        self.starts += 1
+        self.process = process = SimProcess(f"{self.name}/{self.starts}", self.name)
+        self.world.trace.note(self.name, f"starts as {process.name}")
+        task = self.spawn(self.main(self), f"main of {process.name}")
+        task.add_done_callback(self._ended, context=self.world.context)
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+        """Starts a task in the process that runs here."""
+        assert self.process is not None
+        return self.world.loop.create_task(work, name=name, context=self.process.context.copy())
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        process = self.process
+        error = None if task.cancelled() else task.exception()
+        if process is None or process.is_dead:
+            return
+        self.kill(why=f"ended: {type(error).__name__}: {error}" if error else "ended")
+        if error is None:
+            return
+        if isinstance(error, RhumblineError) and not isinstance(error, InvariantBrokenError):
+            self.world.later(1.0 + self.world.random.random(), self.start_again)
+        else:
+            self.world.loop.fail(error)
+
+    def start_again(self) -> None:
+        """What a supervisor does: starts the program unless it runs. Safe to repeat."""
+        if not self.is_running:
+            self.start()
+
+    def kill(self, why: str = "killed") -> None:
+        """SIGKILL: its memory is gone, what it wrote is in the page cache. Safe to repeat."""
+        self._end(why, is_power_cut=False)
+
+    def power_off(self) -> None:
+        """The machine goes down: unsynced bytes too, and nobody is told."""
+        self._end("loses power", is_power_cut=True)
+        self.node.is_up = False
+        self.boots += 1
+        self.world.network.changed()
+
+    def _end(self, why: str, *, is_power_cut: bool) -> None:
+        process = self.process
+        if process is not None and not process.is_dead:
+            self.world.trace.note(self.name, f"{process.name} {why}")
+            process.die()
+            self.world.network.process_died(process, is_power_cut=is_power_cut)
+            self.world.graves.append(process)
+        if is_power_cut:
+            self.image.lose_power()
+        else:
+            self.image.process_died()
+        self.process = None
+
+    def pause(self) -> None:
+        """SIGSTOP. Safe to repeat."""
+        if self.process is not None and self.process.state is ProcessState.RUNNING:
+            self.world.trace.note(self.name, "is stopped")
+            self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT. Safe to repeat."""
+        if self.process is not None and self.process.state is ProcessState.PAUSED:
+            self.world.trace.note(self.name, "goes on")
+            self.world.loop.resume(self.process)
+
+    def wipe(self) -> None:
+        """An empty disk at the same address; kills what runs there."""
+        self.kill("killed, and its disk wiped")
+        self.image.format()
+
+    def skew(self, skew_ms: int) -> None:
+        """The wall clock jumps."""
+        self.world.trace.note(self.name, f"clock is {skew_ms} ms off")
+        self.clock.skew_ms = skew_ms
+
+
+class SimWorld:
+    """The whole of one run. Use it as a context manager: leaving it buries what still runs."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        topology: Topology = THREE_REGIONS,
+        *,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.topology = topology
+        self.loop = SimLoop()
+        self.context = self.loop.orphans.context
+        self.trace = Trace(self.loop.time, on_line=on_line)
+        self.random = self.random_of("world")
+        self.network = SimNetwork(self.loop, self.random_of("network"), self.trace)
+        self.loop.network = self.network
+        for source, target, delay_ms in topology.delays_ms:
+            for pair in ((source, target), (target, source)):
+                self.network.links[pair] = Link(delay_ms, delay_ms * 0.1, 125e6)
+        for region in topology.regions:
+            delay_ms = topology.local_delay_ms
+            self.network.links[region, region] = Link(delay_ms, delay_ms, 1.25e9)
+        self.metadata = MetadataSite(
+            self.network,
+            self.random_of("metadata"),
+            topology.metadata_regions or topology.regions,
+        )
+        self.hosts: dict[str, SimHost] = {}
+        self.graves: list[SimProcess] = []
+        self.is_healed = False
+        """Whether all faults are over for good."""
+
+    def __enter__(self) -> "SimWorld":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.bury()
+
+    def random_of(self, name: str) -> Random:
+        """The generator of one part."""
+        return Random(f"{self.seed} {name}")  # text seeds are hashed with SHA-512: stable
+
+    def host(self, name: str, region: str, rack: str = "r0") -> SimHost:
+        """A new machine."""
+        assert region in self.topology.regions
+        host = self.hosts[name] = SimHost(self, name, region, rack)
+        return host
+
+    def hosts_in(self, regions: Sequence[str]) -> list[SimHost]:
+        """The machines of some regions, in order of creation."""
+        return [host for host in self.hosts.values() if host.region in regions]
+
+    def run(self, scenario: Coroutine[Any, Any, T], *, time_limit_s: float = 86_400.0) -> T:
+        """Runs ``scenario`` as the simulation itself; see ``SimLoop.run``."""
+        return self.loop.run(scenario, time_limit_s=time_limit_s)
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Calls ``action`` as the simulation itself."""
+        self.loop.call_later(delay_s, action, context=self.context)
+
+    # --- regions --------------------------------------------------------------------------------
+
+    def cut_region(self, region: str) -> None:
+        """Nothing gets in or out of ``region``; counts."""
+        self.trace.note("world", f"region {region} is cut off")
+        for other in self.topology.regions:
+            if other != region:
+                self.network.cut(region, other)
+                self.network.cut(other, region)
+
+    def heal_region(self, region: str) -> None:
+        """Ends one ``cut_region``."""
+        self.trace.note("world", f"region {region} is back")
+        for other in self.topology.regions:
+            if other != region:
+                self.network.heal(region, other)
+                self.network.heal(other, region)
+
+    def heal_everything(self) -> None:
+        """Ends all faults of paths, disks and the metadata store, and starts what is down."""
+        self.trace.note("world", "everything is healed")
+        self.network.heal_all()
+        health = self.metadata.health
+        health.is_down, health.slowness, health.watch_delay_ms = False, 1.0, 0.0
+        health.lost_requests = health.lost_answers = health.late_requests = 0.0
+        for host in self.hosts.values():
+            host.resume()
+            disk = host.image.health
+            disk.is_lying, disk.slowness = False, 1.0
+            disk.sync_failures = disk.write_failures = disk.read_failures = 0
+            if host.main is not None:
+                host.start_again()

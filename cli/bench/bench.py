@@ -1,0 +1,407 @@
+"""``rhumbline bench``: raw, write, tail, read, bookie, proxy."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ...bench.catch_up import run_catch_up
+from ...bench.harness.bookie_processes import BookieProcesses
+from ...bench.harness.load import Timing, run_workload
+from ...bench.harness.workload import READ, TAIL, WRITE, Workload
+from ...bench.many_streams import measure_many_streams
+from ...bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
+from ...bench.positions import measure_positions
+from ...bench.proxies import run_proxy_work
+from ...bench.proxy_failover import measure_failover
+from ...bench.proxy_work import FAILOVER, PROXY, ProxyWork
+from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
+from ...client.system_runtime import run
+from ...core.protocol.errors import InvalidArgumentError
+from ..output import format_table
+from .bench_output import Rows, collect, print_raw
+from .bench_regions import REGION_BENCHMARKS
+
+Command = Callable[..., Any]
+
+_WARM_SECONDS = 2.0
+
+
+@click.group()
+def bench() -> None:
+    """Measures three bookie processes on this machine, fsync on, E3/WQ3/AQ2.
+
+    Every benchmark first prints what the disk and the loopback do in the same minute: figures
+    are to be read as ratios to that.
+    """
+
+
+def _measuring(command: Command) -> Command:
+    for option in (
+        click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
+                     help="Where the bookies' data goes (default: the temporary directory)."),
+        click.option("--json", "json_file", type=click.Path(path_type=Path),
+                     help="Also append the figures to this file as JSON lines."),
+        click.option("--repetitions", type=click.IntRange(1, 100), default=1, show_default=True),
+        click.option("--seconds", type=click.FloatRange(0.1, 600), default=5, show_default=True,
+                     help="Length of one timed window."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@bench.command()
+@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def raw(directory: Path | None) -> None:
+    """Only the raw limits: append with fdatasync, round trips on loopback."""
+    print_raw(directory or Path(tempfile.gettempdir()))
+
+
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: W1-128,W2-64.")
+@_measuring
+def write(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Many streams at full speed, at a fixed rate, and one record at a time."""
+    _run_workloads(_chosen(WRITE, only), seconds, repetitions, json_file, directory)
+
+
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: W3-1000.")
+@_measuring
+def tail(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Delivery: from append to tailing readers: one, at 1,000 and 10,000 records/s, and many."""
+    _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
+
+
+@bench.command()
+@click.option("--only", default="W1-128", show_default=True, help="A workload of `bench write`.")
+@_measuring
+def telemetry(
+    only: str, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
+) -> None:  # fmt: skip
+    """Cost of metrics and traces: a workload without them and with them, in turn.
+
+    Every run has a fresh cluster of its own.
+    """
+    (workload,) = _chosen(WRITE, only)
+    timing = Timing(_WARM_SECONDS, seconds, 1)
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
+        print_raw(Path(root))
+        with sink() as endpoint:
+            for number in range(repetitions):
+                for mode, settings in modes(endpoint).items():
+                    below = Path(root) / f"{number}-{len(found)}"
+                    below.mkdir()
+                    with ObservedBookies(below, settings) as servers:
+                        rows = measure_telemetry(workload, servers, mode, settings, timing)
+                        found += run(collect(rows, json_file))
+    click.echo()
+    click.echo(format_table([{"telemetry": row["telemetry"], **_shown(row)} for row in found]))
+
+
+@bench.command()
+@_measuring
+def read(seconds: float, repetitions: int, json_file: Path | None, directory: Path | None) -> None:
+    """Catch-up: one stream from its beginning, page cache warm, by record and by Arrow batch.
+
+    --seconds does not apply.
+    """
+    del seconds
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for name, size, count in READ:
+            async for row in run_catch_up(servers, name, size, count, repetitions):
+                yield row
+
+    _measure(all_rows, json_file, directory)
+
+
+@bench.command()
+@click.option("--count", type=click.IntRange(1, 100_000), default=10_000, show_default=True)
+@_measuring
+def streams(
+    count: int, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
+) -> None:  # fmt: skip
+    """Many streams open in one process: opening them, a record to each, rest.
+
+    --seconds is how long it rests; --repetitions does not apply.
+    """
+    del repetitions
+
+    def rows(servers: BookieProcesses) -> Rows:
+        return measure_many_streams(servers, count, seconds)
+
+    _measure(rows, json_file, directory, shown=_shown_of_streams)
+
+
+@bench.command()
+@click.option("--segments", type=click.IntRange(1, 100_000), default=1_000, show_default=True)
+@click.option("--looks", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@_measuring
+def positions(
+    segments: int, looks: int, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Finding a record among many segments. (--seconds and --repetitions do not apply.)"""
+    del seconds, repetitions
+
+    def rows(servers: BookieProcesses) -> Rows:
+        return measure_positions(servers, segments, looks)
+
+    _measure(rows, json_file, directory, shown=_shown_of_positions)
+
+
+@bench.command()
+@click.option("--only", help="B1: adds; B2: adds while all is sorted; B3: reads and restarts.")
+@click.option(
+    "--entries",
+    type=click.IntRange(1_000, 1_000_000_000),
+    default=100_000,
+    show_default=True,
+    help="Entries for reads and restarts.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(1, 1 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of each of those entries.",
+)
+@_measuring
+def bookie(
+    only: str | None, entries: int, size: int, seconds: float, repetitions: int,
+    json_file: Path | None, directory: Path | None,
+) -> None:  # fmt: skip
+    """One bookie: adds by size, their cost on disk, reads, restarts, memory.
+
+    Bytes written are told per byte of acknowledged entries, their headers included. The large
+    form is --entries 10000000 --size 1024: ten million entries, 10 GB.
+    """
+    load = Load(seconds, entries, size)
+    parts: dict[str, tuple[Mapping[str, str], Callable[[BookieProcesses], Rows]]] = {
+        "B1": ({}, lambda servers: measure_adds(servers, "B1", load)),
+        "B2": (SORTING, lambda servers: measure_adds(servers, "B2", load)),
+        "B3": ({}, lambda servers: measure_reads_and_restarts(servers, load)),
+    }
+    names = list(parts) if only is None else [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in parts:
+            raise InvalidArgumentError(f"no part {name}; there are: {', '.join(parts)}")
+    for _ in range(repetitions):
+        for settings, measured in map(parts.__getitem__, names):
+            _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
+
+
+@bench.command()
+@click.option("--only", help="Names of workloads, separated by commas: P1-batching,P3-100.")
+@_measuring
+def proxy(
+    only: str | None, seconds: float, repetitions: int, json_file: Path | None,
+    directory: Path | None,
+) -> None:  # fmt: skip
+    """Many producers into a write proxy, many readers from a read proxy.
+
+    P1: 100 streams, batching producers. P2: 1,000 producers in four processes await each record,
+    as fast as it goes and at 20,000 records/s in all. P3: one stream of 1 MB/s to 100 readers, and
+    a small one to 1,000; MB/s and latencies are those of delivery. P4: 100 producers while the
+    owner of their stream is killed, and stopped in order; the gap is the median of five.
+    """
+    chosen = _chosen((*PROXY, FAILOVER), only)
+    timing = Timing(_WARM_SECONDS, seconds, repetitions)
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for work in chosen:
+            if work is FAILOVER:
+                rows = measure_failover(servers, seconds)
+            else:
+                rows = run_proxy_work(work, servers, timing)
+            async for row in rows:
+                yield row
+
+    _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
+
+
+Named = TypeVar("Named", Workload, ProxyWork)
+
+
+@bench.command()
+@click.option(
+    "--records", type=click.IntRange(1000, 1_000_000_000), default=10_000_000, show_default=True
+)
+@click.option(
+    "--size",
+    type=click.IntRange(16, 65536),
+    default=128,
+    show_default=True,
+    help="Bytes of each record.",
+)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Where the archive goes (default: the temporary directory).",
+)
+def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
+    """Spark over an archive: our data source and Spark's own Parquet reader in turn.
+
+    Sum of payload lengths, largest txid, count; then what filters read. Needs no cluster.
+    """
+    from .bench_scan import run_scan  # PySpark is needed by this alone
+
+    run_scan(records, size, rounds, directory)
+
+
+def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
+    if only is None:
+        return workloads
+    names = [name.strip() for name in only.split(",")]
+    known = dict.fromkeys(workload.name for workload in workloads)
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(f"no workload {name}; there are: {', '.join(known)}")
+    return [workload for workload in workloads if workload.name in names]
+
+
+def _run_workloads(
+    workloads: Sequence[Workload],
+    seconds: float,
+    repetitions: int,
+    json_file: Path | None,
+    directory: Path | None,
+) -> None:
+    timing = Timing(_WARM_SECONDS, seconds, repetitions)
+
+    async def all_rows(servers: BookieProcesses) -> Rows:
+        for workload in workloads:
+            async for row in run_workload(workload, servers, timing):
+                yield row
+
+    _measure(all_rows, json_file, directory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Of the cluster: how many bookies, with which settings."""
+
+    bookie_count: int
+    settings: Mapping[str, str]
+
+
+_THREE = _Shape(3, {})
+
+
+def _measure(
+    rows: Callable[[BookieProcesses], Rows],
+    json_file: Path | None,
+    directory: Path | None,
+    shape: _Shape = _THREE,
+    shown: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> None:
+    """Raw limits, then rows as they come, then all of them as a table."""
+    with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
+        print_raw(Path(root))
+        settings = shape.settings
+        with BookieProcesses(Path(root), count=shape.bookie_count, settings=settings) as servers:
+            found = run(collect(rows(servers), json_file))
+    click.echo()
+    click.echo(format_table([(shown or _shown)(row) for row in found]))
+    click.echo()
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the table."""
+    latency = row.get("del", row)
+    return {
+        "work": row["w"],
+        "peer": row["peer"],
+        "size": row["size"],
+        "streams": row["streams"],
+        "readers": row.get("readers"),
+        "records/s": row.get("del_rec_s", row["rec_s"]),
+        "MB/s": row.get("del_MB_s", row["MB_s"]),
+        "p50 ms": latency.get("p50_ms"),
+        "p99 ms": latency.get("p99_ms"),
+        "p99.9 ms": latency.get("p999_ms"),
+        "cpu s/M servers": row["srv_cpu_per_M"],
+        "cpu s/M client": row["cli_cpu_per_M"],
+        "MiB servers": row["srv_rss"],
+    }
+
+
+def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "step": row["w"],
+        "streams": row["streams"],
+        "seconds": row["seconds"],
+        "streams/s": row["rec_s"],
+        "cores servers": row["srv_cpu"],
+        "cores client": row["cli_cpu"],
+        "MiB servers": row["srv_rss"],
+        "MiB client": row["cli_rss"],
+        "tasks": row["tasks"],
+    }
+
+
+def _shown_of_positions(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "look-up": row["w"],
+        "segments": row["segments"],
+        "p50 ms": row["p50_ms"],
+        "max ms": row["max_ms"],
+        "metadata reads": row["metadata_reads"],
+        "at most": row["metadata_reads_max"],
+        "entry reads": row["entry_reads"],
+        "at most ": row["entry_reads_max"],
+    }
+
+
+def _shown_of_proxy(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "clients": row["clients"],
+        "streams": row["streams"],
+        "size": row["size"],
+        "records/s": row["rec_s"],
+        "MB/s": row["MB_s"],
+        "p50 ms": row["p50_ms"],
+        "p99 ms": row["p99_ms"],
+        "gap ms": row.get("gap_ms"),
+        "cpu proxy": row.get("proxy_cpu"),
+        "cpu servers": row.get("srv_cpu"),
+        "cpu clients": row.get("cli_cpu"),
+        "s/M proxy": row.get("proxy_cpu_per_M"),
+        "s/M servers": row.get("srv_cpu_per_M"),
+        "s/M clients": row.get("cli_cpu_per_M"),
+        "MiB proxy": row.get("proxy_rss"),
+        "MiB clients": row.get("cli_rss"),
+    }
+
+
+def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "work": row["w"],
+        "entries/s": row.get("rec_s"),
+        "MB/s": row.get("MB_s"),
+        "p50 ms": row.get("p50_ms"),
+        "p99 ms": row.get("p99_ms"),
+        "log/byte": row.get("log_per_byte"),
+        "sorted/byte": row.get("sorted_per_byte"),
+        "disk/byte": row.get("disk_per_byte"),
+        "restart s": row.get("restart_s"),
+        "cpu s/M": row.get("srv_cpu_per_M"),
+        "MiB anonymous": row["anon_mib"],
+    }
+
+
+for _command in REGION_BENCHMARKS:
+    bench.add_command(_command)

@@ -1,0 +1,143 @@
+"""The end of the demo: the stream goes to an archive, the cluster ends, and Spark asks the archive.
+
+Each half is left out where what it needs is not installed.
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from ...client.connect import Client
+from ...core.protocol.errors import RhumblineError
+from ..output import format_table
+from ..units import show_bytes
+
+QUERY = """\
+SELECT lssn AS segment, count(*) AS records, sum(length(payload)) AS bytes,
+       date_format(min(created), 'HH:mm:ss.SSS') AS since,
+       date_format(max(created), 'HH:mm:ss.SSS') AS until
+FROM log GROUP BY lssn ORDER BY lssn"""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What the archive got."""
+
+    segments: int
+    files: int
+    record_count: int
+    payload_bytes: int
+    stored_bytes: int
+    seconds: float
+
+    def told(self) -> str:
+        """In a line."""
+        return (
+            f"{self.record_count:>9,} records in {self.files} Parquet files, "
+            f"{show_bytes(self.stored_bytes)} for {show_bytes(self.payload_bytes)}, "
+            f"read back in {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Spark found in the archive."""
+
+    table: str
+    record_count: int
+    payload_bytes: int
+    seconds: float
+
+
+async def archive_stream(
+    client: Client, namespace: str, stream: str, root: Path
+) -> Archived | None:
+    """Archives the completed segments of a stream below ``root``; None without pyarrow."""
+    if find_spec("pyarrow") is None:
+        return None
+    from ...coldstore.archive.archive_service import unarchived
+    from ...coldstore.archive.segment_archiver import SegmentArchiver
+    from ...coldstore.stores.local import LocalColdStore
+
+    started = time.monotonic()
+    cold = LocalColdStore(root)
+    try:
+        archiver = SegmentArchiver.of_namespace(
+            namespace, cold, runtime=client.runtime, ledgers=client.ledgers, store=client.store
+        )
+        waiting = await unarchived(client.namespace(), stream)
+        done = [await archiver.archive(stream, lssn) for lssn in waiting]
+    finally:
+        await cold.close()
+    return Archived(
+        len(done),
+        sum(len(one.parts) for one in done),
+        sum(one.record_count for one in done),
+        sum(one.payload_bytes for one in done),
+        sum(part.size_bytes for one in done for part in one.parts),
+        time.monotonic() - started,
+    )
+
+
+def why_no_spark() -> str | None:
+    """What is missing for a query; None when all is there."""
+    if find_spec("pyspark") is None:
+        return "pip install 'rhumbline[spark]'"
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        return "Spark needs Java 17"
+    return None
+
+
+def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> Answer:
+    """Runs ``QUERY`` over the archive below ``root``. What Spark says goes to ``log``.
+
+    Raises RhumblineError with the end of the log.
+    """
+    started = time.monotonic()
+    with _stderr_to(log):
+        try:
+            rows = _asked(namespace, stream, root)
+        except Exception as error:  # whatever Spark and Java raise
+            said = log.read_text(errors="replace").strip()
+            raise RhumblineError(f"Spark: {error}\n{said[-2000:]}") from error
+    records, size = (sum(int(str(row[name])) for row in rows) for name in ("records", "bytes"))
+    return Answer(format_table(rows), records, size, time.monotonic() - started)
+
+
+def _asked(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:
+    from ...spark.session import QUICK_START, open_session
+
+    spark = open_session("rhumbline demo", master="local[2]", **QUICK_START)
+    try:
+        log = (
+            spark.read.format("rhumbline")
+            .option("archive", root.as_uri())
+            .option("namespace", namespace)
+            .option("subscribe", stream)
+            .option("columns", "lssn,created,payload")
+            .load()
+        )
+        log.createOrReplaceTempView("log")
+        return [row.asDict() for row in spark.sql(QUERY).collect()]
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """This process and what it starts write their errors to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

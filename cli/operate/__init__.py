@@ -1,0 +1,1 @@
+"""Commands about a running cluster: regions, nodes, repair, metadata, plans, outages."""

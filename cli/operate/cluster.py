@@ -1,0 +1,45 @@
+"""``rhumbline cluster``: init, describe."""
+
+import click
+
+from ...backends.open_store import open_store
+from ...client.system_runtime import system_runtime
+from ...core.metadata.cluster_layout import initialise_cluster
+from ..options import Session, runs, session_options
+from ..output import print_record, say
+
+
+@click.group()
+def cluster() -> None:
+    """A cluster is a metadata store and the bookies that are registered in it."""
+
+
+@cluster.command()
+@session_options
+@runs
+async def init(session: Session) -> None:
+    """Prepares a metadata store for a cluster. Safe to repeat."""
+    settings = session.settings.cluster
+    store = await open_store(session.metadata_uri(), timeout_ms=settings.metadata_timeout_ms)
+    try:
+        instance = await initialise_cluster(store, system_runtime().random)
+    finally:
+        await store.close()
+    say(f"the cluster at {store.uri} is initialised; its instance id is {instance}")
+
+
+@cluster.command()
+@session_options
+@runs
+async def describe(session: Session) -> None:
+    """Shows the cluster's identity and its regions."""
+    async with session.client(moves_data=False) as client:
+        bookies = await client.directory.snapshot()
+        regions = sorted({info.region or "unknown" for info in bookies})
+        record = {
+            "metadata": client.store.uri,
+            "instance": client.instance_id,
+            "regions": regions,
+            "writable bookies": len(bookies),
+        }
+        print_record(record, session.output)

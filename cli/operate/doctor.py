@@ -1,0 +1,115 @@
+"""``rhumbline doctor``: checks the settings and everything they reach."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import click
+
+from ...client.connect import Client
+from ...core.ledger.connection.bookie_link import address_for
+from ...core.log.namespace import list_namespaces
+from ...core.protocol.bookie_id import BookieId
+from ...core.protocol.errors import ConfigurationError, RhumblineError
+from ...core.protocol.quorum import Quorum
+from ...placement.region_aware import RegionAwarePlacement
+from ..options import Session, runs, session_options
+from ..output import print_rows
+
+_CONNECT_SECONDS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``verdict``: ok, warning or fault."""
+
+    what: str
+    verdict: str
+    detail: str
+
+
+@click.command()
+@session_options
+@runs
+async def doctor(session: Session) -> None:
+    """Checks settings, metadata store, bookies and namespaces; says what is wrong.
+
+    Exits 1 when there is a fault.
+    """
+    findings = [Finding("settings", "ok", str(session.loaded.file or "no file"))]
+    try:
+        async with session.client(moves_data=False) as client:
+            store = f"{client.store.uri}, instance {client.instance_id}"
+            findings.append(Finding("metadata store", "ok", store))
+            findings.append(await _region(client))
+            findings += [finding async for finding in _bookies(client)]
+            findings += [finding async for finding in _namespaces(client)]
+    except RhumblineError as error:
+        findings.append(Finding("cluster", "fault", str(error)))
+    rows = [
+        {"check": finding.what, "verdict": finding.verdict, "detail": finding.detail}
+        for finding in findings
+    ]
+    print_rows(rows, session.output, empty="nothing was checked")
+    if any(finding.verdict == "fault" for finding in findings):
+        sys.exit(1)
+
+
+async def _region(client: Client) -> Finding:
+    try:
+        await client.check_region()
+    except ConfigurationError as error:
+        return Finding("region", "fault", str(error))
+    return Finding("region", "ok", client.region or "none, and none is needed")
+
+
+async def _bookies(client: Client) -> AsyncIterator[Finding]:
+    directory = client.directory
+    known = await directory.all_known()
+    writable, read_only = await directory.writable(), await directory.read_only()
+    if not known:
+        yield Finding("bookies", "fault", "none was ever formatted: `rhumbline bookie format`")
+    for bookie in known:
+        if bookie in writable:
+            yield await _reach(client, bookie, "ok")
+        elif bookie in read_only:
+            yield await _reach(client, bookie, "warning")
+        else:
+            yield Finding(f"bookie {bookie}", "warning", "is down (not registered)")
+
+
+async def _reach(client: Client, bookie: BookieId, verdict: str) -> Finding:
+    """Whether a connection to the address that this process would use succeeds."""
+    what = f"bookie {bookie}"
+    try:
+        address = address_for(await client.directory.registration(bookie), client.region)
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.close()
+    except (OSError, TimeoutError, RhumblineError) as error:
+        return Finding(what, "fault", f"cannot be reached: {error or type(error).__name__}")
+    region = await client.directory.region_of(bookie) or "unknown region"
+    note = "" if verdict == "ok" else ", read-only"
+    return Finding(what, verdict, f"reached at {address}, {region}{note}")
+
+
+async def _namespaces(client: Client) -> AsyncIterator[Finding]:
+    names = await list_namespaces(client.store)
+    if not names:
+        yield Finding("namespaces", "warning", "there is none: `rhumbline namespace create`")
+    for name in names:
+        policy = await client.namespace(name).policy()
+        yield await _can_write(client, name, policy.quorum)
+
+
+async def _can_write(client: Client, name: str, quorum: Quorum) -> Finding:
+    """Whether a new segment could be made now."""
+    candidates = await client.directory.snapshot()
+    try:
+        RegionAwarePlacement().new_ensemble(
+            quorum, candidates, random=client.runtime.random, near=client.region
+        )
+    except RhumblineError as error:
+        return Finding(f"namespace {name}", "fault", f"cannot be written: {error}")
+    return Finding(f"namespace {name}", "ok", f"{quorum} can be written")

@@ -1,0 +1,210 @@
+"""``rhumbline plan``: what a quorum promises on a topology, on paper or of the live cluster."""
+
+import json
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...core.log.policy import StreamPolicy
+from ...core.metadata.bookie_directory import BookieDirectory
+from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ...placement.planner import Numbers, Plan
+from ...placement.planner import plan as make_plan
+from ...placement.topology import Topology, topology_from
+from ..cluster_store import cluster_store
+from ..errors import UnsafeError
+from ..options import Session, runs, session_options
+from ..output import format_table
+from ..streams.policy_options import parse_regions
+
+_QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
+_YES = {True: "yes", False: "NO"}
+
+
+@click.command()
+@click.argument("topology", required=False, type=click.Path(path_type=Path))
+@click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions; 3/3/2/2.")
+@click.option("--e", "ensemble_size", type=int, help="Bookies of an ensemble.")
+@click.option("--wq", "write_quorum", type=int, help="Copies of an entry.")
+@click.option("--aq", "ack_quorum", type=int, help="Copies on disk before it is acknowledged.")
+@click.option("--r", "min_regions", type=int, help="Regions that those must lie in.")
+@click.option("--regions", help="Only these may hold the data: eu,us.")
+@click.option(
+    "--must-survive",
+    type=click.IntRange(min=0),
+    help="Exit with 3 unless any so many regions may be lost and writes resume.",
+)
+@session_options
+@runs
+async def plan(
+    session: Session, topology: Path | None, quorum: str | None, ensemble_size: int | None,
+    write_quorum: int | None, ack_quorum: int | None, min_regions: int | None,
+    regions: str | None, must_survive: int | None,
+) -> None:  # fmt: skip
+    """Says what a quorum promises before anything is deployed.
+
+    TOPOLOGY is a TOML file with the regions, their bookies, round trips and fsync times; without it
+    the live cluster's bookies are counted (then nothing is known about latency), and quorum and
+    regions are those of the namespace unless others are given.
+    """
+    given = (ensemble_size, write_quorum, ack_quorum, min_regions)
+    allowed = parse_regions(regions) if regions else ()
+    if topology is None and quorum is None and ensemble_size is None:
+        policy = await _policy(session)
+        quorum, allowed = str(policy.quorum), allowed or policy.regions
+    numbers = _numbers(quorum, given)
+    where = read_topology(topology) if topology is not None else await _live(session)
+    where = where.limited_to(allowed)
+    found = make_plan(where, numbers)
+    document = json.dumps(as_document(found), indent=2)
+    click.echo(document if session.output == "json" else as_text(found))
+    if found.refusal is not None:
+        raise UnsafeError(f"{_show(numbers)} is refused: {found.refusal}")
+    if must_survive is not None and found.losses_survived() < must_survive:
+        raise UnsafeError(
+            f"{_show(numbers)} survives the loss of any {found.losses_survived()} regions, "
+            f"not of {must_survive}"
+        )
+
+
+def read_topology(file: Path) -> Topology:
+    """The topology in a TOML file. Raises ConfigurationError, InvalidArgumentError."""
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file}: not TOML: {error}") from error
+    try:
+        return topology_from(table)
+    except InvalidArgumentError as error:
+        faults = "\n".join(f"{file}: {line}" for line in str(error).splitlines())
+        raise ConfigurationError(faults) from error
+
+
+async def _live(session: Session) -> Topology:
+    async with cluster_store(session) as store:
+        directory = BookieDirectory(store)
+        counts = Counter(info.region or "unknown" for info in await directory.snapshot())
+        directory.close()
+    if not counts:
+        raise InvalidArgumentError("the cluster has no writable bookie to plan with")
+    return Topology(counts, None)
+
+
+async def _policy(session: Session) -> StreamPolicy:
+    async with session.namespace(moves_data=False) as namespace:
+        return await namespace.policy()
+
+
+def _numbers(quorum: str | None, given: tuple[int | None, ...]) -> Numbers:
+    if quorum is None:
+        e, wq, aq, r = given
+        if e is None:
+            raise InvalidArgumentError("which quorum? give --quorum E/WQ/AQ/R, e.g. 3/3/2/2")
+        wq = e if wq is None else wq
+        return e, wq, wq // 2 + 1 if aq is None else aq, 1 if r is None else r
+    match = _QUORUM.fullmatch(quorum.strip())
+    if match is None or any(number is not None for number in given):
+        raise InvalidArgumentError(
+            f"{quorum!r} is no quorum; write E/WQ/AQ/R, e.g. 3/3/2/2"
+            if match is None
+            else "give either --quorum or --e, --wq, --aq and --r"
+        )
+    e, wq, aq, r = (int(part or 1) for part in match.groups())
+    return e, wq, aq, r
+
+
+def as_document(found: Plan) -> dict[str, Any]:
+    """A plan as JSON."""
+    document: dict[str, Any] = {
+        "quorum": _show(found.numbers),
+        "legal": found.refusal is None,
+        "refusal": found.refusal,
+        "nearest": None if found.nearest is None else str(found.nearest),
+    }
+    if found.layout is None:
+        return document
+    assert found.counting is not None
+    return document | {
+        "layout": _layout(found),
+        "robust": found.robust,
+        "fragile": found.fragile,
+        "any_regions_survived": found.losses_survived(),
+        "by_counting": {
+            "accepted_upstream": found.counting.accepted,
+            "regions_spanned": found.counting.regions_spanned,
+            "regions_spanned_squeezed": found.counting.regions_spanned_squeezed,
+        },
+        "losses": [
+            {
+                "lost": list(loss.lost),
+                "reads": loss.data_survives,
+                "recovery": loss.end_decidable,
+                "writer_continues": loss.writer_continues,
+                "writes_resume": loss.writes_resume,
+                "obstacle": loss.obstacle,
+            }
+            for loss in found.losses
+        ],
+        "ack_ms": {
+            latency.region: {"p50": round(latency.p50_ms, 3), "p99": round(latency.p99_ms, 3)}
+            for latency in found.latencies
+        },
+        "wan_bytes_per_byte": round(found.wan_bytes_per_byte, 3),
+    }
+
+
+def as_text(found: Plan) -> str:
+    """A plan for people."""
+    if found.refusal is not None:
+        nearest = "none" if found.nearest is None else str(found.nearest)
+        return f"{_show(found.numbers)}: REFUSED\n  {found.refusal}\n  nearest accepted: {nearest}"
+    assert found.counting is not None
+    count = found.counting.regions_spanned
+    kind = "robust" if found.robust else "FRAGILE" if found.fragile else "not robust"
+    spread = ", ".join(f"{name} {number}" for name, number in _layout(found).items())
+    lines = [
+        f"{_show(found.numbers)}: legal, {kind}",
+        f"  an ensemble: {spread}",
+        f"  an acknowledged entry is on {found.numbers[2]} bookies in "
+        f"{found.numbers[3]} regions (by counting alone: {count})",
+        f"  regions that may be lost at once, any of them: {found.losses_survived()}",
+        f"  bytes between regions per byte written: {found.wan_bytes_per_byte:.2f}",
+    ]
+    losses = [
+        {
+            "lost": ", ".join(loss.lost),
+            "reads": _YES[loss.data_survives],
+            "recovery": _YES[loss.end_decidable],
+            "writer goes on": _YES[loss.writer_continues],
+            "writes resume": _YES[loss.writes_resume],
+            "because": loss.obstacle or "",
+        }
+        for loss in found.losses
+    ]
+    latencies = [
+        {
+            "writer in": latency.region,
+            "ack p50 ms": f"{latency.p50_ms:.1f}",
+            "ack p99 ms": f"{latency.p99_ms:.1f}",
+        }
+        for latency in found.latencies
+    ]
+    return "\n\n".join(
+        ["\n".join(lines), *(format_table(rows) for rows in (losses, latencies) if rows)]
+    )
+
+
+def _layout(found: Plan) -> dict[str, int]:
+    assert found.layout is not None
+    return dict(sorted(Counter(str(region) for region in found.layout).items()))
+
+
+def _show(numbers: Numbers) -> str:
+    e, wq, aq, r = numbers
+    return f"{e}/{wq}/{aq}/R{r}"

@@ -1,0 +1,1 @@
+"""Generators of the reference pages of commands, settings and the gRPC service."""

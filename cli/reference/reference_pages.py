@@ -1,0 +1,87 @@
+"""The reference pages of commands, settings and the gRPC service, made from what they describe.
+
+``make reference`` writes them; a test compares.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ..config_file import all_keys
+from ..main import main
+from .grpc_reference import grpc_page
+
+COMMANDS_FILE = "cli.md"
+SETTINGS_FILE = "config.md"
+GRPC_FILE = "grpc-api.md"
+
+_COMMANDS_HEAD = """\
+# Commands
+
+Made from the program; do not edit. Every command has `--help`. Exit codes: 0 done, 1 failed,
+2 wrong usage, 3 refused because it is unsafe, 130 interrupted.
+
+Commands that work on a cluster take `--config`, `--metadata`, `--namespace`, `--region` and
+`--output table|json`; they are left out below.
+"""
+_SETTINGS_HEAD = """\
+# Settings
+
+Made from the program; do not edit. A setting comes from its option, else from the environment, else
+from the TOML file (`--config`, `RHUMBLINE_CONFIG`, `./rhumbline.toml`,
+`./rhumbline-dev/rhumbline.toml`, `/etc/rhumbline/rhumbline.toml`), else it has its default. Unknown
+keys are errors. Durations are written like `10ms`, `1.5s`, `2h`; sizes like `64MiB`.
+"""
+_SHARED = {"config_file", "metadata", "namespace", "region", "output"}
+
+
+def commands_page() -> str:
+    """All commands with their arguments and options."""
+    return "\n".join([_COMMANDS_HEAD, *_describe(main, "rhumbline")])
+
+
+def settings_page() -> str:
+    """All settings, a table for each section."""
+    lines = [_SETTINGS_HEAD]
+    section = ""
+    for key in all_keys():
+        if key.section != section:
+            section = key.section
+            lines += ["", f"## [{section}]", "", "| key | default | meaning |", "|---|---|---|"]
+        default = "" if key.default in ("", None, ()) else f"`{key.default}`"
+        meaning = f"{key.doc} ({key.type})" if key.doc else f"({key.type})"
+        lines.append(f"| `{key.name}` | {default} | {meaning.replace('|', '&#124;')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _describe(command: click.Command, path: str) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                yield from _describe(below, f"{path} {name}")
+        return
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    shown = " ".join(p.make_metavar(click.Context(command)) for p in arguments)
+    yield f"## {f'{path} {shown}'.strip()}\n"
+    yield f"{_text(command.help)}\n"
+    options = [p for p in command.params if isinstance(p, click.Option) and p.name not in _SHARED]
+    for option in options:
+        record = option.get_help_record(click.Context(command))
+        if record is not None:
+            yield f"- `{record[0]}` {_text(record[1])}".rstrip()
+    if options:
+        yield ""
+
+
+def _text(help_text: str | None) -> str:
+    return " ".join((help_text or "").split()).replace("<", "&lt;")
+
+
+def write_pages(directory: Path) -> None:
+    """Writes all pages."""
+    (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
+    (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
+    (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Commands that run servers, or work on a stopped one."""

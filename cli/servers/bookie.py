@@ -1,0 +1,87 @@
+"""``rhumbline bookie``: format, run; what works on a stopped one is in ``bookie_storage``."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+
+from ...backends.open_store import open_store
+from ...core.protocol.errors import ConfigurationError
+from ...server.bookie_host import format_bookie, running_bookie
+from ...server.process_memory import bound_heap
+from ..options import Session, runs, session_options
+from ..output import say
+from .bookie_storage import COMMANDS
+
+
+@click.group()
+def bookie() -> None:
+    """A bookie stores entries."""
+
+
+@bookie.command("format")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="Its name; a fresh id is minted from it.")
+@click.option("--rack", default="default", show_default=True)
+@session_options
+@runs
+async def format_(session: Session, directory: Path, name: str, rack: str) -> None:
+    """Makes an empty DIRECTORY the storage of a new bookie. Its --region is for ever."""
+    region = session.settings.cluster.region
+    if not region:
+        raise ConfigurationError("in which region is this bookie? say --region; it is for ever")
+    store = await open_store(session.metadata_uri())
+    try:
+        minted = await format_bookie(directory, store, name=name, region=region, rack=rack)
+    finally:
+        await store.close()
+    say(f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}")
+    click.echo(minted)
+
+
+@bookie.command("run")
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True)
+@session_options
+@runs
+async def run_(
+    session: Session, directory: Path | None, host: str | None, port: int | None, status_port: int
+) -> None:
+    """Serves the storage in DIRECTORY until it is told to stop (Ctrl-C, SIGTERM)."""
+    serve = session.settings.serve
+    where = directory or (Path(serve.directory) if serve.directory else None)
+    if where is None:
+        raise ConfigurationError("which directory? give it, or set [serve] directory")
+    if not where.is_dir():
+        raise ConfigurationError(f"{where}: there is no such directory; format it first")
+    bound_heap()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    store = await open_store(session.metadata_uri())
+    try:
+        async with (
+            session.telemetry("rhumbline-bookie") as telemetry,
+            running_bookie(
+                where,
+                store,
+                session.settings.bookie,
+                host=host or serve.host,
+                port=serve.port if port is None else port,
+                status_port=status_port,
+                observe=telemetry.observe,
+            ) as running,
+        ):
+            say(f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}")
+            await stop.wait()
+            say(f"bookie {running.bookie_id} is stopping")
+    finally:
+        await store.close()
+
+
+for _command in COMMANDS:
+    bookie.add_command(_command)

@@ -1,0 +1,108 @@
+"""``rhumbline write-proxy`` and ``rhumbline read-proxy``: run a proxy of one region."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import click
+
+from ...client.connect import connect_proxies
+from ...core.log.namespace import Namespace
+from ...core.protocol.errors import ConfigurationError
+from ...server.proxy_host import running_proxy
+from ..options import Command, Session, runs, session_options
+from ..output import say
+
+WRITE, READ = "write", "read"
+
+
+def _serving_options(command: Command) -> Command:
+    for option in (
+        click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True),
+        click.option("--advertise", default="", help="host:port for clients, if it differs."),
+        click.option("--port", type=click.IntRange(0, 65535), default=4281, show_default=True,
+                     help="0 takes a free one."),
+        click.option("--host", default="127.0.0.1", show_default=True,
+                     help="Address to listen on."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("write-proxy")
+@_serving_options
+@click.option("--with-read", is_flag=True, help="Be a read proxy too.")
+@session_options
+@runs
+async def write_proxy(
+    session: Session, host: str, port: int, advertise: str, status_port: int, with_read: bool
+) -> None:
+    """Takes records of many producers for the streams of its region, until it is told to stop.
+
+    SIGTERM hands its streams over to the other write proxies first.
+    """
+    roles = (WRITE, READ) if with_read else (WRITE,)
+    await _serve(session, roles, host, port, advertise, status_port)
+
+
+@click.command("read-proxy")
+@_serving_options
+@session_options
+@runs
+async def read_proxy(
+    session: Session, host: str, port: int, advertise: str, status_port: int
+) -> None:
+    """Reads each stream once for all readers of its region, until it is told to stop."""
+    await _serve(session, (READ,), host, port, advertise, status_port)
+
+
+async def _serve(
+    session: Session, roles: Sequence[str], host: str, port: int, advertise: str, status_port: int
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with (
+        session.telemetry("rhumbline-proxy") as telemetry,
+        session.client(tracer=telemetry.tracer) as client,
+        running_proxy(
+            client,
+            session.settings.proxy,
+            roles=roles,
+            host=host,
+            port=port,
+            advertised=advertise,
+            status_port=status_port,
+            observe=telemetry.observe,
+        ) as running,
+    ):
+        region = f" in region {client.region}" if client.region else ""
+        figures = f", figures at http://{running.status_address}/metrics"
+        say(f"{' and '.join(roles)} proxy serves at {running.address}{region}{figures}")
+        await stop.wait()
+        say(f"{' and '.join(roles)} proxy at {running.address} is stopping")
+
+
+@asynccontextmanager
+async def namespace_via(session: Session, via: str | None) -> AsyncIterator[Namespace]:
+    """The namespace that a command works on, through proxies if ``via`` names some."""
+    async with session.telemetry("rhumbline-stream") as telemetry:
+        if via is None:
+            async with session.client(tracer=telemetry.tracer) as direct:
+                telemetry.observe("client", direct.statistics)
+                yield direct.namespace()
+            return
+        if session.loaded.sources.get("cluster.metadata") == "option":
+            raise ConfigurationError("--via and --metadata exclude each other")
+        client = connect_proxies(
+            via, namespace=session.settings.cluster.namespace, tracer=telemetry.tracer
+        )
+        async with client:
+            # It has all calls of the core's namespace that appending and reading need.
+            yield cast(Namespace, client.namespace())
+
+
+via_option = click.option("--via", help="Through proxies: grpc://host:port,host:port.")

@@ -1,0 +1,1 @@
+"""Commands about data: namespaces, streams, segments, archives, Spark jobs."""

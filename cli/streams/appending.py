@@ -1,0 +1,151 @@
+"""``stream append``: records from a file or standard input, acknowledged and accounted for."""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import BinaryIO
+
+from ...core.log.namespace import Namespace
+from ...core.log.write.batch import AppendMany
+from ...core.log.write.stream_writer import StreamWriter
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import InvalidArgumentError, RhumblineError
+from ..output import Progress, print_record, say
+from ..units import show_bytes, show_ms
+from .record_files import read_records
+
+_TICKETS_MAX = 256
+_PROGRESS_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What has been acknowledged so far."""
+
+    records: int = 0
+    bytes: int = 0
+    first: Dlsn | None = None
+    last: Dlsn | None = None
+
+
+class _Appender:
+    """Takes batches, keeps them in flight, accounts for them in order."""
+
+    def __init__(self, writer: StreamWriter, *, txid: int | None, verbose: bool) -> None:
+        self.tally = _Tally()
+        self._writer = writer
+        self._txids = None if txid is None else count(txid)
+        self._verbose = verbose
+        self._tickets: deque[tuple[AppendMany, int]] = deque()
+        self._progress = Progress()
+        self._shown_at = 0.0
+
+    async def append(self, records: list[bytes]) -> None:
+        """Sends a batch; waits when too much is on its way."""
+        txids = None if self._txids is None else [next(self._txids) for _ in records]
+        ticket = self._writer.append_many(records, txids)
+        self._tickets.append((ticket, sum(map(len, records))))
+        await self._writer.room()
+        while self._tickets and (self._tickets[0][0].is_done or len(self._tickets) > _TICKETS_MAX):
+            await self._settle_oldest()
+
+    async def finish(self) -> None:
+        """Waits for everything that was sent."""
+        try:
+            while self._tickets:
+                await self._settle_oldest()
+        finally:
+            self._progress.clear()
+
+    async def _settle_oldest(self) -> None:
+        ticket, size = self._tickets[0]
+        result = await ticket
+        self._tickets.popleft()
+        tally = self.tally
+        tally.records += result.record_count
+        tally.bytes += size
+        tally.first = tally.first or result.first
+        tally.last = result.last
+        if self._verbose:
+            sys.stdout.write("".join(f"{dlsn}\n" for dlsn in ticket.dlsns()))
+            sys.stdout.flush()
+        now = time.monotonic()
+        if now - self._shown_at > _PROGRESS_SECONDS:
+            self._shown_at = now
+            self._progress.show(f"{tally.records:,} records, {show_bytes(tally.bytes)}")
+
+
+async def append_records(
+    namespace: Namespace,
+    stream: str,
+    *,
+    output: str,
+    file: Path | None,
+    length_prefixed: bool,
+    txid: int | None,
+    verbose: bool,
+) -> None:
+    """Appends all records and says what became of them, also when it is cut short.
+
+    Raises what made it stop; what was acknowledged before has been said then.
+    """
+    policy = (await namespace.describe(stream)).policy
+    source = _open(file)
+    started = time.monotonic()
+    appender = None
+    try:
+        async with await namespace.open_writer(stream) as writer:
+            appender = _Appender(writer, txid=txid, verbose=verbose)
+            try:
+                async for records in read_records(
+                    source,
+                    is_length_prefixed=length_prefixed,
+                    size_max=policy.record_bytes_max,
+                ):
+                    await appender.append(records)
+            finally:
+                await appender.finish()
+    except (RhumblineError, asyncio.CancelledError):
+        if appender is not None:
+            say(_summary(appender.tally, stream, started) + ", then it stopped")
+        raise
+    finally:
+        if file is not None:
+            source.close()
+    if output == "json":
+        tally = appender.tally
+        print_record(
+            {
+                "stream": stream,
+                "records": tally.records,
+                "bytes": tally.bytes,
+                "first": tally.first and str(tally.first),
+                "last": tally.last and str(tally.last),
+            },
+            output,
+        )
+    else:
+        say(_summary(appender.tally, stream, started))
+
+
+def _open(file: Path | None) -> BinaryIO:
+    if file is None:
+        return sys.stdin.buffer
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise InvalidArgumentError(f"{file}: {error.strerror}") from error
+
+
+def _summary(tally: _Tally, stream: str, started: float) -> str:
+    took = show_ms((time.monotonic() - started) * 1000)
+    if not tally.records:
+        return f"nothing was appended to {stream}"
+    return (
+        f"{tally.records:,} records, {show_bytes(tally.bytes)}, appended to {stream} in {took}: "
+        f"{tally.first} to {tally.last}"
+    )

@@ -1,0 +1,103 @@
+"""``rhumbline namespace``: create, ls, describe, set-policy, delete."""
+
+from collections.abc import Sequence
+
+import click
+
+from ...core.log.namespace import create_namespace, delete_namespace, list_namespaces
+from ...core.log.policy import StreamPolicy
+from ...core.protocol.errors import InvalidArgumentError
+from ...core.protocol.placement import BookieInfo
+from ..options import Session, runs, session_options
+from ..output import print_record, print_rows, say
+from .policy_options import (
+    PolicyOptions,
+    default_quorum,
+    describe_policy,
+    parse_regions,
+    policy_options,
+)
+
+
+@click.group()
+def namespace() -> None:
+    """A namespace holds streams and the policy that they follow."""
+
+
+@namespace.command()
+@click.argument("name")
+@policy_options
+@session_options
+@runs
+async def create(session: Session, name: str, policy: PolicyOptions) -> None:
+    """Makes a namespace. Without --quorum it fits the regions that are configured for the cluster,
+    or those of --regions: a copy in each, acknowledged by most of them."""
+    async with session.client(moves_data=False) as client:
+        known = await client.directory.configured()
+        allowed = parse_regions(policy.regions) if policy.regions else ()
+        chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(known, allowed)))
+        _check_regions(chosen, known)
+        await create_namespace(client.store, client.runtime, name, chosen)
+        say(f"namespace {name} was created; quorum E/WQ/AQ/R {chosen.quorum}")
+
+
+@namespace.command()
+@session_options
+@runs
+async def ls(session: Session) -> None:
+    """Lists the namespaces."""
+    async with session.client(moves_data=False) as client:
+        rows = []
+        after = None
+        while page := await list_namespaces(client.store, after=after):
+            for name in page:
+                known = await client.namespace(name).policy()
+                regions = ", ".join(known.regions) or "all"
+                rows.append({"namespace": name, "quorum": str(known.quorum), "regions": regions})
+            after = page[-1]
+        print_rows(rows, session.output, empty="there is no namespace; create one")
+
+
+@namespace.command()
+@click.argument("name")
+@session_options
+@runs
+async def describe(session: Session, name: str) -> None:
+    """Shows the policy of a namespace."""
+    async with session.client(moves_data=False) as client:
+        known = await client.namespace(name).policy()
+        print_record({"namespace": name, **describe_policy(known)}, session.output)
+
+
+@namespace.command("set-policy")
+@click.argument("name")
+@policy_options
+@session_options
+@runs
+async def set_policy(session: Session, name: str, policy: PolicyOptions) -> None:
+    """Changes the policy; streams that follow it take it up with their next segment."""
+    async with session.client(moves_data=False) as client:
+        opened = client.namespace(name)
+        chosen = policy.apply_to(await opened.policy())
+        _check_regions(chosen, await client.directory.configured())
+        await opened.set_policy(chosen)
+        print_record({"namespace": name, **describe_policy(chosen)}, session.output)
+
+
+@namespace.command()
+@click.argument("name")
+@session_options
+@runs
+async def delete(session: Session, name: str) -> None:
+    """Deletes an empty namespace."""
+    async with session.client(moves_data=False) as client:
+        await delete_namespace(client.store, name)
+        say(f"namespace {name} was deleted")
+
+
+def _check_regions(policy: StreamPolicy, known: Sequence[BookieInfo]) -> None:
+    there = sorted({str(info.region) for info in known if info.region is not None})
+    for name in policy.regions:
+        if name not in there:
+            among = ", ".join(there) or "none"
+            raise InvalidArgumentError(f"no bookie is in region {name}; there are: {among}")

@@ -1,0 +1,180 @@
+"""Options that describe a stream's policy, for ``create`` and ``set-policy``."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Any
+
+import click
+
+from ...core.log.policy import FlushPolicy, StreamPolicy
+from ...core.protocol.bookie_id import check_region
+from ...core.protocol.compression import Codec
+from ...core.protocol.errors import InvalidArgumentError
+from ...core.protocol.placement import BookieInfo, in_regions
+from ...core.protocol.quorum import Quorum
+from ...placement.layouts import best_layouts
+from ...regions.repair.liveness import by_region
+from ..errors import UnsafeError
+from ..units import parse_bytes, parse_ms, show_bytes, show_ms
+
+Command = Callable[..., Any]
+
+_QUORUM = re.compile(r"(\d{1,3})/(\d{1,3})/(\d{1,3})(?:/R?(\d{1,3}))?")
+_REPLICAS = 3
+_DEFAULT_REPLICAS_MAX = 9
+_ACKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """What the user said of a policy; None or False where nothing was said."""
+
+    quorum: str | None
+    unsafe_ack_1: bool
+    flush: str | None
+    flush_bytes: str | None
+    codec: str | None
+    record_bytes_max: str | None
+    roll_bytes: str | None
+    roll_time: str | None
+    keepalive: str | None
+    retention: str | None
+    hot_retention: str | None
+    regions: str | None
+
+    @property
+    def is_any_given(self) -> bool:
+        """Whether there is anything to apply."""
+        return any(getattr(self, f.name) for f in fields(self))
+
+    def apply_to(self, policy: StreamPolicy) -> StreamPolicy:
+        """``policy`` with what was said. Raises InvalidArgumentError, UnsafeError."""
+        changes: dict[str, Any] = {}
+        if self.quorum:
+            changes["quorum"] = parse_quorum(self.quorum, allow_ack_1=self.unsafe_ack_1)
+        if self.flush or self.flush_bytes:
+            changes["flush"] = _flush(policy.flush, self.flush, self.flush_bytes)
+        for option, (field, parse) in _PARSED.items():
+            text = getattr(self, option)
+            if text:
+                changes[field] = parse(text)
+        return replace(policy, **changes)
+
+
+def parse_regions(text: str) -> tuple[str, ...]:
+    """``eu,us``, or ``all`` for (). Raises InvalidArgumentError."""
+    if text.strip() == "all":
+        return ()
+    return tuple(check_region(name.strip()) for name in text.split(","))
+
+
+def _parse_limit(text: str) -> int | None:
+    return None if text == "none" else parse_ms(text)
+
+
+_PARSED: dict[str, tuple[str, Callable[[str], object]]] = {
+    "codec": ("codec", lambda text: Codec[text.upper()]),
+    "record_bytes_max": ("record_bytes_max", parse_bytes),
+    "roll_bytes": ("roll_bytes", parse_bytes),
+    "roll_time": ("roll_ms", parse_ms),
+    "keepalive": ("keepalive_ms", _parse_limit),
+    "retention": ("retention_ms", _parse_limit),
+    "hot_retention": ("hot_retention_ms", _parse_limit),
+    "regions": ("regions", parse_regions),
+}
+"""Options that set one field of a policy: which, and how their text is read."""
+
+_OPTIONS = (
+    click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions; 3/3/2/2."),
+    click.option("--unsafe-ack-1", is_flag=True, help="Allow AQ=1 with several copies."),
+    click.option("--flush", help="immediate, or the longest wait of a record: 10ms."),
+    click.option("--flush-bytes", help="A buffer of this size leaves at once."),
+    click.option("--codec", type=click.Choice([codec.name.lower() for codec in Codec])),
+    click.option("--record-bytes-max", help="Largest record."),
+    click.option("--roll-bytes", help="A new segment after this many bytes."),
+    click.option("--roll-time", help="A new segment after this time."),
+    click.option("--keepalive", help="An idle writer says so often that it lives; none: never."),
+    click.option("--retention", help="Truncate segments older than this; none: never."),
+    click.option(
+        "--hot-retention",
+        help="Archived segments older than this leave the bookies; none: never.",
+    ),
+    click.option("--regions", help="Only these may hold it, home first: eu,us; or all."),
+)
+
+
+def policy_options(command: Command) -> Command:
+    """Adds the options; the command gets them as ``policy``."""
+
+    @wraps(command)
+    def wrapped(*args: object, **arguments: Any) -> object:  # noqa: ANN401 - click's own
+        options = PolicyOptions(**{f.name: arguments.pop(f.name) for f in fields(PolicyOptions)})
+        return command(*args, policy=options, **arguments)
+
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def parse_quorum(text: str, *, allow_ack_1: bool) -> Quorum:
+    """``3/3/2/2`` or ``3/3/2/R2``; without R it is 1. Raises InvalidArgumentError, UnsafeError."""
+    match = _QUORUM.fullmatch(text.strip())
+    if match is None:
+        raise InvalidArgumentError(f"{text!r} is no quorum; write E/WQ/AQ/R, e.g. 3/3/2/2")
+    e, wq, aq, r = (int(part or 1) for part in match.groups())
+    quorum = Quorum(e, wq, aq, r)
+    if aq == 1 and wq > 1 and not allow_ack_1:
+        raise UnsafeError(
+            f"{text}: an acknowledgement by one bookie is lost with that bookie; "
+            "use AQ=2, or say --unsafe-ack-1"
+        )
+    return quorum
+
+
+def default_quorum(bookies: Sequence[BookieInfo], allowed: Sequence[str] = ()) -> Quorum:
+    """A copy in each region (three at least), acknowledged by a majority of the regions, as far as
+    the bookies allow. ``bookies``: all that are configured, up or not, of which those in
+    ``allowed`` regions count (() for all)."""
+    usable = in_regions(bookies, allowed)
+    counts = by_region(usable)
+    regions = len([name for name in counts if name is not None])
+    majority = regions // 2 + 1 if regions > 1 else 1
+    copies = max(1, min(max(_REPLICAS, regions), _DEFAULT_REPLICAS_MAX, len(usable)))
+    acks = min(max(_ACKS, majority), copies)
+    for min_regions in range(min(acks, majority), 1, -1):
+        quorum = Quorum(copies, copies, acks, min_regions)
+        if best_layouts(quorum, counts, None):
+            return quorum
+    return Quorum(copies, copies, acks, 1)
+
+
+def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
+    """A policy for people, in the words of the options."""
+    flush = policy.flush
+    period = {0: "immediate", None: "by bytes alone"}.get(flush.period_ms)
+    return {
+        "quorum": str(policy.quorum),
+        "flush": f"{period or show_ms(flush.period_ms or 0)}, at {show_bytes(flush.bytes_max)}",
+        "codec": policy.codec.name.lower(),
+        "record max": show_bytes(policy.record_bytes_max),
+        "roll": f"after {show_bytes(policy.roll_bytes)} or {show_ms(policy.roll_ms)}",
+        "keepalive": _age(policy.keepalive_ms),
+        "retention": _age(policy.retention_ms),
+        "hot retention": _age(policy.hot_retention_ms),
+        "regions": ", ".join(policy.regions) or "all",
+    }
+
+
+def _age(limit_ms: int | None) -> str:
+    return "none" if limit_ms is None else show_ms(limit_ms)
+
+
+def _flush(flush: FlushPolicy, period: str | None, size: str | None) -> FlushPolicy:
+    changes: dict[str, Any] = {}
+    if period:
+        changes["period_ms"] = 0 if period == "immediate" else parse_ms(period)
+    if size:
+        changes["bytes_max"] = parse_bytes(size)
+    return replace(flush, **changes)

@@ -1,0 +1,127 @@
+"""Records from standard input or a file, and records to standard output.
+
+Input is read by a daemon thread, because a read of a terminal or pipe may block for ever and must
+neither stop the loop nor keep the process from ending.
+"""
+
+import asyncio
+import json
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import BinaryIO
+
+from ...core.log.read.record_batch import Record
+from ...core.protocol.errors import InvalidArgumentError
+
+_LENGTH = struct.Struct(">I")
+_CHUNK_BYTES = 1 << 20
+_CHUNKS_AHEAD = 4
+
+
+async def read_chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    """What ``file`` holds, in pieces as they come. Raises the OSError of reading."""
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(_CHUNKS_AHEAD)
+
+    def read() -> None:
+        chunk: bytes | OSError = b"-"
+        while chunk and not isinstance(chunk, OSError):
+            room.acquire()
+            try:
+                chunk = file.read1(_CHUNK_BYTES)  # type: ignore[attr-defined]
+            except OSError as error:
+                chunk = error
+            if loop.is_closed():
+                return
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+
+    threading.Thread(target=read, name="input", daemon=True).start()
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise chunk
+        room.release()
+        yield chunk
+
+
+async def read_records(
+    file: BinaryIO, *, is_length_prefixed: bool, size_max: int
+) -> AsyncIterator[list[bytes]]:
+    """Batches of records: lines without their ends, or pieces behind a 4-byte length (big-endian).
+
+    Raises InvalidArgumentError for a record above ``size_max`` or a piece that is cut off.
+    """
+    split = _split_pieces if is_length_prefixed else _split_lines
+    rest = b""
+    async for chunk in read_chunks(file):
+        records, rest = split(rest + chunk, size_max)
+        longest = max(map(len, records), default=0)
+        if max(longest, len(rest) - _LENGTH.size) > size_max:
+            raise InvalidArgumentError(f"a line is longer than a record's {size_max} bytes")
+        if records:
+            yield records
+    if rest and is_length_prefixed:
+        raise InvalidArgumentError(f"the input ends within a record ({len(rest)} bytes are left)")
+    if len(rest) > size_max:
+        raise InvalidArgumentError(f"the last line is longer than a record's {size_max} bytes")
+    if rest:
+        yield [rest]
+
+
+def _split_lines(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
+    lines = data.split(b"\n")
+    return lines[:-1], lines[-1]
+
+
+def _split_pieces(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
+    records = []
+    at = 0
+    while at + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        if length > size_max:
+            raise InvalidArgumentError(
+                f"a piece says it has {length} bytes, a record has at most {size_max}: "
+                "is this input length-prefixed?"
+            )
+        end = at + _LENGTH.size + length
+        if end > len(data):
+            break
+        records.append(data[at + _LENGTH.size : end])
+        at = end
+    return records, data[at:]
+
+
+def record_format(name: str) -> Callable[[Record], bytes]:
+    """How a record is written, by one of ``FORMATS``."""
+    return _FORMATS[name]
+
+
+def _as_line(record: Record) -> bytes:
+    return record.payload + b"\n"
+
+
+def _verbose(record: Record) -> bytes:
+    return b"%s\t%d\t%s\n" % (str(record.dlsn).encode(), record.txid, record.payload)
+
+
+def _as_json(record: Record) -> bytes:
+    try:
+        content = {"payload": record.payload.decode()}
+    except UnicodeDecodeError:
+        content = {"payload_hex": record.payload.hex()}
+    line = {"dlsn": str(record.dlsn), "txid": record.txid, **content}
+    return json.dumps(line).encode() + b"\n"
+
+
+def _as_piece(record: Record) -> bytes:
+    return _LENGTH.pack(len(record.payload)) + record.payload
+
+
+_FORMATS: dict[str, Callable[[Record], bytes]] = {
+    "lines": _as_line,
+    "verbose": _verbose,
+    "json": _as_json,
+    "length-prefixed": _as_piece,
+}
+FORMATS = tuple(_FORMATS)

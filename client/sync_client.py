@@ -1,0 +1,271 @@
+"""The client for programs without asyncio: the same core, run by an event loop in a thread.
+
+Every call waits for its answer. For throughput append many records in one call and read by batch;
+iterating by record hops between threads once a batch, not once a record.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, Self, TypeVar
+
+from ..core.ledger.config import LedgerConfig
+from ..core.log.config import ReaderConfig, WriterConfig
+from ..core.log.policy import StreamPolicy
+from ..core.log.read.positioning import EARLIEST, Start
+from ..core.log.read.record_batch import Record, RecordBatch
+from ..core.log.read.stream_reader import StreamReader
+from ..core.log.write.batch import AppendManyResult, AppendResult
+from ..core.log.write.stream_writer import StreamWriter
+from ..core.protocol.dlsn import Dlsn
+from ..core.protocol.errors import ClosedError, TooManyRequestsError
+from .connect import Client
+from .system_runtime import run
+
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="rhumbline", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self._stop = asyncio.Event()
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._stop.wait()
+
+        try:
+            run(main())
+        except BaseException as error:
+            if self._loop.done():
+                raise
+            self._loop.set_exception(error)
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Runs ``work`` there and returns what it returns. Raises TimeoutError; then it ended.
+
+        An interrupt of the caller cancels it.
+        """
+        if not self._thread.is_alive():
+            work.close()
+            raise ClosedError("the client is closed")
+
+        async def bounded() -> T:
+            async with asyncio.timeout(timeout_s):
+                return await work
+
+        answer = asyncio.run_coroutine_threadsafe(bounded(), self._loop.result())
+        try:
+            return answer.result()
+        except BaseException:
+            answer.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stops the loop and waits for the thread. Safe to repeat."""
+        if self._thread.is_alive():
+            assert self._stop is not None
+            self._loop.result().call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+
+
+class _Opened(Generic[T]):
+    """Something of the core that is opened by ``with`` and closed at its end."""
+
+    def __init__(self, thread: _LoopThread, inner: AbstractAsyncContextManager[T]) -> None:
+        self._thread = thread
+        self._context = inner
+        self._inner: T | None = None
+
+    @property
+    def inner(self) -> T:
+        """The core's object. Raises ClosedError outside of ``with``."""
+        if self._inner is None:
+            raise ClosedError("not open: use it with `with`")
+        return self._inner
+
+    def __enter__(self) -> Self:
+        self._inner = self._thread.call(_entered(self._context))
+        return self
+
+    def __exit__(self, *error: Any) -> None:  # noqa: ANN401 - what `with` passes
+        self._inner = None
+        self._thread.call(_exited(self._context, error))
+
+
+class SyncWriter(_Opened[StreamWriter]):
+    """As ``StreamWriter``; every call waits."""
+
+    def append(self, payload: bytes, txid: int | None = None) -> AppendResult:
+        """Appends a record and waits for its acknowledgement. Errors as ``StreamWriter.append``."""
+        writer = self.inner
+
+        async def work() -> AppendResult:
+            return await writer.append(payload, txid)
+
+        return self._thread.call(work())
+
+    def append_many(
+        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+    ) -> AppendManyResult:
+        """Appends records in order and waits for all. Errors as ``StreamWriter.append_many``."""
+        writer = self.inner
+
+        async def work() -> AppendManyResult:
+            while True:
+                try:
+                    return await writer.append_many(payloads, txids)
+                except TooManyRequestsError:
+                    await writer.room()
+
+        return self._thread.call(work())
+
+    def end_stream(self) -> None:
+        """Ends the stream for good. Errors as ``StreamWriter.end_stream``."""
+        self._thread.call(self.inner.end_stream())
+
+
+class SyncReader(_Opened[StreamReader]):
+    """As ``StreamReader``: ``for record in reader``, ``for batch in reader.batches()``."""
+
+    def __init__(
+        self, thread: _LoopThread, inner: AbstractAsyncContextManager[StreamReader]
+    ) -> None:
+        super().__init__(thread, inner)
+        self._records: list[Record] = []
+        self._next = 0
+
+    @property
+    def position(self) -> Dlsn:
+        """Where reading goes on: behind the last record (or batch) that was given out."""
+        if self._next < len(self._records):
+            return self._records[self._next].dlsn
+        return self.inner.position
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records from here on; waits at the tail, ends at the end of the stream."""
+        while True:
+            while self._next < len(self._records):
+                self._next += 1
+                yield self._records[self._next - 1]
+            batch = self.next_batch()
+            if batch is None:
+                return
+            self._records, self._next = batch.records(), 0
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches from here on; waits at the tail, ends at the end of the stream."""
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def next_batch(
+        self, *, until: Dlsn | None = None, timeout_s: float | None = None
+    ) -> RecordBatch | None:
+        """As ``StreamReader.next_batch``. Raises TimeoutError; a repeat goes on where it was.
+
+        Records of a batch that was begun by record are passed over.
+        """
+        self._records, self._next = [], 0
+        return self._thread.call(self.inner.next_batch(until=until), timeout_s)
+
+
+class SyncClient:
+    """As ``Client``, for programs without asyncio. Use it with ``with``; threads may share it."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self._thread: _LoopThread | None = None
+        self._client: Client | None = None
+
+    def __enter__(self) -> Self:
+        """Opens. Raises as ``Client.__aenter__``."""
+        thread = _LoopThread()
+        try:
+            self._client = thread.call(self._open())
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return self
+
+    async def _open(self) -> Client:
+        client = self._make()
+        await client.__aenter__()
+        return client
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the client and its thread. Safe to repeat."""
+        thread, self._thread = self._thread, None
+        client, self._client = self._client, None
+        if thread is not None and client is not None:
+            try:
+                thread.call(client.aclose())
+            finally:
+                thread.close()
+
+    def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Anything of the asyncio API: ``client.call(lambda c: c.namespace().describe("s"))``."""
+        thread, client = self._opened()
+
+        async def awaited() -> T:
+            return await work(client)
+
+        return thread.call(awaited())
+
+    def create_stream(self, name: str, policy: StreamPolicy | None = None) -> None:
+        """As ``Namespace.create_stream``."""
+        self.call(lambda client: client.namespace().create_stream(name, policy))
+
+    def writer(self, stream: str) -> SyncWriter:
+        """``with client.writer("s") as writer``: takes the stream over. Errors as there."""
+        thread, client = self._opened()
+        return SyncWriter(thread, client.writer(stream))
+
+    def reader(self, stream: str, start: Start = EARLIEST) -> SyncReader:
+        """``with client.reader("s") as reader``: reads from ``start`` on."""
+        thread, client = self._opened()
+        return SyncReader(thread, client.reader(stream, start))
+
+    def _opened(self) -> tuple[_LoopThread, Client]:
+        if self._thread is None or self._client is None:
+            raise ClosedError("the client is not open: use it with `with connect(...)`")
+        return self._thread, self._client
+
+
+def connect(
+    uri: str,
+    *,
+    namespace: str = "default",
+    region: str | None = None,
+    ledger: LedgerConfig | None = None,
+    writer: WriterConfig | None = None,
+    reader: ReaderConfig | None = None,
+) -> SyncClient:
+    """A client for the cluster whose metadata is at ``uri``: ``with connect(...) as client``.
+
+    Parameters as of ``rhumbline.connect``.
+    """
+    return SyncClient(
+        lambda: Client(
+            uri, namespace=namespace, region=region, ledger=ledger, writer=writer, reader=reader
+        )
+    )
+
+
+async def _entered(context: AbstractAsyncContextManager[T]) -> T:
+    return await context.__aenter__()
+
+
+async def _exited(context: AbstractAsyncContextManager[Any], error: Any) -> None:  # noqa: ANN401
+    await context.__aexit__(*error)

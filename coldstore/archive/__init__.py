@@ -1,0 +1,1 @@
+"""Archives of segments: writing, reading, verifying and restoring them."""

@@ -1,0 +1,56 @@
+"""The archived segments of a namespace, for the streams of ``core/log`` (see its Archives)."""
+
+from ...core.log.ledger_interface import LedgerReader
+from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
+from ...core.protocol.segments import Segment
+from ...core.runtime.cold_store import ColdStore
+from .archived_ledger import ArchivedLedger
+from .catalog import read_manifest
+from .manifest import Manifest, manifest_key, segment_folder
+
+
+class ColdArchives:
+    """See Archives. Owns nothing: who opened the store closes it."""
+
+    def __init__(self, cold: ColdStore, namespace: str) -> None:
+        self._cold = cold
+        self._namespace = namespace
+
+    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+        """See Archives."""
+        manifest = await self._manifest(stream, segment)
+        if manifest is None:
+            raise NoSuchLedgerError(f"stream {stream}: no archive of segment {segment.lssn}")
+        return await ArchivedLedger(self._cold, manifest, segment.ledger_id).open()
+
+    async def check(self, stream: str, segment: Segment) -> None:
+        """See Archives."""
+        manifest = await self._manifest(stream, segment)
+        if manifest is None:
+            raise CorruptionError(f"stream {stream}: the archive of segment {segment.lssn} is gone")
+        folder = segment_folder(self._namespace, stream, segment.lssn)
+        for part in manifest.parts:
+            try:
+                found = await self._cold.stat(f"{folder}/{part.name}")
+            except NoSuchObjectError as error:
+                raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
+            if found.size_bytes != part.size_bytes or found.sha256 not in (None, part.sha256):
+                raise CorruptionError(f"{folder}/{part.name}: not what the manifest says")
+
+    async def delete(self, stream: str, segment: Segment) -> None:
+        """See Archives. The manifest goes first: half an archive is none."""
+        await self._cold.delete(manifest_key(self._namespace, stream, segment.lssn))
+        for key in await self._cold.list(segment_folder(self._namespace, stream, segment.lssn)):
+            await self._cold.delete(key)
+
+    async def _manifest(self, stream: str, segment: Segment) -> Manifest | None:
+        manifest = await read_manifest(self._cold, self._namespace, stream, segment.lssn)
+        if manifest is None:
+            return None
+        found = (manifest.last_entry_id, manifest.record_count, manifest.start_sequence_id)
+        known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
+        if found != known:
+            raise CorruptionError(
+                f"stream {stream}: the archive of segment {segment.lssn} is another segment's"
+            )
+        return manifest

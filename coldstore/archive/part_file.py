@@ -1,0 +1,173 @@
+"""Part files read in ranges: only the footer, and then the columns of the row groups that are asked
+for. Needs only pyarrow.
+
+What is fetched is shown to the Parquet reader as a file whose other bytes are not there: nothing is
+copied, and nothing can be read that was not fetched.
+"""
+
+import asyncio
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...core.protocol.errors import CorruptionError
+from ...core.runtime.cold_store import ColdStore
+from .schema import SCHEMA
+
+_TAIL_BYTES = 64 * 1024
+_END_BYTES = 8
+"""Length of the footer and magic, at the very end."""
+_GAP_BYTES_MAX = 64 * 1024
+"""Two ranges so close to each other are read as one."""
+
+
+class RowGroup(NamedTuple):
+    """What the footer says of a row group."""
+
+    first_entry_id: int
+    last_entry_id: int
+    first_txid: int
+    last_txid: int
+    record_count: int
+
+
+class PartFile:
+    """One part, opened. Any number of calls may run side by side."""
+
+    def __init__(self, cold: ColdStore, key: str, size_bytes: int, footer: Any) -> None:  # noqa: ANN401 - pyarrow has no types
+        self._cold = cold
+        self._key = key
+        self._size_bytes = size_bytes
+        self._footer = footer
+        self.bytes_read = 0
+        self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
+
+    @classmethod
+    async def open(cls, cold: ColdStore, key: str, size_bytes: int) -> "PartFile":
+        """Reads the footer. Raises NoSuchObjectError, CorruptionError."""
+        begin = max(0, size_bytes - _TAIL_BYTES)
+        tail = await cold.get(key, begin, size_bytes - begin)
+        fetched = len(tail)
+        if len(tail) != size_bytes - begin or not tail.endswith(b"PAR1") or len(tail) < _END_BYTES:
+            raise CorruptionError(f"{key}: not {size_bytes} bytes of Parquet")
+        footer_bytes = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
+        if footer_bytes > size_bytes:
+            raise CorruptionError(f"{key}: a footer larger than the file")
+        if footer_bytes > len(tail):
+            tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
+            fetched += len(tail)
+        try:
+            footer: Any = pq.read_metadata(pa.BufferReader(tail))
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(f"{key}: {error}") from error
+        if not footer.schema.to_arrow_schema().equals(SCHEMA):
+            raise CorruptionError(f"{key}: a part with other columns")
+        part = cls(cold, key, size_bytes, footer)
+        part.bytes_read = fetched
+        return part
+
+    async def read(self, group: int, columns: Sequence[str] = SCHEMA.names) -> "pa.Table":
+        """These columns of a row group. Raises NoSuchObjectError, CorruptionError."""
+        ranges = self._ranges(group, columns)
+        gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
+        pieces: dict[int, bytes] = {}
+        for (begin, end), data in zip(ranges, await asyncio.gather(*gets), strict=True):
+            if len(data) != end - begin:
+                raise CorruptionError(f"{self._key}: shorter than its manifest says")
+            pieces[begin] = data
+            self.bytes_read += len(data)
+        return self._decode(pieces, group, columns)
+
+    def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
+        source = pa.PythonFile(_Fetched(self._key, self._size_bytes, pieces), mode="r")
+        try:
+            file: Any = pq.ParquetFile(
+                source, metadata=self._footer, page_checksum_verification=True, pre_buffer=False
+            )
+            return file.read_row_group(group, columns=list(columns), use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(f"{self._key}: {error}") from error
+
+    def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+        found = self._footer.row_group(group)
+        chunks = [found.column(SCHEMA.names.index(name)) for name in columns]
+        spans = sorted(_span(chunk) for chunk in chunks)
+        ranges: list[tuple[int, int]] = []
+        for begin, end in spans:
+            if not 0 <= begin <= end <= self._size_bytes:
+                raise CorruptionError(f"{self._key}: its footer names bytes outside of it")
+            if ranges and begin - ranges[-1][1] <= _GAP_BYTES_MAX:
+                ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
+            else:
+                ranges.append((begin, end))
+        return ranges
+
+
+class _Fetched:
+    """Some ranges of a file, as the file that the Parquet reader expects."""
+
+    closed = False
+
+    def __init__(self, key: str, size_bytes: int, pieces: dict[int, bytes]) -> None:
+        self._key = key
+        self._size_bytes = size_bytes
+        self._pieces = pieces
+        self._begins = sorted(pieces)
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See io.RawIOBase."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """See io.RawIOBase."""
+        return self._at
+
+    def read(self, size: int) -> memoryview:
+        """See io.RawIOBase. Raises CorruptionError for what was not fetched."""
+        number = bisect_right(self._begins, self._at) - 1
+        begin = self._begins[number] if number >= 0 else self._size_bytes
+        found = memoryview(self._pieces.get(begin, b""))[self._at - begin :][:size]
+        if len(found) != size:
+            raise CorruptionError(f"{self._key}: its columns are not where its footer says")
+        self._at += size
+        return found
+
+    def readable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def seekable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def writable(self) -> bool:
+        """See io.RawIOBase."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _span(chunk: Any) -> tuple[int, int]:  # noqa: ANN401 - pyarrow has no types
+    begin = chunk.data_page_offset
+    if chunk.dictionary_page_offset is not None:
+        begin = min(begin, chunk.dictionary_page_offset)
+    return begin, begin + chunk.total_compressed_size
+
+
+def _row_group(footer: Any, number: int, key: str) -> RowGroup:  # noqa: ANN401 - pyarrow has no types
+    group = footer.row_group(number)
+    limits: list[tuple[int, int]] = []
+    for name in ("entry_id", "txid"):
+        statistics = group.column(SCHEMA.names.index(name)).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise CorruptionError(f"{key}: a row group without statistics")
+        limits.append((statistics.min, statistics.max))
+    return RowGroup(*limits[0], *limits[1], group.num_rows)

@@ -1,0 +1,172 @@
+"""The cold store in a local directory, the default.
+
+An object is written to a temporary file, synced, and linked to its name: a link, unlike a rename,
+refuses to replace what is there, so of several writers exactly one wins. Temporary files are in a
+folder of their own, which is never listed; what a crash left there goes when a later process writes
+for the first time, once it is a day old.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from pathlib import Path
+from random import SystemRandom
+
+from ...core.protocol.errors import (
+    CorruptionError,
+    DiskFullError,
+    InvalidArgumentError,
+    NoSuchObjectError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from ...core.runtime.cold_store import OBJECT_BYTES_MAX, ObjectStat, check_key
+from .blocking_calls import BlockingCalls
+
+_UPLOADING = ".uploading"
+_LEFTOVER_AGE_S = 24 * 3600
+
+
+class LocalColdStore:
+    """Objects as plain files below ``root``, which is made if it is missing."""
+
+    def __init__(self, root: Path, *, timeout_ms: int = 60_000, threads: int = 4) -> None:
+        self._root = root
+        self._calls = BlockingCalls("local cold store", threads=threads, timeout_ms=timeout_ms)
+        self._is_swept = False
+
+    @property
+    def uri(self) -> str:
+        """``file:///path``."""
+        return self._root.absolute().as_uri()
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        """See ColdStore."""
+        path = self._path(key)
+        if len(data) > OBJECT_BYTES_MAX:
+            raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
+        if not self._is_swept:
+            self._is_swept = True
+            await self._calls.write(lambda: sweep_leftovers(self._root))
+        return await self._calls.write(lambda: _put(self._root / _UPLOADING, path, data))
+
+    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See ColdStore."""
+        path = self._path(key)
+        return await self._calls.read(lambda: _get(key, path, offset, length))
+
+    async def stat(self, key: str) -> ObjectStat:
+        """See ColdStore. A plain file keeps no checksum."""
+        path = self._path(key)
+        return await self._calls.read(lambda: _stat(key, path))
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """See ColdStore."""
+        top = self._path(prefix) if prefix else self._root
+        return await self._calls.read(lambda: _list(self._root, top))
+
+    async def delete(self, key: str) -> None:
+        """See ColdStore. Directories that become empty stay."""
+        path = self._path(key)
+        await self._calls.write(lambda: _delete(path))
+
+    async def close(self) -> None:
+        """See ColdStore."""
+        await self._calls.close()
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+
+def sweep_leftovers(root: Path) -> int:
+    """Removes temporary files that a crash left behind, a day old or older; says how many."""
+    swept = 0
+    try:
+        for path in (root / _UPLOADING).glob("*"):
+            with contextlib.suppress(FileNotFoundError):  # another process sweeps, or it is done
+                if time.time() - path.stat().st_mtime >= _LEFTOVER_AGE_S:
+                    path.unlink()
+                    swept += 1
+    except OSError as error:
+        raise _typed(error, root / _UPLOADING) from error
+    return swept
+
+
+def _put(uploading: Path, path: Path, data: bytes) -> bool:
+    temporary = uploading / f"{SystemRandom().getrandbits(64):016x}"
+    try:
+        for directory in (uploading, path.parent):
+            directory.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        _sync_directories(path.parent)
+        return True
+    except OSError as error:
+        raise _typed(error, path) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _sync_directories(directory: Path) -> None:
+    """The name, and the names of directories that may be new, three levels up."""
+    for level in (directory, *list(directory.parents)[:3]):
+        descriptor = os.open(level, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _get(key: str, path: Path, offset: int, length: int | None) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(-1 if length is None else length)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise NoSuchObjectError(f"no object {key}") from error
+    except OSError as error:
+        raise _typed(error, path) from error
+
+
+def _stat(key: str, path: Path) -> ObjectStat:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoSuchObjectError(f"no object {key}") from error
+    except OSError as error:
+        raise _typed(error, path) from error
+    if not path.is_file():
+        raise NoSuchObjectError(f"no object {key}: it is a directory")
+    return ObjectStat(found.st_size, None)
+
+
+def _list(root: Path, top: Path) -> list[str]:
+    if top.is_file():
+        return [top.relative_to(root).as_posix()]
+    keys = (path.relative_to(root).as_posix() for path in top.rglob("*") if path.is_file())
+    return sorted(key for key in keys if not key.startswith(f"{_UPLOADING}/"))
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _typed(error, path) from error
+
+
+def _typed(error: OSError, path: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFullError(f"{path}: no space left")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return UnauthorizedError(f"{path}: {error.strerror}")
+    if error.errno == errno.EIO:
+        return CorruptionError(f"{path}: the disk cannot read or write it")
+    return UnavailableError(f"{path}: {error.strerror}")

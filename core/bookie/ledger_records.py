@@ -1,0 +1,286 @@
+"""What a bookie must remember of a ledger beside its entries: data, journaled in the same log.
+
+Key, fence and explicit LAC are written as one record with the ledger's whole state, so a record can
+be applied any number of times. A fence never goes away again, the key is the first one seen, and
+the LAC never falls, whatever the order of records.
+
+A new log file begins with a snapshot of all of it, taken in pieces while adds go on: what changes
+meanwhile is also in a later record.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import CorruptionError
+from ..protocol.ledger_metadata import NO_ENTRY
+from .limbo import Limbo
+
+if TYPE_CHECKING:
+    from .server.long_poll import ParkedPoll
+
+MASTER_KEY_BYTES = 20
+LAC_BODY_BYTES_MAX = 64
+
+_LEDGER = 1
+_TOMBSTONE = 2
+_SNAPSHOT_END = 3
+_MANIFEST = 4
+_LIMBO = 5
+_LIMBO_CLEARED = 6
+_BOOT = 7
+_CLEAN_END = 8
+_SORTED_LEDGERS = 9
+_SEAL = 10
+
+_LEDGER_FIELDS = struct.Struct(">BqBqqH20s")
+_TOMBSTONE_FIELDS = struct.Struct(">Bqq")
+_COUNT_FIELDS = struct.Struct(">BQ")
+_NUMBER = struct.Struct(">Q")
+_PAIR = struct.Struct(">QQ")
+_LAC = struct.Struct(">q")
+_FENCED = 1
+_PROVEN = 2
+
+
+class LedgerState:
+    """One ledger here. Changed only by its owner, the bookie, between awaits."""
+
+    __slots__ = (
+        "is_fence_durable",
+        "is_fenced",
+        "is_proven",
+        "lac",
+        "lac_body",
+        "lac_changed_ms",
+        "ledger_id",
+        "master_key",
+        "polls",
+        "takes_adds",
+    )
+
+    def __init__(self, ledger_id: int, master_key: bytes) -> None:
+        self.ledger_id = ledger_id
+        self.master_key = master_key
+        self.is_proven = False
+        """Whether the ledger's metadata named this bookie: only then may it say "never had it"."""
+        self.is_fenced = False
+        self.is_fence_durable = False
+        self.takes_adds = False
+        """Whether plain adds need no further question: proven, not fenced, not in limbo."""
+        self.lac = NO_ENTRY
+        self.lac_changed_ms = 0
+        self.lac_body = b""
+        """Body of the last explicit LAC, as it came."""
+        self.polls: dict[ParkedPoll, None] | None = None
+        """Long polls that wait for this ledger; made when the first one parks."""
+
+    def encode(self) -> bytes:
+        """The state record of this ledger as it is now."""
+        flags = (_FENCED if self.is_fenced else 0) | (_PROVEN if self.is_proven else 0)
+        size = len(self.lac_body)
+        head = _LEDGER_FIELDS.pack(
+            _LEDGER, self.ledger_id, flags, self.lac, self.lac_changed_ms, size, self.master_key
+        )
+        return head + self.lac_body
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Which files count: sorted ones, and logs from ``log_floor`` on. Others are leftovers.
+
+    ``index_sequence``: an index that missed this checkpoint may name files that are gone.
+    """
+
+    log_floor: int = 0
+    index_sequence: int = 0
+    sorted_files: dict[int, int] = field(default_factory=dict)
+    """File number -> where the file ends."""
+
+    def encode(self) -> bytes:
+        """The state record of the manifest."""
+        numbers = [self.log_floor, self.index_sequence]
+        for number, end in self.sorted_files.items():
+            numbers += (number, end)
+        return bytes([_MANIFEST]) + struct.pack(f">{len(numbers)}Q", *numbers)
+
+
+class LedgerStates:
+    """All ledgers of a bookie, the tombstones of deleted ones, and the bookie's own state."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[int, LedgerState] = {}
+        self.tombstones: dict[int, int] = {}
+        """Ledger id -> wall-clock milliseconds of its deletion."""
+        self.manifest = Manifest()
+        self.limbo = Limbo()
+        self.boot_id = ""
+        """The operating system's run that wrote last."""
+        self.is_clean = False
+        """Whether the last record said that the bookie was closed in order."""
+        self.sorted_ledgers: dict[int, int] = {}
+        """Of a sorted file: ledger id -> bytes of its entries there."""
+        self.sealed_for = 0
+        """The log that the last seal names as the next one."""
+        self.has_whole_snapshot = False
+        """Whether a snapshot with all that it promised was read."""
+
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+        """A ledger seen for the first time. The caller journals it."""
+        assert ledger_id not in self.ledgers
+        assert len(master_key) == MASTER_KEY_BYTES
+        ledger = self.ledgers[ledger_id] = LedgerState(ledger_id, master_key)
+        return ledger
+
+    def delete(self, ledger_id: int, wall_ms: int) -> bytes:
+        """Forgets a ledger, leaving a tombstone; returns the record to journal."""
+        self.ledgers.pop(ledger_id, None)
+        self.tombstones[ledger_id] = wall_ms
+        return _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
+
+    def settle(self) -> None:
+        """After a replay: who takes adds."""
+        for ledger in self.ledgers.values():
+            self.settle_ledger(ledger)
+            ledger.is_fence_durable = ledger.is_fenced
+
+    def settle_ledger(self, ledger: LedgerState) -> None:
+        """After a change of one ledger: whether it takes adds."""
+        in_limbo = self.limbo.covers(ledger.ledger_id)
+        ledger.takes_adds = ledger.is_proven and not ledger.is_fenced and not in_limbo
+
+    def snapshot(self) -> Iterator[bytes]:
+        """State records that rebuild everything, closed by one that says how many ledgers."""
+        yield boot_record(self.boot_id)
+        yield self.manifest.encode()
+        yield from limbo_records(self.limbo)
+        for ledger_id, wall_ms in list(self.tombstones.items()):
+            yield _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
+        count = 0
+        for ledger in list(self.ledgers.values()):
+            count += 1
+            yield ledger.encode()
+        yield _COUNT_FIELDS.pack(_SNAPSHOT_END, count)
+
+    def apply(self, record: bytes) -> None:
+        """Applies a state record. Raises CorruptionError for one that is not well-formed."""
+        handler = _HANDLERS.get(record[0]) if record else None
+        if handler is None:
+            raise CorruptionError(f"a state record of unknown kind {record[:1].hex()}")
+        self.is_clean = False
+        try:
+            handler(self, record)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CorruptionError(f"a state record is damaged: {record[:40].hex()}") from error
+
+    def _apply_ledger(self, record: bytes) -> None:
+        _, ledger_id, flags, lac, changed_ms, size, key = _LEDGER_FIELDS.unpack_from(record)
+        body = record[_LEDGER_FIELDS.size :]
+        if len(body) != size:
+            raise CorruptionError(f"the state record of ledger {ledger_id} is cut")
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
+            if ledger_id in self.tombstones:
+                self.tombstones.pop(ledger_id)
+            ledger = self.create(ledger_id, key)
+        ledger.is_fenced = ledger.is_fenced or bool(flags & _FENCED)
+        ledger.is_proven = ledger.is_proven or bool(flags & _PROVEN)
+        ledger.lac_body = body
+        if body:
+            lac = max(lac, lac_of_body(body))
+        if lac > ledger.lac:
+            ledger.lac, ledger.lac_changed_ms = lac, changed_ms
+
+    def _apply_tombstone(self, record: bytes) -> None:
+        _, ledger_id, wall_ms = _TOMBSTONE_FIELDS.unpack(record)
+        self.ledgers.pop(ledger_id, None)
+        self.tombstones[ledger_id] = wall_ms
+
+    def _apply_snapshot_end(self, record: bytes) -> None:
+        if len(self.ledgers) >= _COUNT_FIELDS.unpack(record)[1]:
+            self.has_whole_snapshot = True
+
+    def _apply_manifest(self, record: bytes) -> None:
+        numbers = [number for (number,) in _NUMBER.iter_unpack(record[1:])]
+        if len(numbers) < 2 or len(numbers) % 2:
+            raise CorruptionError("a manifest record is cut")
+        files = dict(zip(numbers[2::2], numbers[3::2], strict=True))
+        self.manifest = Manifest(numbers[0], numbers[1], files)
+
+    def _apply_sorted_ledgers(self, record: bytes) -> None:
+        self.sorted_ledgers = dict(_PAIR.iter_unpack(record[1:]))
+
+    def _apply_limbo(self, record: bytes) -> None:
+        _, below = _COUNT_FIELDS.unpack(record)
+        self.limbo.begin(None if below == _NO_BOUND else below)
+
+    def _apply_limbo_cleared(self, record: bytes) -> None:
+        self.limbo.clear(_COUNT_FIELDS.unpack(record)[1])
+
+    def _apply_seal(self, record: bytes) -> None:
+        self.sealed_for = _COUNT_FIELDS.unpack(record)[1]
+
+    def _apply_boot(self, record: bytes) -> None:
+        self.boot_id = record[1:].decode("ascii")
+
+    def _apply_clean_end(self, record: bytes) -> None:
+        self.is_clean = True
+
+
+_NO_BOUND = 2**64 - 1
+
+
+def lac_of_body(body: bytes) -> int:
+    """The LAC in an explicit LAC's body, which is ledger id, LAC, digest. Raises struct.error."""
+    lac: int = _LAC.unpack_from(body, _LAC.size)[0]
+    return lac
+
+
+def boot_record(boot_id: str) -> bytes:
+    """Journaled at each start: which run of the operating system this is."""
+    return bytes([_BOOT]) + boot_id.encode("ascii")
+
+
+def clean_end_record() -> bytes:
+    """Journaled last by an orderly shutdown: nothing after it was ever acknowledged."""
+    return bytes([_CLEAN_END])
+
+
+def seal_record(next_number: int) -> bytes:
+    """Last in a log file: the log goes on in another one, which is durable."""
+    return _COUNT_FIELDS.pack(_SEAL, next_number)
+
+
+def sorted_ledgers_record(ledger_bytes: dict[int, int]) -> bytes:
+    """First in a sorted file: how many bytes each ledger has there."""
+    return bytes([_SORTED_LEDGERS]) + b"".join(_PAIR.pack(*item) for item in ledger_bytes.items())
+
+
+def limbo_records(limbo: Limbo) -> Iterator[bytes]:
+    """The state records of a limbo; the first one begins it anew."""
+    if not limbo.is_active:
+        yield _COUNT_FIELDS.pack(_LIMBO, 0)
+        return
+    yield _COUNT_FIELDS.pack(_LIMBO, _NO_BOUND if limbo.below is None else limbo.below)
+    for ledger_id in limbo.cleared:
+        yield limbo_cleared_record(ledger_id)
+
+
+def limbo_cleared_record(ledger_id: int) -> bytes:
+    """Journaled when the end of a ledger no longer hangs on us."""
+    return _COUNT_FIELDS.pack(_LIMBO_CLEARED, ledger_id)
+
+
+_HANDLERS: dict[int, Callable[[LedgerStates, bytes], None]] = {
+    _LEDGER: LedgerStates._apply_ledger,
+    _TOMBSTONE: LedgerStates._apply_tombstone,
+    _SNAPSHOT_END: LedgerStates._apply_snapshot_end,
+    _MANIFEST: LedgerStates._apply_manifest,
+    _LIMBO: LedgerStates._apply_limbo,
+    _LIMBO_CLEARED: LedgerStates._apply_limbo_cleared,
+    _BOOT: LedgerStates._apply_boot,
+    _CLEAN_END: LedgerStates._apply_clean_end,
+    _SORTED_LEDGERS: LedgerStates._apply_sorted_ledgers,
+    _SEAL: LedgerStates._apply_seal,
+}

@@ -1,0 +1,179 @@
+"""The files of a bookie by number: write logs and sorted files, opened, read in chunks, removed.
+
+Both kinds draw their numbers from one counter, so that a number alone names a file. Sealed files
+never change, so chunks of them may be kept in memory, from the second read on that falls into one:
+a single entry somewhere is read by itself, as is one in the file that is being written.
+"""
+
+from collections import OrderedDict
+
+from ...protocol.errors import CorruptionError
+from ...runtime.disk import Disk, File
+from ..index.entry_index import Location
+from .log_format import (
+    LOG_KIND,
+    OFFSET_BITS,
+    OFFSET_MASK,
+    RECORD_HEADER_BYTES,
+    SORTED_KIND,
+    check_record,
+)
+
+CHUNK_BYTES = 128 * 1024
+_TOUCHED_MAX = 512
+
+DIRECTORIES = {LOG_KIND: "log", SORTED_KIND: "sorted"}
+_SUFFIXES = {LOG_KIND: ".log", SORTED_KIND: ".sorted"}
+
+
+def file_path(kind: int, number: int) -> str:
+    """The path of a file."""
+    return f"{DIRECTORIES[kind]}/{number:010d}{_SUFFIXES[kind]}"
+
+
+def parse_number(kind: int, name: str) -> int | None:
+    """The number in a file's name, or None when it is not a name of ours."""
+    stem = name.removesuffix(_SUFFIXES[kind])
+    if stem == name or len(stem) != 10 or not stem.isascii() or not stem.isdigit():
+        return None
+    return int(stem)
+
+
+class FileGoneError(CorruptionError):
+    """The file is not there; it may have been removed since its number was looked up."""
+
+
+class LogFiles:
+    """Open files by number, and a bounded cache of their chunks."""
+
+    def __init__(self, disk: Disk, cache_bytes_max: int) -> None:
+        self._disk = disk
+        self._files: dict[int, File] = {}
+        self._sealed: set[int] = set()
+        self._chunks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._touched: dict[tuple[int, int], None] = {}
+        self._chunk_count_max = cache_bytes_max // CHUNK_BYTES
+
+    async def prepare(self) -> None:
+        """Makes the directories. Safe to repeat."""
+        for directory in DIRECTORIES.values():
+            await self._disk.make_directory(directory)
+        await self._disk.sync_directory("")
+
+    async def numbers(self, kind: int) -> list[int]:
+        """Numbers of the files that are there, rising. Names that are not ours are left alone."""
+        try:
+            names = await self._disk.list(DIRECTORIES[kind])
+        except FileNotFoundError:
+            return []  # formatted, and never opened
+        found = [parse_number(kind, name) for name in names]
+        return sorted(number for number in found if number is not None)
+
+    async def create(self, kind: int, number: int, allocate_bytes: int) -> File:
+        """A new file, open for writing; its name is not durable yet."""
+        assert number not in self._files
+        file = await self._disk.open(
+            file_path(kind, number), create=True, allocate_bytes=allocate_bytes
+        )
+        self._files[number] = file
+        return file
+
+    async def open(self, kind: int, number: int) -> File:
+        """An existing file, which will not change any more."""
+        file = self._files.get(number)
+        if file is None:
+            file = self._files[number] = await self._disk.open(file_path(kind, number))
+        self._sealed.add(number)
+        return file
+
+    def seal(self, number: int) -> None:
+        """The file will not change any more."""
+        self._sealed.add(number)
+
+    async def sync_directory(self, kind: int) -> None:
+        """Makes names durable."""
+        await self._disk.sync_directory(DIRECTORIES[kind])
+
+    async def remove(self, kind: int, numbers: list[int]) -> None:
+        """Closes and removes files, durably. Those that are not there are no error."""
+        for number in numbers:
+            file = self._files.pop(number, None)
+            self._sealed.discard(number)
+            if file is not None:
+                await file.close()
+            try:
+                await self._disk.remove(file_path(kind, number))
+            except FileNotFoundError:
+                continue
+        await self.sync_directory(kind)
+        gone = set(numbers)
+        for key in [key for key in self._chunks if key[0] in gone]:
+            del self._chunks[key]
+
+    async def read_record(self, location: Location) -> bytes:
+        """The entry at ``location``, verified against its own checksum.
+
+        Raises CorruptionError, DiskFailedError, FileGoneError.
+        """
+        number = location.position >> OFFSET_BITS
+        start = (location.position & OFFSET_MASK) - RECORD_HEADER_BYTES
+        length = location.length + RECORD_HEADER_BYTES
+        if number in self._sealed and length <= CHUNK_BYTES and self._chunk_count_max:
+            data = await self._read_chunked(number, start, length)
+        else:
+            data = await self._read(number, start, length)
+        return check_record(data, location.length)
+
+    async def read_span(self, start: int, end: int) -> bytes:
+        """The bytes between two positions of one file, unverified; fewer where it ends before.
+
+        Raises DiskFailedError, FileGoneError.
+        """
+        return await self._read(start >> OFFSET_BITS, start & OFFSET_MASK, end - start)
+
+    async def _read(self, number: int, start: int, length: int) -> bytes:
+        file = self._files.get(number)
+        if file is None:
+            raise FileGoneError(number)
+        data = await file.read(start, length)
+        if number not in self._files:
+            raise FileGoneError(number)
+        return data
+
+    async def _read_chunked(self, number: int, start: int, length: int) -> bytes:
+        first, last = start // CHUNK_BYTES, (start + length - 1) // CHUNK_BYTES
+        if self._is_new(number, first) and (number, last) not in self._chunks:
+            return await self._read(number, start, length)
+        data = b"".join([await self._chunk(number, at) for at in range(first, last + 1)])
+        start -= first * CHUNK_BYTES
+        return data[start : start + length]
+
+    def _is_new(self, number: int, at: int) -> bool:
+        """Whether nothing was read from this chunk lately: then it is not worth reading whole."""
+        key = (number, at)
+        if key in self._chunks or key in self._touched:
+            return False
+        self._touched[key] = None
+        if len(self._touched) > _TOUCHED_MAX:
+            del self._touched[next(iter(self._touched))]
+        return True
+
+    async def _chunk(self, number: int, at: int) -> bytes:
+        key = (number, at)
+        chunk = self._chunks.get(key)
+        if chunk is not None:
+            self._chunks.move_to_end(key)
+            return chunk
+        chunk = await self._read(number, at * CHUNK_BYTES, CHUNK_BYTES)
+        if not chunk:
+            raise CorruptionError(f"file {number} ends before {at * CHUNK_BYTES}")
+        self._chunks[key] = chunk
+        while len(self._chunks) > self._chunk_count_max:
+            self._chunks.popitem(last=False)
+        return chunk
+
+    async def aclose(self) -> None:
+        """Closes all files. Safe to repeat."""
+        files, self._files = self._files, {}
+        for file in files.values():
+            await file.close()

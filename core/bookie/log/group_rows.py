@@ -1,0 +1,38 @@
+"""Makes what a commit group holds readable, as soon as it is durable."""
+
+from collections.abc import Callable, Sequence
+
+from ..index.ledger_entries import LedgerEntries
+from ..ledger_records import LedgerState
+
+
+def take_rows(
+    adds: Sequence[tuple[LedgerState, int, int, int, int]],
+    position: int,
+    entries_of: Callable[[int], LedgerEntries],
+    now_ms: int,
+) -> list[LedgerState]:
+    """Puts a group's entries, whose body begins at ``position``, into the index in memory.
+
+    ``adds``: see ``Group.adds``. Returns the ledgers with parked polls whose LAC rose.
+    """
+    previous: LedgerState | None = None
+    rows: LedgerEntries | None = None
+    advanced: dict[int, LedgerState] = {}
+    for ledger, entry_id, lac, offset, size in adds:
+        if ledger is not previous or rows is None:
+            previous = ledger
+            rows = entries_of(ledger.ledger_id)
+        if entry_id > rows.last:
+            rows.last = entry_id
+            rows.ids.append(entry_id)
+            rows.positions.append(position + offset)
+            rows.lengths.append(size)
+        else:
+            rows.put(entry_id, position + offset, size)
+        if lac > ledger.lac:
+            ledger.lac = lac
+            ledger.lac_changed_ms = now_ms
+            if ledger.polls:
+                advanced[ledger.ledger_id] = ledger
+    return list(advanced.values())

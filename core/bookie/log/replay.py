@@ -1,0 +1,179 @@
+"""Reading a file of groups back, and telling a torn end from damage.
+
+A group that cannot be read is damage when it must have been complete once: a good group of the same
+file comes after it, or the next file's header says that this one went on, or the operating system
+never went down (then what was written is there, and a killed process leaves only a cut end). What
+remains is the torn end of a group that nobody was told about.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from ...runtime.disk import File
+from .log_format import (
+    FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
+    GROUP_MAGIC,
+    FileHeader,
+    GroupHeader,
+    decode_group_header,
+)
+
+_CHUNK_BYTES = 4 << 20
+_BODY_BYTES_MAX = 128 << 20
+_PAUSE_BYTES = 256 << 10
+
+OnGroup = Callable[[int, bytes], None]
+"""(offset of the body in the file, body)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A region of a file that was once written and cannot be read."""
+
+    number: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a scan of one file found.
+
+    ``end``: behind the last good group; ``group_number``: of the next one; ``previous``: the length
+    and CRC of the last one's body.
+    """
+
+    end: int = FILE_HEADER_BYTES
+    group_number: int = 0
+    previous: tuple[int, int] = (0, 0)
+    damages: list[Damage] = field(default_factory=list)
+    torn_bytes: int = 0
+    is_cut_short: bool = False
+    """The bytes behind ``end`` are the beginning of a group whose rest was never written."""
+
+
+class _Window:
+    """Buffered reading of a file that does not change."""
+
+    def __init__(self, file: File, size: int) -> None:
+        self._file = file
+        self.size = size
+        self._start = 0
+        self._data = b""
+
+    async def at(self, offset: int, length: int) -> bytes:
+        """The bytes there, fewer at the end of the file."""
+        length = max(0, min(length, self.size - offset))
+        if not (self._start <= offset and offset + length <= self._start + len(self._data)):
+            self._data = await self._file.read(offset, max(length, _CHUNK_BYTES))
+            self._start = offset
+        start = offset - self._start
+        return self._data[start : start + length]
+
+
+async def _no_pace(_: int) -> None:
+    await asyncio.sleep(0)  # others have work too
+
+
+async def scan_file(
+    file: File,
+    header: FileHeader,
+    end: int | None,
+    on_group: OnGroup,
+    pace: Callable[[int], Awaitable[None]] = _no_pace,
+) -> Scan:
+    """Calls ``on_group`` for each good group.
+
+    ``pace`` is awaited now and then with the count of bytes that were read since.
+    ``end``: where the file is known to end; None for the newest, which may have a torn end.
+    Raises DiskFailedError when the file cannot be read at all.
+    """
+    size = await file.size()
+    window = _Window(file, size if end is None else min(size, end))
+    scan = Scan()
+    offset, number, previous = FILE_HEADER_BYTES, 0, (0, 0)
+    pause_at = offset + _PAUSE_BYTES
+    while offset < window.size:
+        group, body = await _group_at(window, offset, header)
+        fault = _fault_of(group, body, number, previous)
+        if fault is None:
+            assert group is not None
+            on_group(offset + GROUP_HEADER_BYTES, body)
+            offset += GROUP_HEADER_BYTES + group.length
+            if offset >= pause_at:
+                await pace(offset - pause_at + _PAUSE_BYTES)
+                pause_at = offset + _PAUSE_BYTES
+            number, previous = group.number + 1, (group.length, group.crc)
+            scan.end, scan.group_number, scan.previous = offset, number, previous
+            continue
+        found = await _next_group(window, offset + 1, header, number)
+        if found is None:
+            _judge_end(scan, window.size, group, body, fault, is_last=end is None)
+            return _with_missing_end(scan, header.number, end)
+        scan.damages.append(Damage(header.number, offset, found[0], fault))
+        offset, number, previous = found[0], found[1].number, found[1][3:5]
+    return _with_missing_end(scan, header.number, end)
+
+
+async def _group_at(
+    window: _Window, offset: int, header: FileHeader
+) -> tuple[GroupHeader | None, bytes]:
+    group = decode_group_header(await window.at(offset, GROUP_HEADER_BYTES))
+    if group is None or group.generation != header.generation or group.length > _BODY_BYTES_MAX:
+        return None, b""
+    return group, await window.at(offset + GROUP_HEADER_BYTES, group.length)
+
+
+def _fault_of(
+    group: GroupHeader | None, body: bytes, number: int, previous: tuple[int, int]
+) -> str | None:
+    """What is wrong with a group, or None."""
+    if group is None:
+        return "no valid group header"
+    if group.number != number or (group.previous_length, group.previous_crc) != previous:
+        return f"group {group.number} stands where {number} belongs"
+    if len(body) != group.length:
+        return f"group {group.number} is cut short"
+    if crc32c(body) != group.crc:
+        return f"group {group.number} does not match its checksum"
+    return None
+
+
+async def _next_group(
+    window: _Window, offset: int, header: FileHeader, number: int
+) -> tuple[int, GroupHeader] | None:
+    """The first valid group header of this file from ``offset`` on, with a later number."""
+    while offset < window.size:
+        data = await window.at(offset, _CHUNK_BYTES)
+        at = data.find(GROUP_MAGIC)
+        while at >= 0:
+            group, _ = await _group_at(window, offset + at, header)
+            if group is not None and group.number > number:
+                return offset + at, group
+            at = data.find(GROUP_MAGIC, at + 1)
+        if len(data) <= len(GROUP_MAGIC):
+            return None
+        offset += len(data) - len(GROUP_MAGIC) + 1
+    return None
+
+
+def _judge_end(
+    scan: Scan, size: int, group: GroupHeader | None, body: bytes, fault: str, *, is_last: bool
+) -> None:
+    """An unreadable end with nothing good behind it."""
+    if not is_last:
+        return  # _with_missing_end says so
+    scan.torn_bytes = size - scan.end
+    is_head_cut = size - scan.end < GROUP_HEADER_BYTES
+    scan.is_cut_short = is_head_cut or (group is not None and len(body) != group.length)
+
+
+def _with_missing_end(scan: Scan, number: int, end: int | None) -> Scan:
+    if end is not None and scan.end < end:
+        scan.damages.append(Damage(number, scan.end, end, "the end of the file is missing or bad"))
+    return scan

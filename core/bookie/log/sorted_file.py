@@ -1,0 +1,145 @@
+"""A sorted file: entries of many ledgers, each ledger's together and in order, slice by slice.
+
+Its form is that of a log file (groups.py). The first group holds one record that says how many
+bytes each ledger has here, so that garbage can be told without reading the rest.
+"""
+
+from array import array
+from collections.abc import Container
+from dataclasses import dataclass
+from itertools import accumulate
+
+from crc32c import crc32c
+
+from ...protocol.bookie_id import BookieId
+from ...runtime.disk import File
+from ..index.ledger_entries import LedgerEntries
+from ..ledger_records import sorted_ledgers_record
+from .file_set import LogFiles
+from .log_format import (
+    FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
+    OFFSET_BITS,
+    RECORD_HEADER_BYTES,
+    SORTED_KIND,
+    FileHeader,
+    GroupHeader,
+    encode_file_header,
+    encode_group_header,
+    encode_record,
+)
+
+GROUP_BYTES = 512 << 10
+
+
+@dataclass(slots=True)
+class SortedFile:
+    """What is known of one in memory."""
+
+    number: int
+    end: int
+    ledger_bytes: dict[int, int]
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of all its entries, live or not."""
+        return sum(self.ledger_bytes.values())
+
+    def live_bytes(self, live: Container[int]) -> int:
+        """Bytes of ledgers that are in ``live``."""
+        return sum(size for ledger, size in self.ledger_bytes.items() if ledger in live)
+
+
+class SortedFileWriter:
+    """Writes one sorted file, run by run; durable after ``finish``."""
+
+    def __init__(self, files: LogFiles, bookie: BookieId, number: int, generation: int) -> None:
+        self._files = files
+        self._header = FileHeader(SORTED_KIND, number, generation, 0, 0, 0, bookie)
+        self._file: File | None = None
+        self._offset = 0
+        self._group_number = 0
+        self._previous = (0, 0)
+        self._buffers: list[bytes | memoryview] = []
+        self._body_bytes = 0
+        self._count = 0
+        self.number = number
+
+    async def begin(self, ledger_bytes: dict[int, int], allocate_bytes: int) -> None:
+        """Creates the file. Raises DiskFullError, DiskFailedError."""
+        self._file = await self._files.create(SORTED_KIND, self.number, allocate_bytes)
+        await self._file.write(0, [encode_file_header(self._header)])
+        self._offset = FILE_HEADER_BYTES
+        record = encode_record(sorted_ledgers_record(ledger_bytes), is_state=True)
+        self._buffers.append(record)
+        self._body_bytes += len(record)
+        self._count += 1
+        await self.flush()
+
+    def add(
+        self, source: memoryview, base: int, rows: LedgerEntries, *, is_in_order: bool
+    ) -> "array[int]":
+        """Appends records as they stand in ``source``, whose first byte has position ``base``.
+
+        ``is_in_order``: their positions rise. Returns their positions here. ``flush`` has to follow
+        when ``is_full``.
+        """
+        head = RECORD_HEADER_BYTES
+        positions, lengths = rows.positions, rows.lengths
+        size = sum(lengths) + head * len(rows)
+        start = positions[0] - base - head
+        # Records don't overlap: rows in order that fill the room that they span have no gaps.
+        is_run = positions[-1] + lengths[-1] - positions[0] + head == size
+        if is_run and is_in_order:
+            self._buffers.append(source[start : start + size])
+        else:
+            base += head
+            self._buffers += [
+                source[position - base : position - base + length + head]
+                for position, length in zip(positions, lengths, strict=True)
+            ]
+        at = self._offset + GROUP_HEADER_BYTES + self._body_bytes + head
+        first = self.number << OFFSET_BITS | at
+        steps = [length + head for length in lengths]
+        steps.pop()
+        self._body_bytes += size
+        self._count += len(rows)
+        return array("Q", accumulate(steps, initial=first))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the group that is being made is long enough."""
+        return self._body_bytes >= GROUP_BYTES
+
+    async def finish(self) -> int:
+        """Makes the file and its name durable; returns where it ends."""
+        assert self._file is not None
+        if self._count:
+            await self.flush()
+        await self._file.truncate(self._offset)
+        await self._file.sync()
+        await self._files.sync_directory(SORTED_KIND)
+        self._files.seal(self.number)
+        return self._offset
+
+    async def flush(self) -> None:
+        """Writes the group durably: much that waits to be written would delay the log's syncs."""
+        assert self._file is not None
+        body = b"".join(self._buffers)
+        crc = crc32c(body)
+        header = encode_group_header(
+            GroupHeader(
+                self._count,
+                self._header.generation,
+                self._group_number,
+                *self._previous,
+                len(body),
+                crc,
+            )
+        )
+        await self._file.write_durable(self._offset, [header, body])
+        self._offset += GROUP_HEADER_BYTES + len(body)
+        self._group_number += 1
+        self._previous = (len(body), crc)
+        self._buffers.clear()
+        self._body_bytes = self._count = 0

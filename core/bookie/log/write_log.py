@@ -1,0 +1,286 @@
+"""The write log: every entry once, in order of arrival, in commit groups.
+
+What comes while one group is being written goes into the next, so the time of a sync sets the size
+of groups and nobody waits for a timer. Invariants:
+
+1. one group is in flight at a time, so an unfinished group is always the last one of its file;
+2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
+3. after a failed write or sync nothing is written, and so nothing acknowledged, ever again, until
+   the log is opened anew (the operating system drops dirty pages on error);
+4. a file begins with a snapshot of all state, durable before anything else is in it; then the file
+   before it is sealed by a record that names it, and only then is it used. So a file with a broken
+   header that nobody names was never used, and one that is named is damaged.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ...protocol.bookie_id import BookieId
+from ...protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
+from ...runtime.disk import File
+from ...runtime.tasks import Tasks, settled
+from ..config import BookieConfig
+from ..ledger_records import seal_record
+from .commit_group import Group, OnDurable
+from .file_set import LogFiles
+from .log_file import LogFile
+from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
+
+_SNAPSHOT_GROUP_BYTES = 1 << 20
+_UNHURRIED_S = 0.05
+
+
+class LogOwner(Protocol):
+    """Whom the log tells, and whom it asks."""
+
+    def next_file_number(self) -> int:
+        """A number above all that any file of this bookie ever had."""
+        ...
+
+    def next_generation(self) -> int:
+        """64 random bits."""
+        ...
+
+    def snapshot(self) -> Iterator[bytes]:
+        """State records for the head of a new file."""
+        ...
+
+    def group_durable(self, group: Group, position: int, body: bytes) -> None:
+        """The group's body stands durably at ``position``."""
+        ...
+
+    def group_refused(self, group: Group, error: RhumblineError) -> None:
+        """The group was not written (disk full, log failed); it may or may not come back."""
+        ...
+
+    def file_sealed(self, number: int) -> None:
+        """The log goes on in another file."""
+        ...
+
+    def log_failed(self, error: RhumblineError) -> None:
+        """The log will never write again."""
+        ...
+
+
+class WriteLog:
+    """The log that is being written. ``group`` is open for appends between awaits."""
+
+    def __init__(
+        self, files: LogFiles, config: BookieConfig, bookie: BookieId, owner: LogOwner
+    ) -> None:
+        self._config = config
+        self._bookie = bookie
+        self._owner = owner
+        self._tasks = Tasks(on_failure=self._writer_failed)
+        self._files = files
+        self._writer: asyncio.Task[Any] | None = None
+        self._full: list[Group] = []
+        self._full_bytes = 0
+        self._current: LogFile | None = None
+        self._roll_at = 0
+        self._carried: list[bytes] = []
+        """State records of refused groups: still true in memory, so they go before the next one."""
+        self.group = Group()
+        self._is_kicked = False  # the open group is to be written as soon as possible
+        self._timer: asyncio.TimerHandle | None = None
+        self.failure: RhumblineError | None = None
+        self.sync_count = 0
+        self.written_bytes = 0
+
+    @property
+    def current(self) -> LogFile:
+        """The file that is being written."""
+        assert self._current is not None, "the log is open"
+        return self._current
+
+    @property
+    def number(self) -> int:
+        """The number of the file that is being written."""
+        return self.current.number
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for the disk."""
+        return self._full_bytes + self.group.body_bytes
+
+    async def open(self, previous: LogFile | None) -> None:
+        """Begins a new file behind ``previous``. Raises DiskFullError, DiskFailedError."""
+        await self._begin_file(previous)
+
+    def kick(self) -> None:
+        """Has what is pending written soon. Cheap to repeat."""
+        self._is_kicked = True
+        if self._writer is None and self.failure is None:
+            self._writer = self._tasks.spawn(self._write_all(), "write log")
+
+    def open_group(self) -> Group:
+        """The group for the next append: the open one, or another if that is full."""
+        group = self.group
+        config = self._config
+        if group.body_bytes >= config.group_bytes_max or group.count >= config.group_count_max:
+            return self.next_group()
+        return group
+
+    def next_group(self) -> Group:
+        """Closes the open group for appends and opens another."""
+        self._full.append(self.group)
+        self._full_bytes += self.group.body_bytes
+        self.group = Group()
+        return self.group
+
+    def append_state(
+        self, record: bytes, on_durable: OnDurable | None = None, *, is_urgent: bool = True
+    ) -> None:
+        """Journals a state record; ``on_durable`` is called with None, or with the failure.
+
+        One that is not urgent goes with what comes next, and goes alone only after 50 ms.
+        """
+        if self.failure is not None:
+            if on_durable is not None:
+                on_durable(self.failure)
+            return
+        group = self.open_group()
+        group.append_state(record)
+        if on_durable is not None:
+            group.callbacks.append(on_durable)
+        if is_urgent:
+            self.kick()
+        elif self._writer is None:
+            self._kick_later()
+
+    def _kick_later(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_UNHURRIED_S, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.group.count:
+            self.kick()
+
+    def roll_next(self) -> None:
+        """Has the next group begin a new file, if there is space for one."""
+        self._roll_at = 0
+
+    async def aclose(self) -> None:
+        """Writes what is pending and stops. Safe to repeat."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._on_timer()
+        while self._writer is not None and self.failure is None:
+            await settled(self._writer)
+        await self._tasks.aclose()
+        if self.failure is None:
+            if self._current is not None:
+                await self._current.cut()  # gives back what was reserved and not used
+            self.failure = ClosedError("the write log is closed")
+
+    # --- the writer -----------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        while self._full or (self._is_kicked and self.group.count):
+            if not self._full:
+                self._is_kicked = False
+                self.next_group()
+            group = self._full.pop(0)
+            self._full_bytes -= group.body_bytes
+            await self._write(group)
+        self._writer = None
+        if self.group.count:
+            self._kick_later()
+
+    async def _write(self, group: Group) -> None:
+        body = b"".join(group.buffers)
+        assert len(body) == group.body_bytes
+        try:
+            try:
+                if self.current.end >= self._roll_at:
+                    await self._roll()
+                await self._write_carried()
+                start = await self.current.append([body], group.count, is_durable=True)
+            except DiskFullError as error:
+                await self.current.cut()
+                self._carried += group.states
+                self._owner.group_refused(group, error)
+                return
+        except BaseException:
+            self._full.insert(0, group)
+            raise
+        self.sync_count += 1
+        self.written_bytes += GROUP_HEADER_BYTES + len(body)
+        self._owner.group_durable(group, self.number << OFFSET_BITS | start, body)
+
+    async def _write_carried(self) -> None:
+        if self._carried:
+            buffers = [encode_record(record, is_state=True) for record in self._carried]
+            await self.current.append(buffers, len(buffers), is_durable=False)
+            self._carried.clear()
+
+    async def _roll(self) -> None:
+        """Goes on in a new file; stays in this one a while longer when there is no space."""
+        sealed = self.current
+        try:
+            await self._begin_file(sealed)
+        except DiskFullError:
+            self._roll_at = sealed.end + max(self._config.log_file_bytes // 16, 1)
+            return
+        self._owner.file_sealed(sealed.number)
+
+    async def _begin_file(self, previous: LogFile | None) -> None:
+        """Makes a new file durable, then has the old one say so, then uses it."""
+        number = self._owner.next_file_number()
+        end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
+        try:
+            new = LogFile(await self._create(number), number, self._owner.next_generation())
+            await new.write_header(FileHeader(LOG_KIND, number, new.generation, *end, self._bookie))
+            await self._write_snapshot(new)
+            await new.file.sync()
+            await self._files.sync_directory(LOG_KIND)
+            if previous is not None:
+                await previous.cut()  # what is torn, and what was reserved
+                record = encode_record(seal_record(number), is_state=True)
+                await previous.append([record], 1, is_durable=True)
+        except DiskFullError:
+            # Gone for good before another byte goes into the old file: the new one's header says
+            # that the old one ends here.
+            await self._files.remove(LOG_KIND, [number])
+            raise
+        self._current = new
+        self._roll_at = max(self._config.log_file_bytes, new.end * 16)
+        self.written_bytes += new.end
+
+    async def _create(self, number: int) -> File:
+        """A new file with its space reserved; on a nearly full disk without."""
+        try:
+            return await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
+        except DiskFullError:
+            await self._files.remove(LOG_KIND, [number])
+            return await self._files.create(LOG_KIND, number, 0)
+
+    async def _write_snapshot(self, file: LogFile) -> None:
+        buffers: list[bytes] = []
+        size = 0
+        for record in self._owner.snapshot():
+            buffers.append(encode_record(record, is_state=True))
+            size += len(buffers[-1])
+            if size >= _SNAPSHOT_GROUP_BYTES:
+                await file.append(buffers, len(buffers), is_durable=False)
+                buffers, size = [], 0
+        if buffers:
+            await file.append(buffers, len(buffers), is_durable=False)
+
+    def _writer_failed(self, error: BaseException) -> None:
+        """Poisons the log: nothing of what is pending is ever acknowledged."""
+        if isinstance(error, RhumblineError):
+            failure = error
+        else:
+            failure = InvariantBrokenError(f"writing the log failed: {error!r}")
+            failure.__cause__ = error
+        self.failure = failure
+        self._writer = None
+        groups, self._full = [*self._full, self.group], []
+        self._full_bytes, self.group = 0, Group()
+        for group in groups:
+            self._owner.group_refused(group, failure)
+        self._owner.log_failed(failure)

@@ -1,0 +1,1 @@
+"""Background work: compaction, garbage collection, scrubbing, leaving limbo, verification."""

@@ -1,0 +1,191 @@
+"""Scrub: a slow walk over all sealed files that verifies every byte, and repairs what it can.
+
+A damaged region is looked up in the index: the entries that still stand in it are read one by one,
+and written to the log anew, so that nothing needs that region any more. Those that cannot be read
+come from a replica (by ``fetch``, which verifies them) and are read back here. Until then a read of
+such an entry says "unknown".
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ...protocol.errors import CorruptionError, RhumblineError
+from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from ..index.entry_index import IndexedEntry, Location
+from ..log.commit_group import Outbox
+from ..log.log_format import (
+    FILE_HEADER_BYTES,
+    LOG_KIND,
+    OFFSET_BITS,
+    OFFSET_MASK,
+    SORTED_KIND,
+    decode_file_header,
+)
+from ..log.replay import Damage, scan_file
+from ..storage import Storage
+
+_PAGE = 10_000
+
+Fetch = Callable[[int, int], Awaitable[bytes | None]]
+"""(ledger id, entry id) -> the whole entry from another bookie, its digest verified; or None."""
+
+
+@dataclass(slots=True)
+class ScrubReport:
+    """What one walk found."""
+
+    file_count: int = 0
+    verified_bytes: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+    """(ledger id, entry id) that no replica gave back."""
+    rescued_count: int = 0
+    """Entries that were whole within a damaged group."""
+    repaired_count: int = 0
+    """Entries that came from a replica."""
+
+
+class Scrubber:
+    """Walks over one storage. ``fetch`` may be set at any time; without it nothing is repaired."""
+
+    def __init__(self, storage: Storage, bytes_per_s: int) -> None:
+        self._storage = storage
+        self._bytes_per_s = bytes_per_s
+        self._paid_until_s = 0.0
+        self.fetch: Fetch | None = None
+        self.last_report: ScrubReport | None = None
+        self.repaired_count = 0
+
+    async def walk(self) -> ScrubReport:
+        """Verifies every sealed file once. Raises DiskFailedError only if the log has failed."""
+        report = ScrubReport()
+        storage = self._storage
+        kinds = [(LOG_KIND, number) for number in storage.sealed_logs]
+        kinds += [(SORTED_KIND, number) for number in storage.sorted]
+        for kind, number in kinds:
+            if number not in storage.sealed_logs and number not in storage.sorted:
+                continue  # sorted or compacted away meanwhile
+            damages = await self._verify(kind, number, report)
+            if damages:
+                report.damages.extend(damages)
+                await self._repair(number, damages, report)
+        self.last_report = report
+        return report
+
+    async def _verify(self, kind: int, number: int, report: ScrubReport) -> list[Damage]:
+        """Reads one file to its end; an unreadable head or file is damage as a whole."""
+        storage = self._storage
+        report.file_count += 1
+        try:
+            file = await storage.files.open(kind, number)
+            size = await file.size()
+            header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
+            known = storage.sorted.get(number)
+            end = size if known is None else known.end
+            scan = await scan_file(file, header, end, lambda offset, body: None, self._pace)
+        except (RhumblineError, FileNotFoundError) as error:
+            return [Damage(number, 0, OFFSET_MASK, str(error))]
+        report.verified_bytes += size
+        return scan.damages
+
+    async def _pace(self, count: int) -> None:
+        """Sleeps as long as ``count`` bytes may take."""
+        now_s = asyncio.get_running_loop().time()
+        self._paid_until_s = max(self._paid_until_s, now_s) + count / self._bytes_per_s
+        await asyncio.sleep(self._paid_until_s - now_s)
+
+    async def _repair(self, number: int, damages: list[Damage], report: ScrubReport) -> None:
+        for row in await self._rows_in(number, damages):
+            ledger_id, entry_id, position, length = row
+            if await self._rescue(ledger_id, entry_id, Location(position, length)):
+                report.rescued_count += 1
+            elif await self.restore(ledger_id, entry_id):
+                report.repaired_count += 1
+                self.repaired_count += 1
+            else:
+                report.unreadable.append((ledger_id, entry_id))
+
+    async def _rescue(self, ledger_id: int, entry_id: int, location: Location) -> bool:
+        """Writes an entry anew that is whole, although the group around it is not."""
+        try:
+            entry = await self._storage.read_from_file(ledger_id, entry_id, location)
+            await restore_entry(self._storage, entry)
+        except RhumblineError:
+            return False
+        return True
+
+    async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry]:
+        """Rows of the index that stand in a damaged region; a walk over the whole index."""
+        index = self._storage.index
+        found: list[IndexedEntry] = []
+        for ledger_id in list(index.ledgers()):
+            first = 0
+            while page := index.page(ledger_id, first, _PAGE):
+                found += [row for row in page if _is_in(row, number, damages)]
+                first = page[-1].entry_id + 1
+                await asyncio.sleep(0)
+        return found
+
+    async def restore(self, ledger_id: int, entry_id: int) -> bool:
+        """Fetches an entry, writes it anew, reads it back; False if any of that fails."""
+        if self.fetch is None:
+            return False
+        try:
+            entry = await self.fetch(ledger_id, entry_id)
+            if entry is None:
+                return False
+            _check_identity(entry, ledger_id, entry_id)
+            await restore_entry(self._storage, entry)
+            location = self._storage.find(ledger_id, entry_id)
+            return await self._storage.read_from_file(ledger_id, entry_id, location) == entry
+        except RhumblineError:
+            return False  # it stays unknown; the next walk tries again
+
+
+def _is_in(row: IndexedEntry, number: int, damages: list[Damage]) -> bool:
+    if row.position >> OFFSET_BITS != number:
+        return False
+    start = row.position & OFFSET_MASK
+    return any(start < damage.end and start + row.length > damage.start for damage in damages)
+
+
+def _check_identity(entry: bytes, ledger_id: int, entry_id: int) -> None:
+    if len(entry) < ENTRY_HEADER_BYTES or ENTRY_HEADER.unpack_from(entry)[:2] != (
+        ledger_id,
+        entry_id,
+    ):
+        raise CorruptionError(f"a replica gave another entry for {ledger_id}:{entry_id}")
+
+
+class _Restoring:
+    """Stands where a connection would: waits for one entry to be durable."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def answered(self, outbox: Outbox) -> None:
+        """See commit_group.Answerer."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
+        """See commit_group.Answerer."""
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+async def restore_entry(storage: Storage, entry: bytes) -> None:
+    """Writes an entry of a known ledger to the log anew; durable when it returns.
+
+    Raises UnknownStateError when the ledger is not known, and what the log failed with.
+    """
+    ledger_id = ENTRY_HEADER.unpack_from(entry)[0]
+    ledger = storage.states.ledgers.get(ledger_id)
+    if ledger is None:
+        raise storage.absence(ledger_id)
+    if storage.log.failure is not None:
+        raise storage.log.failure
+    restoring = _Restoring()
+    storage.add(ledger, entry, restoring, b"")
+    await restoring.done

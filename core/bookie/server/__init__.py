@@ -1,0 +1,1 @@
+"""What answers clients: connections, requests in both wire forms, reads and long polls."""

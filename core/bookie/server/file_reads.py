@@ -1,0 +1,80 @@
+"""Reads whose entries are in files: run in their turn, answered when the bytes are there."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import RhumblineError
+from ..index.entry_index import Location
+from .requests import BatchRead, Read
+
+if TYPE_CHECKING:
+    from .entry_service import EntryService
+
+_BATCH_MS_MAX = 50
+
+
+class EntryReading:
+    """A read whose entry is in a file."""
+
+    __slots__ = ("entry_id", "location", "op", "service")
+
+    def __init__(
+        self, service: "EntryService", op: Read, entry_id: int, location: Location
+    ) -> None:
+        self.service = service
+        self.op = op
+        self.entry_id = entry_id
+        self.location = location
+
+    async def run(self) -> None:
+        """See requests.FileRead."""
+        op = self.op
+        try:
+            entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
+            op.connection.send(op.answer(None, entry))
+        except RhumblineError as error:
+            op.connection.send(op.answer(self.service.negative(op, error)))
+
+
+class BatchReading:
+    """Consecutive entries until one is missing, the answer is full, or it has taken long.
+
+    Without that last bound a client with less patience would hang up and ask for the same again,
+    for ever.
+    """
+
+    __slots__ = ("op", "service")
+
+    def __init__(self, service: "EntryService", op: BatchRead) -> None:
+        self.service = service
+        self.op = op
+
+    async def run(self) -> None:
+        """See requests.FileRead."""
+        op = self.op
+        entries: list[bytes | memoryview] = []
+        count_left = op.count_max if op.count_max > 0 else sys.maxsize
+        room = op.bytes_max
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + _BATCH_MS_MAX / 1000
+        read = self.service.storage.read_run
+        try:
+            while not entries or (count_left > 0 and now_s() < end_s):
+                next_id = op.entry_id + len(entries)
+                run = await read(
+                    op.ledger_id, next_id, count_left, room, may_be_empty=bool(entries)
+                )
+                if not run:
+                    break
+                count_left -= len(run)
+                for entry in run:
+                    room -= op.entry_bytes + len(entry)
+                    if entries and room < 0:
+                        break
+                    entries.append(entry)
+        except RhumblineError as error:
+            if not entries:
+                op.connection.send(op.answer(self.service.negative(op, error)))
+                return
+        op.connection.send_parts(op.answer_batch(entries))

@@ -1,0 +1,98 @@
+"""Long polls in the v3 form: what they answer when they are woken."""
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
+from ...protocol.ledger_metadata import NO_ENTRY
+from ...wire import bookkeeper_pb2 as pb
+from ...wire import v3
+from ...wire.error_codes import status_for
+from ..ledger_records import LedgerState
+from .long_poll import Poll
+from .requests import Read
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .entry_service import EntryService
+
+
+class PlainPoll(Poll):
+    """Waits, then is the plain read that it looks like."""
+
+    __slots__ = ("_read", "_service")
+
+    def __init__(self, service: "EntryService", read: Read, request: pb.Request) -> None:
+        body = request.read_request
+        super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
+        self._service = service
+        self._read = read
+
+    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+        """See long_poll.Poll."""
+        self._service.read(self._read)
+
+
+class PiggybackPoll(Poll):
+    """Waits, then brings the LAC and the entry behind the one that the reader knew."""
+
+    __slots__ = ("_connection", "_ledger", "_request", "_service", "_waited")
+
+    def __init__(
+        self, connection: "Connection", service: "EntryService", request: pb.Request
+    ) -> None:
+        body = request.read_request
+        super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
+        self._connection = connection
+        self._service = service
+        self._request = request
+        self._ledger: LedgerState | None = None
+        self._waited = False
+
+    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+        """See long_poll.Poll."""
+        if ledger is None:
+            self._refuse(NoSuchLedgerError(f"no ledger {self.ledger_id} here"))
+            return
+        self._ledger, self._waited = ledger, has_waited
+        service = self._service
+        if ledger.lac <= self.previous_lac:
+            if ledger.lac == NO_ENTRY and service.storage.last_entry(self.ledger_id) == NO_ENTRY:
+                self._refuse(NoSuchEntryError(f"ledger {self.ledger_id} is empty here"))
+            else:
+                self._send(None)
+            return
+        wanted = self.previous_lac + 1
+        try:
+            entry_id, location = service.locate(self.ledger_id, max(wanted, 0))
+        except RhumblineError:
+            self._send(None)
+            return
+        entry = service.storage.cached(location)
+        if entry is None:
+            self._connection.read_later(self)
+        else:
+            self._send(entry, entry_id)
+
+    async def run(self) -> None:
+        """The entry is in a file. Without it, the LAC alone is an answer too."""
+        wanted = max(self.previous_lac + 1, 0)
+        try:
+            self._send(await self._service.fetch(self.ledger_id, wanted), wanted)
+        except RhumblineError:
+            self._send(None)
+
+    def _send(self, entry: bytes | None, entry_id: int = NO_ENTRY) -> None:
+        assert self._ledger is not None
+        changed_ms = self._ledger.lac_changed_ms if self._waited and entry is not None else None
+        answer = v3.read_response(
+            self._request,
+            v3.Status.OK,
+            entry,
+            entry_id=entry_id,
+            max_lac=self._ledger.lac,
+            lac_updated_ms=changed_ms,
+        )
+        self._connection.send(v3.frame(answer))
+
+    def _refuse(self, error: RhumblineError) -> None:
+        self._connection.send(v3.frame(v3.read_response(self._request, status_for(error))))

@@ -1,0 +1,95 @@
+"""Requests and answers in the v2 form."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import RhumblineError
+from ...wire import v2
+from ...wire.error_codes import code_for
+from ...wire.frames import FRAME_BYTES_MAX
+from .authentication import authenticate
+from .requests import Add, BatchRead, Read, Reply
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .entry_service import EntryService
+
+
+def serve(connection: "Connection", service: "EntryService", frame: bytes) -> None:
+    """Serves one v2 frame. Raises ProtocolError for one that is malformed."""
+    request = v2.decode_request(frame)
+    if isinstance(request, v2.AddRequest):
+        service.add(_Add(connection, request))
+    elif isinstance(request, v2.ReadRequest):
+        service.read(_Read(connection, request))
+    elif isinstance(request, v2.BatchReadRequest):
+        service.read(_BatchRead(connection, request))
+    else:
+        answer = authenticate(request.plugin, request.payload, service.bookie)
+        connection.send(v2.encode_auth(answer.plugin, answer.payload))
+        if not answer.is_accepted:
+            connection.hang_up("other-bookie-wanted")
+
+
+class _Add(Add):
+    __slots__ = ("_entry_id",)
+
+    def __init__(self, connection: Reply, request: v2.AddRequest) -> None:
+        super().__init__(
+            connection,
+            request.ledger_id,
+            request.master_key,
+            request.entry,
+            is_recovery=bool(request.flags & v2.FLAG_RECOVERY_ADD),
+        )
+        self._entry_id = request.entry_id
+
+    def answer(self, error: RhumblineError | None) -> bytes:
+        code = v2.Code.OK if error is None else code_for(error)
+        return v2.encode_add_response(code, self.ledger_id, self._entry_id)
+
+
+class _Read(Read):
+    __slots__ = ()
+
+    def __init__(self, connection: Reply, request: v2.ReadRequest) -> None:
+        super().__init__(
+            connection,
+            request.ledger_id,
+            request.entry_id,
+            request.master_key,
+            is_fencing=bool(request.flags & v2.FLAG_FENCE),
+        )
+
+    def answer(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
+        code = v2.Code.OK if error is None else code_for(error)
+        return v2.encode_read_response(code, self.ledger_id, self.entry_id, entry)
+
+
+class _BatchRead(BatchRead):
+    __slots__ = ("_request_id",)
+
+    def __init__(self, connection: Reply, request: v2.BatchReadRequest) -> None:
+        super().__init__(
+            connection,
+            request.ledger_id,
+            request.first_entry_id,
+            request.master_key,
+            is_fencing=bool(request.flags & v2.FLAG_FENCE),
+        )
+        asked = request.bytes_max if request.bytes_max > 0 else FRAME_BYTES_MAX
+        self.count_max = request.count_max
+        self.bytes_max = min(asked, FRAME_BYTES_MAX) - v2.BATCH_RESPONSE_BYTES - 4
+        self.entry_bytes = v2.BATCH_ENTRY_BYTES
+        self._request_id = request.request_id
+
+    def answer(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
+        assert error is not None, "entries are told by answer_batch"
+        return v2.encode_batch_read_response(
+            code_for(error), self.ledger_id, self.entry_id, self._request_id
+        )
+
+    def answer_batch(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+        return v2.batch_read_response_parts(
+            v2.Code.OK, self.ledger_id, self.entry_id, self._request_id, entries
+        )

@@ -1,0 +1,242 @@
+"""Requests and answers in the v3 form (protobuf)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ProtocolError, RefusedError, RhumblineError, UnauthorizedError
+from ...protocol.ledger_metadata import NO_ENTRY
+from ...wire import availability, v3
+from ...wire import bookkeeper_pb2 as pb
+from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from ...wire.error_codes import status_for
+from .authentication import authenticate
+from .long_poll import Poll
+from .long_poll_v3 import PiggybackPoll, PlainPoll
+from .requests import Add, Read, Reply, WriteLac
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .entry_service import EntryService
+
+OK = v3.Status.OK
+
+
+def serve(connection: "Connection", service: "EntryService", frame: bytes) -> None:
+    """Serves one v3 frame. Raises ProtocolError for one that does not parse."""
+    request = v3.decode_request(frame)
+    fault = v3.fault_of(request)
+    if fault is not None:
+        connection.send(v3.frame(v3.refusal(request, fault)))
+        return
+    _HANDLERS[v3.Operation(request.header.operation)](connection, service, request)
+
+
+# --- adds and reads -----------------------------------------------------------------------------
+
+
+class _Add(Add):
+    __slots__ = ("_request",)
+
+    def __init__(self, connection: Reply, request: pb.Request) -> None:
+        body = request.add_request
+        super().__init__(
+            connection,
+            body.ledger_id,
+            body.master_key,
+            body.body,
+            is_recovery=body.flag == pb.AddRequest.RECOVERY_ADD and body.HasField("flag"),
+        )
+        self._request = request
+
+    def answer(self, error: RhumblineError | None) -> bytes:
+        status = OK if error is None else status_for(error)
+        return v3.frame(v3.add_response(self._request, status))
+
+
+def _add(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    body = request.add_request
+    if not _is_entry_of(body.body, body.ledger_id, body.entry_id):
+        connection.send(v3.frame(v3.add_response(request, v3.Status.BAD_REQUEST)))
+        return
+    service.add(_Add(connection, request))
+
+
+def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int) -> bool:
+    """Whether the bytes begin with the header of just this entry."""
+    if len(entry) < ENTRY_HEADER_BYTES or entry_id < 0:
+        return False
+    ledger, number, lac, length = ENTRY_HEADER.unpack_from(entry)
+    return (ledger, number) == (ledger_id, entry_id) and NO_ENTRY <= lac < number and length >= 0
+
+
+class _Read(Read):
+    __slots__ = ("_request", "_service")
+
+    def __init__(self, connection: Reply, service: "EntryService", request: pb.Request) -> None:
+        body = request.read_request
+        is_fencing = body.HasField("flag") and body.flag == pb.ReadRequest.FENCE_LEDGER
+        super().__init__(
+            connection, body.ledger_id, body.entry_id, body.master_key, is_fencing=is_fencing
+        )
+        self._request = request
+        self._service = service
+
+    def answer(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
+        if error is not None:
+            return v3.frame(v3.read_response(self._request, status_for(error)))
+        ledger = None if self.is_fencing else self._service.ledgers.get(self.ledger_id)
+        lac = None if ledger is None else ledger.lac
+        return v3.frame(v3.read_response(self._request, OK, entry, max_lac=lac))
+
+
+def _read(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    body = request.read_request
+    is_piggyback = body.HasField("flag") and body.flag == pb.ReadRequest.ENTRY_PIGGYBACK
+    if body.entry_id < NO_ENTRY or (is_piggyback and body.entry_id != NO_ENTRY):
+        connection.send(v3.frame(v3.read_response(request, v3.Status.BAD_REQUEST)))
+        return
+    read = _Read(connection, service, request)
+    if read.is_fencing or not body.HasField("previous_lac"):
+        service.read(read)
+        return
+    poll: Poll = (
+        PiggybackPoll(connection, service, request)
+        if is_piggyback
+        else PlainPoll(service, read, request)
+    )
+    try:
+        service.poll(poll, connection.polls)
+    except RhumblineError as error:
+        connection.send(read.answer(error))
+
+
+# --- LAC ----------------------------------------------------------------------------------------
+
+
+class _WriteLac(WriteLac):
+    __slots__ = ("_request",)
+
+    def __init__(self, connection: Reply, request: pb.Request) -> None:
+        body = request.write_lac_request
+        super().__init__(connection, body.ledger_id, body.master_key, body.body)
+        self._request = request
+
+    def answer(self, error: RhumblineError | None) -> bytes:
+        status = OK if error is None else status_for(error)
+        return v3.frame(v3.write_lac_response(self._request, status))
+
+
+def _write_lac(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    service.write_lac(_WriteLac(connection, request))
+
+
+class _LacReading:
+    """A READ_LAC whose last entry is in a file."""
+
+    __slots__ = ("_connection", "_request", "_service")
+
+    def __init__(
+        self, connection: "Connection", service: "EntryService", request: pb.Request
+    ) -> None:
+        self._connection = connection
+        self._service = service
+        self._request = request
+
+    async def run(self) -> None:
+        ledger_id = self._request.read_lac_request.ledger_id
+        ledger = self._service.ledgers.get(ledger_id)
+        body = ledger.lac_body if ledger is not None and ledger.lac_body else None
+        entry: bytes | None = None
+        status = OK
+        try:
+            entry = await self._service.fetch(ledger_id, NO_ENTRY)
+        except RhumblineError as error:
+            if body is None:
+                # Apache says "no entry" here also for a ledger that it never saw.
+                status = status_for(error)
+                status = v3.Status.NO_ENTRY if status is v3.Status.NO_LEDGER else status
+        answer = v3.read_lac_response(self._request, status, lac_body=body, last_entry=entry)
+        self._connection.send(v3.frame(answer))
+
+
+def _read_lac(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    connection.read_later(_LacReading(connection, service, request))
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def _force(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    def durable(error: RhumblineError | None) -> None:
+        status = OK if error is None else status_for(error)
+        connection.send(v3.frame(v3.force_response(request, status)))
+
+    service.storage.when_durable(durable)
+
+
+class _EntryListing:
+    """Which entries of a ledger are here, page by page."""
+
+    __slots__ = ("_connection", "_request", "_service")
+
+    def __init__(
+        self, connection: "Connection", service: "EntryService", request: pb.Request
+    ) -> None:
+        self._connection = connection
+        self._service = service
+        self._request = request
+
+    async def run(self) -> None:
+        ledger_id = self._request.get_list_of_entries_request.ledger_id
+        try:
+            entry_ids = await self._service.entry_ids(ledger_id)
+            answer = v3.list_entries_response(
+                self._request, OK, availability.encode(availability.runs_of(entry_ids))
+            )
+        except RhumblineError as error:
+            answer = v3.list_entries_response(self._request, status_for(error))
+        self._connection.send(v3.frame(answer))
+
+
+def _list_entries(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    connection.read_later(_EntryListing(connection, service, request))
+
+
+def _info(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    space = service.space
+    answer = v3.bookie_info_response(
+        request, OK, total_bytes=space.total_bytes, free_bytes=space.free_bytes
+    )
+    connection.send(v3.frame(answer))
+
+
+def _auth(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    body = request.auth_request
+    try:
+        plugin = body.plugin.decode()
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a plugin name that is no text") from error
+    answer = authenticate(plugin, body.payload, service.bookie)
+    status = OK if answer.is_accepted else status_for(UnauthorizedError("another bookie"))
+    message = v3.auth_response(request, status, answer.plugin, answer.payload)
+    connection.send(v3.frame(message))
+    if not answer.is_accepted:
+        connection.hang_up("other-bookie-wanted")
+
+
+def _start_tls(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+    status = status_for(RefusedError("no TLS here"))
+    connection.send(v3.frame(v3.refusal(request, status)))
+
+
+_HANDLERS: dict[v3.Operation, Callable[["Connection", "EntryService", pb.Request], None]] = {
+    v3.Operation.ADD: _add,
+    v3.Operation.READ: _read,
+    v3.Operation.WRITE_LAC: _write_lac,
+    v3.Operation.READ_LAC: _read_lac,
+    v3.Operation.FORCE: _force,
+    v3.Operation.LIST_ENTRIES: _list_entries,
+    v3.Operation.BOOKIE_INFO: _info,
+    v3.Operation.AUTH: _auth,
+    v3.Operation.START_TLS: _start_tls,
+}

@@ -1,0 +1,1 @@
+"""Connections to bookies: one pool for a process, pipelined requests, decoded responses."""

@@ -1,0 +1,84 @@
+"""One link per bookie for all ledgers of a process, and one more to bookies that need it.
+
+Apache's bookie takes a connection that once spoke v2 for v2 for good, so v3 messages to it go over
+a second connection; ours look at the first byte of each frame.
+"""
+
+import asyncio
+
+from ...protocol.bookie_id import BookieId, Region, is_incarnate
+from ...protocol.errors import ClosedError
+from ...runtime.runtime import Runtime
+from ...runtime.tasks import Tasks
+from ..config import LedgerConfig
+from .bookie_link import Addresses, BookieLink
+
+
+class BookiePool:
+    """All links of a process. ``region`` is ours: it chooses among advertised addresses."""
+
+    def __init__(
+        self, runtime: Runtime, addresses: Addresses, *, config: LedgerConfig, region: Region | None
+    ) -> None:
+        self._runtime = runtime
+        self._addresses = addresses
+        self._config = config
+        self._region = region
+        self._tasks = Tasks()
+        self._fast: dict[BookieId, BookieLink] = {}
+        self._message: dict[BookieId, BookieLink] = {}
+        self._failed_at: dict[BookieId, float] = {}
+
+    def link(self, bookie: BookieId) -> BookieLink:
+        """The link for v2 adds and reads."""
+        link = self._fast.get(bookie)
+        if link is None:
+            link = self._fast[bookie] = self._make(bookie)
+        return link
+
+    def message_link(self, bookie: BookieId) -> BookieLink:
+        """The link for v3 messages: the same one when the bookie is ours."""
+        if is_incarnate(bookie):
+            return self.link(bookie)
+        link = self._message.get(bookie)
+        if link is None:
+            link = self._message[bookie] = self._make(bookie)
+        return link
+
+    def _make(self, bookie: BookieId) -> BookieLink:
+        return BookieLink(
+            bookie,
+            self._addresses,
+            runtime=self._runtime,
+            config=self._config,
+            region=self._region,
+            tasks=self._tasks,
+        )
+
+    def on_failure(self, bookie: BookieId) -> None:
+        """Remembers that the bookie failed a request, for new ensembles and the read order."""
+        self._failed_at.pop(bookie, None)
+        self._failed_at[bookie] = asyncio.get_running_loop().time()
+
+    def failed_lately(self) -> list[BookieId]:
+        """The bookies that failed within ``failure_memory_ms``, oldest first."""
+        oldest = asyncio.get_running_loop().time() - self._config.failure_memory_ms / 1000
+        for bookie in [b for b, at in self._failed_at.items() if at < oldest]:
+            del self._failed_at[bookie]
+        return list(self._failed_at)
+
+    def traffic(self) -> dict[BookieId, tuple[int, int]]:
+        """Bytes (sent, received) by bookie since the start."""
+        found: dict[BookieId, tuple[int, int]] = {}
+        for links in (self._fast, self._message):
+            for bookie, link in links.items():
+                sent, received = found.get(bookie, (0, 0))
+                found[bookie] = sent + link.sent_bytes, received + link.received_bytes
+        return found
+
+    async def aclose(self) -> None:
+        """Ends all connections. Safe to repeat."""
+        await self._tasks.aclose()
+        for links in (self._fast, self._message):
+            for link in links.values():
+                link.close(ClosedError("the ledger client was closed"))

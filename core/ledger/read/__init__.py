@@ -1,0 +1,1 @@
+"""Reading a ledger: entries, the LAC, long polls, and which replica to ask."""

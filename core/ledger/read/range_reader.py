@@ -1,0 +1,125 @@
+"""Reads a run of entries that lie in one fragment, checked, from whatever replica has them."""
+
+from collections import deque
+
+from ...protocol.bookie_id import is_incarnate
+from ...protocol.errors import CorruptionError, RhumblineError
+from ...protocol.ledger_metadata import Fragment
+from ...protocol.quorum import QuorumView
+from ...wire.entry import Entry, EntryDigest, decode_entry
+from ..context import LedgerContext
+from .read_order import ReplicaChoice
+from .speculative_request import Ask, OnReply
+
+_SINGLE_READS_MAX = 64  # side by side
+
+
+class RangeReader:
+    """Reads of one ledger. Every entry is checked: id, ledger, digest (invariant: no bad bytes)."""
+
+    __slots__ = ("_context", "_digest", "_ledger_id")
+
+    def __init__(self, context: LedgerContext, ledger_id: int, digest: EntryDigest) -> None:
+        self._context = context
+        self._ledger_id = ledger_id
+        self._digest = digest
+
+    async def read(
+        self, fragment: Fragment, view: QuorumView, first: int, last: int
+    ) -> list[Entry]:
+        """Entries from ``first``, at least one, at most to ``last``, in order.
+
+        Raises what the replicas of ``first`` said: UnavailableError, CorruptionError, or
+        NoSuchEntryError when all of them say that they never had it.
+        """
+        assert fragment.first_entry_id <= first <= last
+        is_striped = view.quorum.ensemble_size != view.quorum.write_quorum
+        if first == last or is_striped or not all(map(is_incarnate, fragment.bookies)):
+            return await self._read_singly(fragment, view, first, last)
+        ask: Ask[list[Entry]] = Ask(
+            self._order(fragment, view, first),
+            lambda choice, on_reply: self._send_batch(choice, first, last, on_reply),
+            pool=self._context.pool,
+            policy=self._context.reads,
+        )
+        _, entries = await ask.answer
+        return entries
+
+    async def _read_singly(
+        self, fragment: Fragment, view: QuorumView, first: int, last: int
+    ) -> list[Entry]:
+        asks: deque[Ask[Entry]] = deque()
+        entries: list[Entry] = []
+        size = 0
+        next_id = first
+        while next_id <= last or asks:
+            while next_id <= last and len(asks) < _SINGLE_READS_MAX:
+                asks.append(self._ask_one(fragment, view, next_id))
+                next_id += 1
+            try:
+                _, entry = await asks.popleft().answer
+            except RhumblineError:
+                if entries:
+                    return entries
+                raise
+            entries.append(entry)
+            size += len(entry.payload)
+            if size >= self._context.config.read_batch_bytes_max:
+                break
+        return entries
+
+    def _ask_one(self, fragment: Fragment, view: QuorumView, entry_id: int) -> Ask[Entry]:
+        return Ask(
+            self._order(fragment, view, entry_id),
+            lambda choice, on_reply: self._send_one(choice, entry_id, on_reply),
+            pool=self._context.pool,
+            policy=self._context.reads,
+        )
+
+    def _order(self, fragment: Fragment, view: QuorumView, entry_id: int) -> list[ReplicaChoice]:
+        failed = self._context.pool.failed_lately()
+        choices = [
+            ReplicaChoice(
+                index,
+                fragment.bookies[index],
+                view.regions[index],
+                fragment.bookies[index] in failed,
+            )
+            for index in view.quorum.write_set(entry_id)
+        ]
+        return list(self._context.reads.order(choices))
+
+    def _send_one(self, choice: ReplicaChoice, entry_id: int, on_reply: OnReply[Entry]) -> bool:
+        def on_answer(error: RhumblineError | None, data: bytes) -> None:
+            entry = None
+            if error is None:
+                try:
+                    entry = decode_entry(self._digest, self._ledger_id, entry_id, data)
+                except CorruptionError as corrupt:
+                    error = corrupt
+            on_reply(error, entry)
+
+        connection = self._context.pool.link(choice.bookie).connect()
+        return connection is not None and connection.send_read(self._ledger_id, entry_id, on_answer)
+
+    def _send_batch(
+        self, choice: ReplicaChoice, first: int, last: int, on_reply: OnReply[list[Entry]]
+    ) -> bool:
+        def on_answer(error: RhumblineError | None, found: list[bytes | memoryview]) -> None:
+            entries: list[Entry] = []
+            if error is None:
+                try:
+                    for entry_id, data in zip(range(first, last + 1), found, strict=False):
+                        entries.append(decode_entry(self._digest, self._ledger_id, entry_id, data))
+                    if not found:
+                        raise CorruptionError(f"{choice.bookie} answered a batch without entries")
+                except CorruptionError as corrupt:
+                    # What comes before a bad copy is good; the bad one is asked for elsewhere.
+                    error = None if entries else corrupt
+            on_reply(error, entries)
+
+        connection = self._context.pool.link(choice.bookie).connect()
+        limits = last - first + 1, self._context.config.read_batch_bytes_max
+        return connection is not None and connection.send_batch_read(
+            self._ledger_id, first, limits, on_answer
+        )

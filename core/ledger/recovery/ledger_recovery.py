@@ -1,0 +1,259 @@
+"""Ends a ledger that somebody else wrote (protocol rule 1.8): fence, find the end, copy, close.
+
+Any number of recoverers may race, with each other and with the writer: whatever they do before the
+last compare-and-set harms nobody, and that one decides. A recovery that cannot decide changes
+nothing and leaves the ledger in recovery: unavailable, never wrong.
+"""
+
+import asyncio
+from collections import deque
+from functools import partial
+
+from ...protocol.bookie_id import BookieId
+from ...protocol.errors import (
+    BadVersionError,
+    CorruptionError,
+    IndeterminateError,
+    RecoveryIncompleteError,
+    RhumblineError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from ...protocol.recovery import (
+    EntryTally,
+    FenceTally,
+    Said,
+    Verdict,
+    closed_by_recovery,
+    quorums_from,
+)
+from ...runtime.metadata_store import Version
+from ...wire import bookkeeper_pb2 as pb
+from ...wire import v3
+from ...wire.entry import Entry, EntryDigest, master_key
+from ..connection.bookie_connection import OnMessage
+from ..connection.v3_responses import entry_in, error_in, lac_in_last_entry, said_of
+from ..context import Backoff, LedgerContext
+from .recovery_adds import RecoveryAdds
+
+
+async def recover_ledger(
+    context: LedgerContext, ledger_id: int, password: bytes, *, min_regions: int | None = None
+) -> LedgerMetadata:
+    """Closes the ledger, unless it is closed, and returns the closed metadata. Safe to repeat.
+
+    ``min_regions``: the R under which the ledger's tail is written again, if it should not be the
+    ledger's own (an operator lowers R after the loss of a region); the evidence is always judged
+    by the R that the writer had. Raises UnauthorizedError for a wrong password, and at the
+    deadline RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+    """
+    backoff = Backoff(context, context.config.recovery_timeout_ms)
+    while True:
+        try:
+            return await _Recovery(context, ledger_id, password, min_regions).run()
+        except BadVersionError:
+            if backoff.is_over:
+                raise RecoveryIncompleteError(
+                    f"ledger {ledger_id}: its metadata changed again and again"
+                ) from None
+        except (UnavailableError, IndeterminateError):
+            if backoff.is_over:
+                raise
+        await backoff.pause()
+
+
+class _EntryRead:
+    """The fencing reads of one entry, sent to its whole write set at once (bug B1)."""
+
+    __slots__ = ("_recovery", "data", "entry", "entry_id", "tally", "verdict")
+
+    def __init__(self, recovery: "_Recovery", entry_id: int, tally: EntryTally) -> None:
+        self.entry_id = entry_id
+        self.tally = tally
+        self.entry: Entry | None = None
+        self.data = b""
+        self.verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._recovery = recovery
+
+    def send(self, fragment: Fragment, write_set: tuple[int, ...]) -> None:
+        """Asks everybody; the first verdict counts, later answers change nothing."""
+        for index in write_set:
+            self._recovery.send_fencing_read(
+                fragment.bookies[index], self.entry_id, partial(self._on_answer, index)
+            )
+
+    def _on_answer(
+        self, index: int, error: RhumblineError | None, response: pb.Response | None
+    ) -> None:
+        if self.verdict.done():
+            return
+        error = error_in(error, response)
+        if error is None:
+            assert response is not None
+            try:
+                self.entry, self.data = self._recovery.checked(response, self.entry_id)
+            except CorruptionError as corrupt:
+                error = corrupt
+        verdict = self.tally.on_answer(index, said_of(error))
+        if verdict is not None:
+            self.verdict.set_result(verdict)
+
+    async def decision(self) -> Verdict:
+        """The verdict, which is acted upon: so it leaves its evidence."""
+        verdict = await self.verdict
+        self._recovery.context.on_evidence(self.tally.evidence(verdict))
+        return verdict
+
+
+class _Recovery:
+    """One attempt. Raises BadVersionError when the metadata changed under it: start again."""
+
+    def __init__(
+        self, context: LedgerContext, ledger_id: int, password: bytes, min_regions: int | None
+    ) -> None:
+        self.context = context
+        self._ledger_id = ledger_id
+        self._password = password
+        self._min_regions = min_regions
+        self._key = master_key(password)
+
+    async def run(self) -> LedgerMetadata:
+        """Steps 0 to 6."""
+        context = self.context
+        metadata, version = await context.ledgers.read(self._ledger_id)
+        if metadata.password != self._password:
+            raise UnauthorizedError(f"ledger {self._ledger_id}: wrong password")
+        self._digest = EntryDigest(metadata.digest_type, metadata.password)
+        if metadata.state is LedgerState.CLOSED:
+            return metadata
+        if metadata.state is LedgerState.OPEN:
+            metadata = metadata.in_recovery()
+            version = await context.ledgers.write(metadata, version)
+        # Others may be in recovery on this very version: the first final write wins.
+        return await self._recover(metadata, version)
+
+    async def _recover(self, snapshot: LedgerMetadata, version: Version) -> LedgerMetadata:
+        confirmed = await self._fence(snapshot)
+        adds = RecoveryAdds(self.context, snapshot, confirmed + 1, self._key, self._min_regions)
+        await adds.open()
+        last, length = await self._copy_tail(snapshot, confirmed, adds)
+        await adds.settle(0)
+        closed = closed_by_recovery(
+            snapshot,
+            adds.fragments,
+            last_entry_id=last,
+            length=length,
+            min_regions=adds.recorded_min_regions,
+        )
+        try:
+            await self.context.ledgers.write(closed, version)
+        except BadVersionError:
+            stored, _ = await self.context.ledgers.read(self._ledger_id)
+            if stored.state is not LedgerState.CLOSED:
+                raise  # somebody changed fragments: what we decided may be out of date
+            return stored
+        return closed
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def send_fencing_read(self, bookie: BookieId, entry_id: int, on_answer: OnMessage) -> None:
+        """Every read of a recovery fences and has priority; a bookie out of reach says unknown."""
+        request = v3.read_request(
+            0, self._ledger_id, entry_id, fence_key=self._key, priority=v3.HIGH_PRIORITY
+        )
+        link = self.context.pool.message_link(bookie)
+        connection = link.connect()
+        if connection is None or not connection.send_message(request, on_answer):
+            asyncio.get_running_loop().call_soon(on_answer, link.last_error, None)
+
+    def checked(self, response: pb.Response, entry_id: int) -> tuple[Entry, bytes]:
+        """The entry in an answer. Raises CorruptionError."""
+        return entry_in(response, self._digest, self._ledger_id, entry_id)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    async def _fence(self, snapshot: LedgerMetadata) -> int:
+        """Step 2: fences the last fragment; an entry up to which all are surely confirmed."""
+        fragment = snapshot.last_fragment
+        views = [
+            await self.context.view_of(fragment, quorum)
+            for quorum in quorums_from(snapshot, fragment.first_entry_id)
+        ]
+        tally = FenceTally(self._ledger_id, fragment, views)
+        done: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+
+        def on_answer(
+            index: int, error: RhumblineError | None, response: pb.Response | None
+        ) -> None:
+            if done.done():
+                return
+            said = said_of(error_in(error, response))
+            if said is Said.HAVE:
+                assert response is not None
+                lac = lac_in_last_entry(response, self._digest, self._ledger_id)
+                verdict = tally.on_answer(index, said, lac)
+            else:
+                verdict = tally.on_answer(index, said)
+            if verdict is not None:
+                self.context.on_evidence(tally.evidence(verdict))
+                done.set_result(verdict)
+
+        for index, bookie in enumerate(fragment.bookies):
+            self.send_fencing_read(bookie, -1, partial(on_answer, index))
+        if await done is not Verdict.COMPLETE:
+            raise RecoveryIncompleteError(
+                f"ledger {self._ledger_id}: too few of {', '.join(fragment.bookies)} were fenced"
+            )
+        return tally.lac
+
+    async def _start_read(self, snapshot: LedgerMetadata, entry_id: int) -> _EntryRead:
+        """Against the snapshot, never against what this recovery has changed (bug B3)."""
+        fragment = snapshot.fragment_of(entry_id)
+        quorum = snapshot.quorum_at(entry_id)
+        view = await self.context.view_of(fragment, quorum)
+        read = _EntryRead(self, entry_id, EntryTally(self._ledger_id, entry_id, fragment, view))
+        read.send(fragment, quorum.write_set(entry_id))
+        return read
+
+    async def _copy_tail(
+        self, snapshot: LedgerMetadata, confirmed: int, adds: RecoveryAdds
+    ) -> tuple[int, int]:
+        """Steps 3 to 5: reads on from the confirmed entries, in order, until one does not exist.
+
+        Returns the last entry and the length up to it. The last confirmed entry is read too, for
+        its length, in case that nothing follows it.
+        """
+        last = confirmed
+        length = 0
+        length_read = await self._start_read(snapshot, confirmed) if confirmed >= 0 else None
+        reads: deque[_EntryRead] = deque()
+        next_id = confirmed + 1
+        window = 1
+        while True:
+            while len(reads) < window:
+                reads.append(await self._start_read(snapshot, next_id))
+                next_id += 1
+            read = reads.popleft()
+            verdict = await read.decision()
+            if verdict is Verdict.ABSENT:
+                break  # the first proven gap ends the ledger, whatever lies behind it
+            if verdict is Verdict.INCOMPLETE:
+                raise RecoveryIncompleteError(
+                    f"ledger {self._ledger_id}: entry {read.entry_id} may exist, but no bookie "
+                    "that could hold it answers"
+                )
+            assert read.entry is not None
+            await adds.add(read.entry_id, read.data)
+            last, length = read.entry_id, read.entry.length
+            # Usually little follows; the more does, the farther ahead it pays to read.
+            affordable = max(1, self.context.config.recovery_window_bytes // len(read.data))
+            window = min(2 * window, affordable, self.context.config.recovery_window)
+        if last == confirmed and length_read is not None:
+            if await length_read.decision() is not Verdict.RECOVER:
+                raise RecoveryIncompleteError(
+                    f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
+                )
+            assert length_read.entry is not None
+            length = length_read.entry.length
+        return last, length

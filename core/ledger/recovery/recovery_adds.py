@@ -1,0 +1,159 @@
+"""Writes the tail of a ledger in recovery again, so that P holds for it (protocol rule 1.8, 4-5).
+
+Changes of the ensemble stay here until the recovery's one final write records them (bug B3).
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from functools import partial
+
+from ...protocol.bookie_id import BookieId
+from ...protocol.ensemble_change import replaced_indices
+from ...protocol.errors import RhumblineError
+from ...protocol.ledger_metadata import Fragment, LedgerMetadata
+from ...protocol.placement import BookieInfo
+from ...protocol.quorum import QuorumView
+from ...wire import bookkeeper_pb2 as pb
+from ...wire import v3
+from ..connection.v3_responses import error_in
+from ..context import LedgerContext
+
+
+class _Add:
+    """One entry that is being written again. ``acks``: indices of the present ensemble."""
+
+    __slots__ = ("acks", "entry_id", "request")
+
+    def __init__(self, entry_id: int, request: pb.Request) -> None:
+        self.entry_id = entry_id
+        self.request = request
+        self.acks = 0
+
+
+class RecoveryAdds:
+    """The recovery's own little writer: recovery adds, in order, a bounded number at a time.
+
+    A bookie that fails gets nothing more from this recovery; it is replaced only when the rest can
+    no longer satisfy P.
+    """
+
+    def __init__(
+        self,
+        context: LedgerContext,
+        snapshot: LedgerMetadata,
+        first_entry_id: int,
+        key: bytes,
+        min_regions: int | None,
+    ) -> None:
+        self.fragments: list[Fragment] = []
+        self._context = context
+        self._snapshot = snapshot
+        self._ledger_id = snapshot.ledger_id
+        self._first_entry_id = first_entry_id
+        self._next_entry_id = first_entry_id
+        self._key = key
+        quorum = snapshot.quorum_at(first_entry_id)
+        self._is_other_r = min_regions is not None and min_regions != quorum.min_regions
+        self._quorum = replace(quorum, min_regions=min_regions or quorum.min_regions)
+        self._bookies: tuple[BookieId, ...] = snapshot.last_fragment.bookies
+        self._pending: deque[_Add] = deque()
+        self._failed = 0
+        self._wake: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Looks up where the bookies are. Call once."""
+        self._regions = await self._context.regions_of(self._bookies)
+        self._view = QuorumView(self._quorum, self._regions)
+
+    @property
+    def recorded_min_regions(self) -> tuple[int, int] | None:
+        """(first entry, R) to be recorded, when entries were written under another R."""
+        if not self._is_other_r or self._next_entry_id == self._first_entry_id:
+            return None
+        return self._first_entry_id, self._quorum.min_regions
+
+    async def add(self, entry_id: int, entry: bytes) -> None:
+        """Writes the next entry's bytes as they were; returns when there is room for another.
+
+        Raises NotEnoughBookiesError when P cannot be had any more.
+        """
+        assert entry_id == self._next_entry_id, "in order, without holes"
+        self._next_entry_id += 1
+        request = v3.add_request(0, self._ledger_id, entry_id, self._key, entry, is_recovery=True)
+        add = _Add(entry_id, request)
+        self._pending.append(add)
+        self._send(add, self._quorum.write_set(entry_id))
+        config = self._context.config
+        affordable = max(1, config.recovery_window_bytes // len(entry))
+        await self.settle(min(affordable, config.recovery_window) - 1)
+
+    async def settle(self, at_most: int) -> None:
+        """Returns when at most so many entries still wait for their quorum."""
+        while len(self._pending) > at_most:
+            if self._view.must_change_ensemble(self._failed):
+                await self._change()
+                continue
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    def _send(self, add: _Add, indices: tuple[int, ...]) -> None:
+        for index in indices:
+            if self._failed >> index & 1:
+                continue
+            bookie = self._bookies[index]
+            link = self._context.pool.message_link(bookie)
+            connection = link.connect()
+            on_answer = partial(self._on_answer, add, index, bookie)
+            if connection is None or not connection.send_message(add.request, on_answer):
+                asyncio.get_running_loop().call_soon(on_answer, link.last_error, None)
+
+    def _on_answer(
+        self,
+        add: _Add,
+        index: int,
+        bookie: BookieId,
+        error: RhumblineError | None,
+        response: pb.Response | None,
+    ) -> None:
+        if self._bookies[index] != bookie:
+            return  # an answer of a bookie that was replaced counts for nothing
+        if error_in(error, response) is not None:
+            self._failed |= 1 << index
+            self._context.pool.on_failure(bookie)
+        else:
+            add.acks |= 1 << index
+            while self._pending and self._view.is_acked(self._pending[0].acks):
+                self._pending.popleft()
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _change(self) -> None:
+        """Other bookies for the failed ones, from the first entry on that waits for its quorum."""
+        candidates = await self._context.candidates(self._snapshot)
+        known = {info.bookie: info for info in candidates}
+        ensemble = [
+            known.get(bookie, BookieInfo(bookie, region))
+            for bookie, region in zip(self._bookies, self._regions, strict=True)
+        ]
+        failed = [i for i in range(len(self._bookies)) if self._failed >> i & 1]
+        bookies = self._context.placement.replace(
+            self._quorum, ensemble, failed, candidates, random=self._context.runtime.random
+        )
+        regions = await self._context.regions_of(bookies)
+        if not self._pending:
+            return
+        replaced = replaced_indices(self._bookies, bookies)
+        self._bookies = bookies
+        self._regions = regions
+        self._view = QuorumView(self._quorum, regions)
+        gone = sum(1 << index for index in replaced)
+        self._failed &= ~gone
+        first = self._pending[0].entry_id
+        self.fragments = [f for f in self.fragments if f.first_entry_id < first]
+        self.fragments.append(Fragment(first, bookies))
+        for add in self._pending:
+            add.acks &= ~gone
+        for add in self._pending:
+            write_set = self._quorum.write_set(add.entry_id)
+            self._send(add, tuple(index for index in replaced if index in write_set))

@@ -1,0 +1,97 @@
+"""Single copies at single bookies, for repair: which entries are there, and putting some there.
+
+Copies are put by recovery adds: they pass a fence and fence nothing themselves (bug B25), so a
+writer that is alive does not notice.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ...protocol.bookie_id import BookieId
+from ...protocol.errors import NoSuchLedgerError, RhumblineError
+from ...protocol.ledger_metadata import LedgerMetadata
+from ...wire import availability, v3
+from ...wire import bookkeeper_pb2 as pb
+from ...wire.availability import Availability
+from ...wire.entry import Entry, EntryDigest, encode_entry, master_key
+from ..connection.v3_responses import error_in
+from ..context import LedgerContext
+
+Parse = Callable[[pb.Response], None]
+
+
+class Copies:
+    """Made by ``LedgerClient.copies``."""
+
+    def __init__(self, context: LedgerContext) -> None:
+        self._context = context
+
+    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability:
+        """The entries that ``bookie`` has; none when it never had the ledger.
+
+        Raises UnavailableError when it cannot say, ProtocolError.
+        """
+        found: list[bytes] = []
+
+        def parse(response: pb.Response) -> None:
+            found.append(bytes(response.get_list_of_entries_response.availability))
+
+        try:
+            await self._ask(bookie, [v3.list_entries_request(0, ledger_id)], parse)
+        except NoSuchLedgerError:
+            return Availability([])
+        return availability.decode(found[0])
+
+    async def put(
+        self, bookie: BookieId, metadata: LedgerMetadata, entries: Sequence[Entry]
+    ) -> int:
+        """Stores the entries at ``bookie``, each as its writer made it; returns their bytes.
+
+        All of them are durable when it returns. Safe to repeat. Raises what the first that failed
+        raised; then some may be stored. The caller bounds how much that is.
+        """
+        digest = EntryDigest(metadata.digest_type, metadata.password)
+        key = master_key(metadata.password)
+        ledger_id = metadata.ledger_id
+        requests = []
+        size = 0
+        for entry in entries:
+            data = encode_entry(
+                digest, ledger_id, entry.entry_id, entry.lac, entry.length, entry.payload
+            )
+            size += len(data)
+            requests.append(
+                v3.add_request(0, ledger_id, entry.entry_id, key, data, is_recovery=True)
+            )
+        await self._ask(bookie, requests, lambda _: None)
+        return size
+
+    async def _ask(self, bookie: BookieId, requests: Sequence[pb.Request], parse: Parse) -> None:
+        """Sends all requests and returns when all are answered."""
+        link = self._context.pool.message_link(bookie)
+        left = len(requests)
+        errors: list[RhumblineError] = []
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def on_answer(error: RhumblineError | None, response: pb.Response | None) -> None:
+            nonlocal left
+            left -= 1
+            error = error_in(error, response)
+            if error is not None:
+                errors.append(error)
+            elif not errors:
+                assert response is not None
+                parse(response)
+            if not left and not done.done():
+                done.set_result(None)
+
+        for request in requests:
+            connection = link.connect()
+            if connection is None or not connection.send_message(request, on_answer):
+                loop.call_soon(partial(on_answer, link.last_error, None))
+        if requests:
+            await done
+        if errors:
+            raise errors[0]

@@ -1,0 +1,1 @@
+"""Writing a ledger: adds, acknowledgements, ensemble changes, and closing."""

@@ -1,0 +1,1 @@
+"""Streams in the metadata store: paths, records, deletion, retention, subscriptions."""

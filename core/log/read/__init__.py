@@ -1,0 +1,1 @@
+"""Reading a stream: positions, entries across segments, read-ahead, records."""

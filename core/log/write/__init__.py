@@ -1,0 +1,1 @@
+"""Writing a stream: batches, the pipeline of entries, segments and their roll."""

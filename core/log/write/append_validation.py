@@ -1,0 +1,84 @@
+"""What applications hand in: made bytes, and cut into what one entry takes."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from ...protocol.errors import InvalidArgumentError, RecordTooLargeError, TxidOutOfOrderError
+from ...protocol.record_set import ENTRY_BYTES_MAX, TXID_FIRST, TXID_LAST, RecordSet, decode_entry
+from ..policy import FLUSH_BYTES_MAX
+from .batch import RECORD_OVERHEAD_BYTES
+
+SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
+"""Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
+
+
+def as_bytes(payload: object) -> bytes:
+    """A payload as bytes. Raises InvalidArgumentError for what is none."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise InvalidArgumentError(f"a record is bytes, not {type(payload).__name__}")
+
+
+def too_large(size: int, size_max: int) -> RecordTooLargeError:
+    """The error for a record of ``size`` bytes."""
+    return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max}")
+
+
+def check_txid(stream: str, txid: object, before: int) -> int:
+    """The txid. Raises InvalidArgumentError if it is none, TxidOutOfOrderError if it falls."""
+    if type(txid) is not int or not TXID_FIRST <= txid <= TXID_LAST:
+        raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
+    if txid < before:
+        raise TxidOutOfOrderError(f"stream {stream}: txid {txid} is below {before}")
+    return txid
+
+
+def check_txids(stream: str, txids: Sequence[object], count: int, before: int) -> None:
+    """As ``check_txid``, for one each of ``count`` records."""
+    if len(txids) != count:
+        raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
+    for txid in txids:
+        before = check_txid(stream, txid, before)
+
+
+def checked_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
+    """One data record set that somebody else made.
+
+    Raises RecordTooLargeError, CorruptionError, InvalidArgumentError.
+    """
+    if len(encoded) > SET_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX}"
+        )
+    sets = decode_entry(encoded)
+    if len(sets) != 1 or sets[0].is_control:
+        raise InvalidArgumentError("append_set takes one data record set")
+    largest = sets[0].largest_bytes()  # which looks at the offsets too
+    if largest > record_bytes_max:
+        raise too_large(largest, record_bytes_max)
+    return sets[0]
+
+
+def cut(payloads: Sequence[bytes], size_max: int, room: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Cuts into runs of at most ``size_max`` bytes, overhead included: (first, stop, size) each.
+
+    A record that is larger alone makes a run of its own. ``room``: what is left of a buffer that
+    was begun; the first run is what fits there, if anything does.
+    """
+    ends = list(accumulate(map(len, payloads), initial=0))
+
+    def size_up_to(index: int) -> int:
+        return ends[index] + index * RECORD_OVERHEAD_BYTES
+
+    count = len(payloads)
+    first = 0
+    if count and room >= size_up_to(1):
+        first = bisect_right(range(count + 1), room, key=size_up_to) - 1
+        yield 0, first, size_up_to(first)
+    while first < count:
+        before = size_up_to(first)
+        stop = bisect_right(range(count + 1), before + size_max, first, key=size_up_to) - 1
+        stop = max(first + 1, stop)
+        yield first, stop, size_up_to(stop) - before
+        first = stop

@@ -1,0 +1,209 @@
+"""Ledgers in the metadata store: numbers for new ones, and their metadata by compare-and-set.
+
+Every change names the version that it replaces (bug B4). A lost reply is resolved here, so that
+callers see a change either made or refused, and IndeterminateError only when the store cannot be
+asked (see ``certain``).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..protocol.errors import (
+    IndeterminateError,
+    LimitExceededError,
+    MetadataError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchLedgerError,
+)
+from ..protocol.ledger_metadata import LedgerMetadata
+from ..runtime.metadata_store import MetadataStore, Version, Watch, parent_of
+from ..wire import ledger_metadata
+from . import idempotent_writes
+from .cluster_layout import LONG_WIDTHS, ROOT, SHORT_LEDGER_IDS_END, SHORT_WIDTHS, Paths
+
+_ID_NAME = "ID-"
+_HIGH_NAME = "HOB-"  # the high-order bits of ids beyond the short ones
+_HIGH = re.compile(r"HOB-([0-9]{10})")
+
+
+class LedgerNumber(NamedTuple):
+    """A ledger id that nobody else was or will be given, and the node that stands for it.
+
+    The ledger takes the node's place when it is made. A process that dies before leaves the empty
+    node behind, which is in nobody's way.
+    """
+
+    ledger_id: int
+    path: str
+
+
+class LedgerStore:
+    """The ledgers of one cluster."""
+
+    __slots__ = ("_paths", "_store")
+
+    def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
+        self._store = store
+        self._paths = Paths(root)
+
+    # --- numbers --------------------------------------------------------------------------------
+
+    async def new_number(self) -> LedgerNumber:
+        """A number for a ledger. Raises MetadataUnavailableError, IndeterminateError (nothing is
+        lost then but a number: safe to repeat), LimitExceededError.
+
+        As in BookKeeper it is that of a sequential node. The node is not ephemeral: its number
+        counts and not its life, so no session is needed.
+        """
+        number, path = await self._new_node(self._paths.ids)
+        if 0 <= number < SHORT_LEDGER_IDS_END:
+            return LedgerNumber(number, path)
+        await _try_delete(self._store, path)
+        return await self._new_long_number()
+
+    async def next_id(self) -> int:
+        """A number above all that were given before, for no ledger. Raises as ``new_number``."""
+        number = await self.new_number()
+        await _try_delete(self._store, number.path)
+        return number.ledger_id
+
+    async def _new_long_number(self) -> LedgerNumber:
+        try:
+            names = await self._store.children(self._paths.long_ids)
+        except NoNodeError:
+            names = []
+        highs = [int(match[1]) for name in names if (match := _HIGH.fullmatch(name))]
+        first = max(highs, default=1)
+        for high in range(first, first + idempotent_writes.ATTEMPTS):
+            number, path = await self._new_node(f"{self._paths.long_ids}/{_HIGH_NAME}{high:010d}")
+            if 0 <= number < SHORT_LEDGER_IDS_END:
+                return LedgerNumber(high << 32 | number, path)
+            await _try_delete(self._store, path)
+        raise LimitExceededError(f"{self._store.uri} gives no more numbers for ledgers")
+
+    async def _new_node(self, parent: str) -> tuple[int, str]:
+        """The next number under ``parent``; beyond 2^31 - 1 ZooKeeper's become negative."""
+        unsure: IndeterminateError | None = None
+        for _ in range(idempotent_writes.ATTEMPTS):
+            try:
+                path, _ = await self._store.create(f"{parent}/{_ID_NAME}", sequential=True)
+            except IndeterminateError as error:
+                unsure = error
+                continue
+            return int(path.rpartition("/")[2].removeprefix(_ID_NAME)), path
+        raise unsure or AssertionError("no attempt was made")
+
+    # --- metadata -------------------------------------------------------------------------------
+
+    async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
+        """Writes the metadata of a new ledger in the place of its number.
+
+        Its creation token must be set and its own: with it a lost reply is resolved. A request
+        that is lost and arrives late, even after the ledger was deleted, makes nothing.
+
+        Raises NodeExistsError: the id is taken, or another process has already changed the ledger
+        that this call made (recovered it, say): take another number in both cases. Raises
+        IndeterminateError when it may have been created.
+        """
+        assert metadata.creation_token > 0, "without a token a lost reply cannot be resolved"
+        assert metadata.ledger_id == number.ledger_id
+        path = self._paths.ledger(metadata.ledger_id)
+        data = ledger_metadata.encode(metadata)
+        try:
+            return await idempotent_writes.exchange(self._store, number.path, path, data)
+        except NoNodeError as error:
+            raise NodeExistsError(
+                f"the number of ledger {metadata.ledger_id} is used up"
+            ) from error
+
+    async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
+        """The metadata and its version. Raises NoSuchLedgerError, CorruptionError."""
+        try:
+            value = await self._store.get(self._paths.ledger(ledger_id))
+        except NoNodeError as error:
+            raise NoSuchLedgerError(f"ledger {ledger_id} does not exist") from error
+        return ledger_metadata.decode(ledger_id, value.data), value.version
+
+    async def write(self, metadata: LedgerMetadata, expect: Version) -> Version:
+        """Replaces the metadata if it still has version ``expect``; returns the new version.
+
+        Raises BadVersionError, NoSuchLedgerError, IndeterminateError (only when the store cannot be
+        asked whether it happened).
+        """
+        path = self._paths.ledger(metadata.ledger_id)
+        try:
+            return await idempotent_writes.put(
+                self._store, path, ledger_metadata.encode(metadata), expect
+            )
+        except NoNodeError as error:
+            raise NoSuchLedgerError(f"ledger {metadata.ledger_id} does not exist") from error
+
+    async def delete(self, ledger_id: int, expect: Version | None = None) -> None:
+        """Removes the metadata, and the nodes above it that hold nothing else.
+
+        Raises NoSuchLedgerError, BadVersionError, IndeterminateError.
+        """
+        path = self._paths.ledger(ledger_id)
+        try:
+            await idempotent_writes.delete(self._store, path, expect)
+        except NoNodeError as error:
+            raise NoSuchLedgerError(f"ledger {ledger_id} does not exist") from error
+        while (path := parent_of(path)) != self._paths.root:
+            if not await _try_delete(self._store, path):
+                return
+
+    def watch(self, ledger_id: int, callback: Callable[[], None]) -> Watch:
+        """Calls back after the ledger's metadata changed: a hint to read it again."""
+        return self._store.watch(self._paths.ledger(ledger_id), callback)
+
+    # --- listing --------------------------------------------------------------------------------
+
+    async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
+        """Ids of existing ledgers above ``after``, rising, at most ``limit``: a page.
+
+        Ledgers made or deleted meanwhile may be in it or not. Raises MetadataUnavailableError.
+        """
+        assert limit > 0
+        found: list[int] = []
+        floor = -1 if after is None else after
+        for widths in (SHORT_WIDTHS, LONG_WIDTHS):  # every short id is below every long one
+            if floor < SHORT_LEDGER_IDS_END or widths is LONG_WIDTHS:
+                await self._collect(self._paths.root, "", widths, floor, limit, found)
+        return found
+
+    async def _collect(
+        self,
+        path: str,
+        digits: str,
+        widths: Sequence[int],
+        floor: int,
+        limit: int,
+        found: list[int],
+    ) -> None:
+        """Adds the ids below ``path``, all of which begin with ``digits``, in order."""
+        width, deeper = widths[0], widths[1:]
+        name = re.compile(rf"{'' if deeper else 'L'}([0-9]{{{width}}})")
+        try:
+            children = await self._store.children(path)
+        except NoNodeError:
+            return  # its last ledger went meanwhile
+        for match in filter(None, map(name.fullmatch, children)):
+            if len(found) >= limit:
+                return
+            more = digits + match[1]
+            largest = int(more + "9" * sum(deeper))
+            if largest > floor and deeper:
+                await self._collect(f"{path}/{match[0]}", more, deeper, floor, limit, found)
+            elif largest > floor:
+                found.append(largest)
+
+
+async def _try_delete(store: MetadataStore, path: str) -> bool:
+    """Removes a node that nobody needs; False when it stays (still in use, or unknown)."""
+    try:
+        await store.delete(path)
+    except MetadataError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The thin client: writers, readers and producers that go through proxies."""

@@ -1,0 +1,307 @@
+"""The thin client: the core client's calls, through proxies of one's own region.
+
+async with rhumbline.connect("grpc://proxy-1:4281,proxy-2:4281") as client:
+    async with client.writer("orders") as writer:
+        await writer.append(b"...")
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Self, TypeVar
+
+from google.protobuf.message import Message
+
+from ...core.log.config import ReaderConfig
+from ...core.log.metadata.stream_description import StreamDescription
+from ...core.log.namespace import LIST_LIMIT
+from ...core.log.policy import StreamPolicy
+from ...core.log.read.positioning import EARLIEST, Start
+from ...core.log.read.stream_reader import StreamReader
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import (
+    ClosedError,
+    ConfigurationError,
+    DeadlineExceededError,
+    NotOwnerError,
+    RhumblineError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from ...core.runtime.runtime import Runtime
+from ..rpc import methods
+from ..rpc import rhumbline_pb2 as pb
+from ..rpc.grpc_status import decode_position, encode_position, is_worth_a_retry
+from ..rpc.messages import decode_description, decode_policy, encode_policy
+from ..rpc.rpc_transport import Calls
+from .channels import Channels
+from .proxy_reader import ProxySource
+from .proxy_writer import ProxyWriter
+from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
+
+SCHEME = "grpc://"
+_TRY_SECONDS_MAX = 5.0
+"""Of one proxy: it may be stopped, and then the next one answers."""
+_PAUSE_SECONDS = 0.1
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+def parse_proxies(uri: str) -> tuple[str, ...]:
+    """The addresses in ``grpc://host:port,host:port``. Raises ConfigurationError."""
+    addresses = uri.removeprefix(SCHEME).rstrip("/").split(",")
+    if not uri.startswith(SCHEME) or not all(_ADDRESS.fullmatch(one) for one in addresses):
+        raise ConfigurationError(f"{uri!r} should be grpc://host:port, or several with commas")
+    return tuple(dict.fromkeys(addresses))
+
+
+class ProxyClient:
+    """A process's connection to proxies. Use it with ``async with``; it is for one event loop."""
+
+    def __init__(
+        self,
+        uri: str,
+        runtime: Runtime,
+        calls: Calls,
+        *,
+        namespace: str = "default",
+        timeout_ms: int = TIMEOUT_MS,
+        reader: ReaderConfig | None = None,
+    ) -> None:
+        self.uri = uri
+        self.runtime = runtime
+        self.timeout_ms = timeout_ms
+        self.reader_config = reader or ReaderConfig()
+        self._addresses = parse_proxies(uri)
+        self._calls = calls
+        self._namespace_name = namespace
+        self._channels: Channels | None = None
+        self.producers = ThinProducers(self._new_producer)
+        """What its writers share."""
+
+    async def __aenter__(self) -> Self:
+        """Connects to nothing yet."""
+        self._channels = Channels(self._addresses, self._calls)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes all connections. Safe to repeat."""
+        channels, self._channels = self._channels, None
+        self.producers = ThinProducers(self._new_producer)
+        if channels is not None:
+            await channels.aclose()
+
+    @property
+    def channels(self) -> Channels:
+        """The connections. Raises ClosedError before ``async with`` and after it."""
+        if self._channels is None:
+            raise ClosedError("the client is not open: use it with `async with connect(...)`")
+        return self._channels
+
+    def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
+        return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms)
+
+    def namespace(self, name: str | None = None) -> "ProxyNamespace":
+        """A namespace, the client's own when not named. Whether it exists shows when it is used."""
+        return ProxyNamespace(self, name or self._namespace_name)
+
+    @asynccontextmanager
+    async def writer(self, stream: str) -> AsyncIterator[ProxyWriter]:
+        """A writer of ``stream``, beside others. Raises NoSuchStreamError."""
+        writer = await self.namespace().open_writer(stream)
+        try:
+            yield writer
+        finally:
+            await writer.close()
+
+    @asynccontextmanager
+    async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
+        """A reader of ``stream`` from ``start`` on."""
+        reader = await self.namespace().open_reader(stream, start)
+        try:
+            yield reader
+        finally:
+            await reader.aclose()
+
+    async def call(self, method: methods.Method, request: Message, answer: type[Answer]) -> Answer:
+        """A unary call to any proxy that answers, or to the one that it names.
+
+        Raises what the proxy raised, DeadlineExceededError, and UnknownOutcomeError when a call
+        that cannot be repeated got no answer.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self.timeout_ms / 1000
+        failure: RhumblineError = UnavailableError("no proxy is known")
+        is_uncertain = False
+        tries = 0
+        owner = ""
+        while (left_s := give_up_at - loop.time()) > 0:
+            address = owner or self.channels.addresses[tries % len(self.channels.addresses)]
+            tries, owner = tries + (not owner), ""
+            try:
+                return await self._try_call(method, request, answer, address, left_s)
+            except RhumblineError as error:
+                failure = error
+            if isinstance(failure, NotOwnerError):
+                owner = failure.owner
+                _note_tried(request, address)
+            elif not is_worth_a_retry(failure) and not isinstance(failure, DeadlineExceededError):
+                break
+            else:
+                is_uncertain = is_uncertain or not method.is_repeatable
+            if tries >= len(self.channels.addresses):
+                await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            failure = DeadlineExceededError(f"{method.name}: no proxy answered: {failure}")
+        if is_uncertain:
+            raise UnknownOutcomeError(f"{failure}; an earlier try may have done it") from failure
+        raise failure
+
+    async def _try_call(
+        self, method: methods.Method, request: Message, answer: type[Answer], address: str,
+        left_s: float,
+    ) -> Answer:  # fmt: skip
+        timeout_s = min(left_s, _TRY_SECONDS_MAX)
+        answered = await self.channels.ask(address, method, request, timeout_s)
+        assert isinstance(answered, answer)
+        return answered
+
+
+def _note_tried(request: Message, address: str) -> None:
+    """Tells the next proxy, if it is the kind of request that says so."""
+    if isinstance(request, pb.EndStreamRequest) and address not in request.tried:
+        request.tried.append(address)
+
+
+class ProxyNamespace:
+    """One namespace through proxies, with the calls of the core's ``Namespace``."""
+
+    def __init__(self, client: ProxyClient, name: str) -> None:
+        self.name = name
+        self._client = client
+
+    async def policy(self) -> StreamPolicy:
+        """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
+        request = pb.DescribeNamespaceRequest(namespace=self.name)
+        answer = await self._client.call(
+            methods.DESCRIBE_NAMESPACE, request, pb.DescribeNamespaceResponse
+        )
+        return decode_policy(answer.policy)
+
+    async def create_stream(
+        self, name: str, policy: StreamPolicy | None = None, *, home_region: str = ""
+    ) -> None:
+        """Makes a stream; its home is ``home_region``, or the region of the proxy that is asked.
+
+        Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError.
+        """
+        request = pb.CreateStreamRequest(namespace=self.name, stream=name, home_region=home_region)
+        if policy is not None:
+            request.policy.CopyFrom(encode_policy(policy))
+        await self._client.call(methods.CREATE_STREAM, request, pb.CreateStreamResponse)
+
+    async def delete_stream(self, name: str) -> None:
+        """Deletes a stream with all of its segments. Raises NoSuchStreamError."""
+        request = pb.DeleteStreamRequest(namespace=self.name, stream=name)
+        await self._client.call(methods.DELETE_STREAM, request, pb.DeleteStreamResponse)
+
+    async def truncate(self, name: str, position: Dlsn) -> Dlsn:
+        """Hides all records below ``position``; returns the start that holds now."""
+        request = pb.TruncateStreamRequest(
+            namespace=self.name, stream=name, position=encode_position(position)
+        )
+        answer = await self._client.call(
+            methods.TRUNCATE_STREAM, request, pb.TruncateStreamResponse
+        )
+        return decode_position(answer.start)
+
+    async def end_stream(self, name: str) -> None:
+        """Ends the stream for good, behind all that was acknowledged. A repeat is safe.
+
+        Raises NoSuchStreamError.
+        """
+        request = pb.EndStreamRequest(namespace=self.name, stream=name)
+        await self._client.call(methods.END_STREAM, request, pb.EndStreamResponse)
+
+    async def set_policy(self, policy: StreamPolicy) -> None:
+        """Changes the namespace's policy, for the next segment of each stream."""
+        request = pb.SetPolicyRequest(namespace=self.name, policy=encode_policy(policy))
+        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
+
+    async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
+        """Changes a stream's policy, for its next segment; None: it follows the namespace's.
+
+        Raises NoSuchStreamError.
+        """
+        request = pb.SetPolicyRequest(namespace=self.name, stream=name)
+        if policy is not None:
+            request.policy.CopyFrom(encode_policy(policy))
+        await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
+
+    async def set_home_region(self, name: str, region: str) -> None:
+        """Says which region's write proxies should serve the stream. Raises NoSuchStreamError."""
+        request = pb.SetHomeRegionRequest(namespace=self.name, stream=name, region=region)
+        await self._client.call(methods.SET_HOME_REGION, request, pb.SetHomeRegionResponse)
+
+    async def streams(
+        self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
+    ) -> list[str]:
+        """A page of stream names; shorter than ``limit`` (at most 1000) only at the end."""
+        request = pb.ListStreamsRequest(
+            namespace=self.name, prefix=prefix, after=after or "", limit=limit
+        )
+        answer = await self._client.call(methods.LIST_STREAMS, request, pb.ListStreamsResponse)
+        return list(answer.streams)
+
+    async def describe(self, name: str) -> StreamDescription:
+        """What metadata says of a stream. Raises NoSuchStreamError."""
+        request = pb.DescribeStreamRequest(namespace=self.name, stream=name)
+        answer = await self._client.call(
+            methods.DESCRIBE_STREAM, request, pb.DescribeStreamResponse
+        )
+        return decode_description(answer)
+
+    async def open_writer(self, name: str) -> ProxyWriter:
+        """A writer beside others; it takes the stream from nobody. Raises NoSuchStreamError."""
+        known = await self.describe(name)
+        return ProxyWriter(
+            self._client.producers,
+            namespace=self.name,
+            stream=name,
+            policy=known.policy,
+            end_stream=partial(self.end_stream, name),
+        )
+
+    async def open_reader(
+        self,
+        name: str,
+        start: Start,
+        *,
+        on_truncated: Callable[[Dlsn, Dlsn], None] | None = None,
+    ) -> StreamReader:
+        """Reads the stream from ``start`` on, as the core's namespace does."""
+        config = self._client.reader_config
+        source = ProxySource(
+            self._client.channels,
+            self.name,
+            name,
+            unavailable_ms_max=config.unavailable_ms_max,
+        )
+        begun = await source.open(start, advances_if_truncated=on_truncated is not None)
+        position = decode_position(begun.position)
+        if on_truncated is not None and begun.HasField("truncated"):
+            on_truncated(decode_position(begun.truncated), position)
+        return StreamReader(
+            source,
+            stream=name,
+            config=config,
+            first_slot=position.slot,
+            first_txid=begun.first_txid,
+            tracer=self._client.runtime.tracer,
+        )

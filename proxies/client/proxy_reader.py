@@ -1,0 +1,226 @@
+"""The entries of a stream as a read proxy sends them; ``core``'s reader makes records of them."""
+
+import asyncio
+from typing import NamedTuple
+
+from ...core.log.read.entry_source import Chunk
+from ...core.log.read.positioning import Start
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import (
+    EndOfStreamError,
+    GapError,
+    NotOwnerError,
+    ProtocolError,
+    RhumblineError,
+    UnavailableError,
+)
+from ..rpc import methods
+from ..rpc import rhumbline_pb2 as pb
+from ..rpc.grpc_status import decode_position, is_worth_a_retry
+from ..rpc.messages import encode_start
+from ..rpc.rpc_transport import Call
+from .channels import Channels
+
+CREDIT_BYTES = 4 << 20
+HEARTBEAT_MS = 1_000
+_SILENCE_SECONDS_MAX = 3.5
+"""Of a proxy that was asked for a heartbeat."""
+_OPEN_SECONDS_MAX = 10
+_PAUSE_MS_MIN = 10
+_PAUSE_MS_MAX = 500
+
+
+class ProxyEntry(NamedTuple):
+    """An entry as it came."""
+
+    entry_id: int
+    payload: bytes
+
+
+class ProxySource:
+    """Entries from a position on, over calls that may break: then the next one goes on there."""
+
+    def __init__(
+        self, channels: Channels, namespace: str, stream: str, *, unavailable_ms_max: int
+    ) -> None:
+        self.lssn = 0
+        self.entry_id = 0
+        self._channels = channels
+        self._namespace = namespace
+        self._stream = stream
+        self._key = (f"read {namespace}", stream)
+        self._unavailable_s = unavailable_ms_max / 1000
+        self._loop = asyncio.get_running_loop()
+        self._call: Call | None = None
+        self._unread_bytes = 0  # taken and not yet granted again
+        self._address = ""
+        self._tried: dict[str, None] = {}
+        self._failures = 0  # in a row: since something came beside the start of a call
+
+    @property
+    def is_ready(self) -> bool:
+        """Never known here: what has arrived is in the connection's hands."""
+        return False
+
+    async def open(self, start: Start, *, advances_if_truncated: bool) -> pb.ReadStart:
+        """Begins at ``start``. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
+        request = pb.ReadRequest(
+            namespace=self._namespace,
+            stream=self._stream,
+            credit_bytes=CREDIT_BYTES,
+            heartbeat_ms=HEARTBEAT_MS,
+            advances_if_truncated=advances_if_truncated,
+        )
+        encode_start(request, start)
+        self._call, begun = await self._begin(request)
+        self.lssn, self.entry_id = begun.position.lssn, begun.position.entry_id
+        return begun
+
+    async def fetch(self) -> Chunk:
+        """The next entries; waits for them. After any error a repeat goes on at this position."""
+        while True:
+            response = await self._next()
+            if response.is_end:
+                raise EndOfStreamError(f"stream {self._stream} has ended")
+            if response.entries:
+                return self._chunk(response)
+
+    async def aclose(self) -> None:
+        """Ends the call. Safe to repeat."""
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _chunk(self, response: pb.ReadResponse) -> Chunk:
+        place = (response.lssn, response.first_entry_id)
+        is_next_segment = response.first_entry_id == 0 and response.lssn > self.lssn
+        if place != (self.lssn, self.entry_id) and not is_next_segment:
+            raise GapError(
+                f"stream {self._stream}: entry {place} came where {(self.lssn, self.entry_id)} "
+                "should"
+            )
+        entries = [
+            ProxyEntry(response.first_entry_id + offset, payload)
+            for offset, payload in enumerate(response.entries)
+        ]
+        self.lssn = response.lssn
+        self.entry_id = response.first_entry_id + len(entries)
+        known = response.start_sequence_id if response.HasField("start_sequence_id") else None
+        return Chunk(response.lssn, known, entries)
+
+    async def _next(self) -> pb.ReadResponse:
+        while True:
+            if self._call is None:
+                request = pb.ReadRequest(
+                    namespace=self._namespace,
+                    stream=self._stream,
+                    credit_bytes=CREDIT_BYTES,
+                    heartbeat_ms=HEARTBEAT_MS,
+                )
+                encode_start(request, Dlsn(self.lssn, self.entry_id, 0))
+                call, _ = await self._begin(request)
+                self._call = call
+            call = self._call
+            try:
+                async with asyncio.timeout(_SILENCE_SECONDS_MAX):
+                    await self._grant(call)
+                    response = await call.read()
+            except TimeoutError:
+                call.cancel()
+                self._broke(UnavailableError(f"{self._address} is silent"), is_silent=True)
+                continue
+            except RhumblineError as error:
+                self._broke(error)
+                continue
+            if response is None:
+                self._broke(_ended())
+                continue
+            assert isinstance(response, pb.ReadResponse)
+            self._failures = 0
+            self._tried.clear()
+            self._unread_bytes += sum(map(len, response.entries))
+            return response
+
+    def _broke(self, error: RhumblineError, *, is_silent: bool = False) -> None:
+        """Turns to another proxy, or raises what is final.
+
+        A call that served and ended is begun again at the same place first: who reads slowly hears
+        late of it, and the proxy may long be up again.
+        """
+        self._call = None
+        if not is_worth_a_retry(error):
+            raise error
+        is_redirect = isinstance(error, NotOwnerError) and bool(error.owner)
+        if self._failures == 0 and not is_redirect and not is_silent:
+            self._failures = 1
+        else:
+            self._turn(error)
+
+    async def _grant(self, call: Call) -> None:
+        if self._unread_bytes >= CREDIT_BYTES // 2:
+            amount, self._unread_bytes = self._unread_bytes, 0
+            await call.write(pb.ReadRequest(credit_bytes=amount))
+
+    async def _begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
+        """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
+        give_up_at = self._loop.time() + self._unavailable_s
+        while True:
+            if self._failures > 2:
+                pause_ms = min(_PAUSE_MS_MIN << min(self._failures, 16), _PAUSE_MS_MAX)
+                await asyncio.sleep(pause_ms / 1000)
+            try:
+                return await self._try_begin(request)
+            except RhumblineError as error:
+                if not is_worth_a_retry(error) or self._loop.time() >= give_up_at:
+                    raise
+                self._turn(error)
+
+    async def _try_begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
+        channels = self._channels
+        self._address = self._address or channels.owner(self._key) or channels.addresses[0]
+        del request.tried[:]
+        request.tried.extend(self._tried)
+        call = channels.begin(self._address, methods.READ)
+        try:
+            start = await self._start_of(call, request)
+        except BaseException:
+            call.cancel()
+            raise
+        self._unread_bytes = 0
+        channels.set_owner(self._key, self._address)
+        return call, start
+
+    async def _start_of(self, call: Call, request: pb.ReadRequest) -> pb.ReadStart:
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS_MAX):
+                await call.write(request)
+                response = await call.read()
+        except TimeoutError as failure:
+            raise UnavailableError(f"{self._address} is silent") from failure
+        if response is None:
+            raise _ended()
+        assert isinstance(response, pb.ReadResponse)
+        if not response.HasField("start"):
+            raise ProtocolError(f"{self._address}: a read does not begin with its start")
+        decode_position(response.start.position)
+        start: pb.ReadStart = response.start
+        return start
+
+    def _turn(self, error: RhumblineError) -> None:
+        self._failures += 1
+        self._tried[self._address] = None
+        if isinstance(error, NotOwnerError) and error.owner:
+            self._address = error.owner
+            return
+        others = [one for one in self._channels.addresses if one not in self._tried]
+        if not others:
+            self._tried.clear()
+            others = list(self._channels.addresses)
+        self._address = others[0]
+
+
+def _ended() -> RhumblineError:
+    """A call that ended in good order, and not at the end of the stream."""
+    return NotOwnerError("the proxy ended the call")

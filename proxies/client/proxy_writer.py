@@ -1,0 +1,205 @@
+"""The writer of the thin client: the same calls as the core writer's, through a write proxy.
+
+It differs in one thing: it does not take the stream away from anybody. Any number of producers may
+write one stream through its proxy; the records of each keep their order.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+
+from ...core.log.policy import StreamPolicy
+from ...core.log.write.append_validation import as_bytes, check_txid, check_txids, too_large
+from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
+from ...core.log.write.writer_close import leave
+from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
+from .thin_producer import ThinProducers
+
+
+class ProxyWriter:
+    """Appends to one stream; made by ``ProxyNamespace.open_writer``. ``async with`` closes it.
+
+    Writers of one stream in a process share a producer, and so its limit of what is outstanding; if
+    that gives up (its deadline passed, the stream ended), all of them have failed.
+    """
+
+    def __init__(
+        self,
+        producers: ThinProducers,
+        *,
+        namespace: str,
+        stream: str,
+        policy: StreamPolicy,
+        end_stream: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.stream = stream
+        self.last_txid = 0
+        """The last txid that was given here; 0 if none was."""
+        self._key = (namespace, stream)
+        self._policy = policy
+        self._record_bytes_max = policy.record_bytes_max
+        self._end_stream = end_stream
+        self._refusal: RhumblineError | None = None
+        self._producers = producers
+        self._producer = producers.join(self._key, policy)
+        self._shares = True
+        self._is_settled = False  # closed, and nothing is outstanding
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, payload: bytes, txid: int | None = None) -> Append:
+        """Appends a record and returns at once; await the result for its position.
+
+        Errors as the core writer's; the proxy gives txids to records that have none. A failure that
+        may pass is tried again until the time-out, without doubling the record.
+        """
+        if txid is None and payload.__class__ is bytes and self._refusal is None:
+            batch = self._producer.open
+            size = len(payload)
+            room = batch.room - size - RECORD_OVERHEAD_BYTES
+            if room >= 0 and size <= self._record_bytes_max:
+                batch.room = room
+                ticket = Append(batch, len(batch.payloads))
+                batch.payloads.append(payload)
+                return ticket
+        payload = self._checked(payload)
+        self._check_open()
+        batch = self._batch_for(len(payload) + RECORD_OVERHEAD_BYTES, txid)
+        batch.payloads.append(payload)
+        return Append(batch, len(batch.payloads) - 1)
+
+    def append_many(
+        self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
+    ) -> AppendMany:
+        """Appends records in order. All or none are taken; they may come to lie in several sets."""
+        if not payloads:
+            raise InvalidArgumentError("append_many needs at least one record")
+        if txids is not None:
+            check_txids(self.stream, txids, len(payloads), self.last_txid)
+        checked = [self._checked(payload) for payload in payloads]
+        self._check_open()
+        spans: list[tuple[Batch, int, int]] = []
+        for index, payload in enumerate(checked):
+            batch = self._batch_for(
+                len(payload) + RECORD_OVERHEAD_BYTES, None if txids is None else txids[index]
+            )
+            batch.payloads.append(payload)
+            if spans and spans[-1][0] is batch:
+                spans[-1] = (batch, spans[-1][1], spans[-1][2] + 1)
+            else:
+                spans.append((batch, len(batch.payloads) - 1, 1))
+        return AppendMany(spans)
+
+    def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
+        """Appends a record set as the core writer does, for one producer that numbers its sets.
+
+        A set that the stream has already is not appended again. Not to be mixed with other appends.
+        One that has extensions goes as it is: if it is traced, whoever made it traces it.
+        """
+        self._check_open()
+        if encoded.__class__ is not bytes:
+            encoded = as_bytes(encoded)
+        self._stop_sharing()
+        batch = self._producer.submit_set(encoded, keeps_txids=keeps_txids)
+        return AppendMany([(batch, 0, batch.count)])
+
+    def _batch_for(self, size: int, txid: int | None) -> Batch:
+        """The open batch, with room taken and the txid noted; the payload must follow at once."""
+        if txid is not None:
+            self.last_txid = check_txid(self.stream, txid, self.last_txid)
+            self._stop_sharing()
+        return self._producer.batch_for(size, txid)
+
+    def _stop_sharing(self) -> None:
+        """From now on it has a producer of its own, behind all that was appended before."""
+        if self._shares:
+            self._shares = False
+            shared = self._producer
+            shared.leave()
+            self._producer = self._producers.own(self._key, self._policy)
+            self._producer.sender.follow(shared.sender)
+            self._producers.leave(self._key, shared)
+
+    # --- waiting and closing --------------------------------------------------------------------
+
+    @property
+    def failure(self) -> RhumblineError | None:
+        """Why it takes nothing more, ever; None while it is open."""
+        return self._refusal or self._producer.failure
+
+    async def room(self) -> None:
+        """Waits until little enough is outstanding for more appends. Raises as ``append``."""
+        await self._producer.room()
+        self._check_open()
+
+    async def flush(self) -> None:
+        """Waits until every record appended so far is acknowledged. Raises the first failure."""
+        await self._producer.flush()
+
+    async def end_stream(self) -> None:
+        """Ends the stream for good, behind all records of this writer, and closes the writer.
+
+        Other producers' records that are acknowledged later than this call began may be before the
+        end or refused. Raises the failure of the first record that was not acknowledged.
+        """
+        await self.close()
+        await self._end_stream()
+
+    async def close(self) -> None:
+        """Waits until all records are acknowledged (or failed). Safe to repeat.
+
+        Raises the failure, if there was one. The stream stays with its proxy, for others.
+        """
+        self._refuse()
+        if self._is_settled:
+            return
+        try:
+            await self._producer.flush()
+        except RhumblineError as error:
+            failure = self._producer.failure or error
+            if not isinstance(failure, ClosedError):
+                raise failure.with_traceback(None) from None
+        self._is_settled = True
+
+    async def abort(self) -> None:
+        """Stops at once: what is not acknowledged has an unknown outcome.
+
+        While other writers share its producer, what was appended still goes its way.
+        """
+        closed = self._refuse()
+        if self._producer.writers == 0:
+            self._producer.leave()
+            self._producer.sender.fail(closed)
+
+    def _refuse(self) -> RhumblineError:
+        if self._refusal is None:
+            self._refusal = ClosedError(f"the writer of {self.stream} is closed")
+            if self._shares:
+                self._producers.leave(self._key, self._producer)
+        return self._refusal
+
+    async def __aenter__(self) -> "ProxyWriter":
+        """The writer itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes; an error of closing never hides the one that ends the block."""
+        await leave(self.close, error)
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        self._producer.check_room()
+
+    def _checked(self, payload: bytes) -> bytes:
+        if payload.__class__ is not bytes:
+            payload = as_bytes(payload)
+        if len(payload) > self._record_bytes_max:
+            raise too_large(len(payload), self._record_bytes_max)
+        return payload

@@ -1,0 +1,1 @@
+"""The read proxy: one shared tail per stream, block cache, flow control."""

@@ -1,0 +1,1 @@
+"""The gRPC service rhumbline.v1: messages, methods, status codes, server and client calls."""

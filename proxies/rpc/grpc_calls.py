@@ -1,0 +1,129 @@
+"""Calls to proxies by gRPC: nothing decided, gRPC's ways of ending a call told as our errors."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from ...core.protocol.errors import RhumblineError, UnavailableError
+from . import methods
+from .grpc_status import DETAILS_KEY, decode_details, error_of_status
+
+
+def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
+    """What a failed call means."""
+    for key, value in error.trailing_metadata() or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            known = decode_details(value)
+            if known is not None:
+                return known
+    return error_of_status(error.code().name, error.details() or "")
+
+
+class GrpcCall:
+    """One call with streams."""
+
+    def __init__(self, call: Any) -> None:  # noqa: ANN401 - grpc's own type
+        self._call = call
+
+    async def write(self, message: Message) -> None:
+        """As ``Call.write``."""
+        try:
+            await self._call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            return  # the call is over: whoever reads hears why
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+
+    async def read(self) -> Message | None:
+        """As ``Call.read``."""
+        try:
+            response = await self._call.read()
+            if response is not grpc.aio.EOF:
+                message: Message = response
+                return message
+        except grpc.aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+        except asyncio.InvalidStateError:
+            pass  # it was over already
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            raise UnavailableError("the call was cancelled") from None
+        await self._raise_end()
+        return None
+
+    async def _raise_end(self) -> None:
+        """Raises why the call ended, unless that was in good order."""
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return
+        raise error_of_call(
+            grpc.aio.AioRpcError(
+                code,
+                await self._call.initial_metadata(),
+                await self._call.trailing_metadata(),
+                await self._call.details(),
+            )
+        )
+
+    def cancel(self) -> None:
+        """As ``Call.cancel``."""
+        self._call.cancel()
+
+
+class GrpcCalls:
+    """A gRPC channel for each proxy."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def begin(self, address: str, method: methods.Method) -> GrpcCall:
+        """As ``Calls.begin``."""
+        call = self._channel(address).stream_stream(
+            method.path,
+            request_serializer=_serialized,
+            response_deserializer=method.response.FromString,
+        )
+        return GrpcCall(call())
+
+    async def ask(
+        self, address: str, method: methods.Method, request: Message, timeout_s: float
+    ) -> Message:
+        """As ``Calls.ask``."""
+        call: Any = self._channel(address).unary_unary(
+            method.path,
+            request_serializer=_serialized,
+            response_deserializer=method.response.FromString,
+        )
+        try:
+            answer: Message = await call(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(error) from error
+        return answer
+
+    async def aclose(self) -> None:
+        """As ``Calls.aclose``."""
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close(None)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(address, options=methods.CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether the task that waits, and not the call, was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,172 @@
+"""The gRPC shell of a proxy process: calls in, answers out, nothing decided."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from ...core.log.namespace import Namespace
+from ...core.protocol.errors import InvariantBrokenError, RhumblineError
+from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.runtime import Runtime
+from ..config import ProxyConfig
+from . import methods
+from .grpc_status import DETAILS_KEY, encode_details, status_name
+from .proxy_service import ProxyService, StreamWork, UnaryWork
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_GRACE_SECONDS = 1.0
+
+
+class ProxyServer:
+    """A proxy that serves until it is closed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: MetadataStore,
+        namespaces: Callable[[str], Namespace],
+        config: ProxyConfig,
+        *,
+        roles: Sequence[str],
+        region: str,
+    ) -> None:
+        self.address = ""
+        """host:port as others are told it; known once it serves."""
+        self.status_address = ""
+        """Where its figures are served, if they are; set by who serves them."""
+        self._runtime = runtime
+        self._store = store
+        self._namespaces = namespaces
+        self._config = config
+        self._roles = tuple(roles)
+        self._region = region
+        self._server: grpc.aio.Server | None = None
+        self._health = health.aio.HealthServicer()
+        self._is_closing = False
+        self._service: ProxyService | None = None
+
+    async def start(self, host: str, port: int, *, advertised: str = "") -> None:
+        """Listens (port 0 takes a free one) and registers. Raises OSError, MetadataError."""
+        server = grpc.aio.server(options=methods.SERVER_OPTIONS)
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {host}:{port}: {error}") from error
+        self.address = advertised or f"{host}:{bound}"
+        service = self._service = ProxyService(
+            self._runtime,
+            self._store,
+            self._namespaces,
+            self._config,
+            roles=self._roles,
+            address=self.address,
+            region=self._region,
+        )
+        self._add_services(server, service)
+        await server.start()
+        self._server = server
+        await service.join()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def aclose(self) -> None:
+        """Hands streams over, ends calls, stops listening. Safe to repeat."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        if self._service is not None:
+            await self._service.hand_over()
+        if self._server is not None:
+            await self._server.stop(_GRACE_SECONDS)
+        if self._service is not None:
+            await self._service.leave()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and sizes."""
+        service = self._service
+        return {
+            "address": self.address,
+            "region": self._region,
+            "roles": list(self._roles),
+            **(service.statistics() if service is not None else _NOT_STARTED),
+        }
+
+    def not_ready(self) -> str | None:
+        """Why it should get no new clients; None if it should."""
+        return "starting" if self._service is None else self._service.not_ready()
+
+    async def _set_health(self, status: int) -> None:
+        for service in ("", methods.SERVICE):
+            await self._health.set(service, status)
+
+    def _add_services(self, server: grpc.aio.Server, service: ProxyService) -> None:
+        handlers = {
+            **{one.name: _unary_handler(one, work) for one, work in service.unary_calls.items()},
+            **{one.name: _stream_handler(one, work) for one, work in service.stream_calls.items()},
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(methods.SERVICE, handlers),)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (methods.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+
+
+_NOT_STARTED = {
+    "registered": False,
+    "sessions_lost": 0,
+    "calls": 0,
+    "write": None,
+    "read": None,
+}
+
+
+# --- errors to statuses -------------------------------------------------------------------------
+
+
+async def _abort(context: Context, error: RhumblineError) -> None:
+    code = grpc.StatusCode[status_name(error)]
+    details = encode_details(error, code.value[0])
+    await context.abort(code, str(error), trailing_metadata=((DETAILS_KEY, details),))
+
+
+def _unary_handler(method: methods.Method, work: UnaryWork) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def serve(request: Message, context: Context) -> Message | None:
+        try:
+            return await work(request)
+        except RhumblineError as error:
+            await _abort(context, error)
+        return None
+
+    return grpc.unary_unary_rpc_method_handler(
+        serve,
+        request_deserializer=method.request.FromString,
+        response_serializer=_serialized,
+    )
+
+
+def _stream_handler(method: methods.Method, work: StreamWork) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def serve(requests: AsyncIterator[Message], context: Context) -> None:
+        try:
+            await work(requests, context.write)
+        except RhumblineError as error:
+            await _abort(context, error)
+        except AssertionError as error:
+            await _abort(context, InvariantBrokenError(repr(error)))
+
+    return grpc.stream_stream_rpc_method_handler(
+        serve,
+        request_deserializer=method.request.FromString,
+        response_serializer=_serialized,
+    )
+
+
+def _serialized(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()

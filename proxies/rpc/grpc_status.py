@@ -1,0 +1,176 @@
+"""Errors of ours as gRPC statuses and back: one table each way, and no other place knows.
+
+The status is for clients that know only gRPC. Ours read the error's own ``code`` from the details.
+"""
+
+from google.protobuf.message import DecodeError
+
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import (
+    BadVersionError,
+    CorruptionError,
+    DeadlineExceededError,
+    GapError,
+    IndeterminateError,
+    InvalidArgumentError,
+    LimitExceededError,
+    MetadataError,
+    MetadataUnavailableError,
+    NamespaceExistsError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    NoSuchNamespaceError,
+    NoSuchObjectError,
+    NoSuchStreamError,
+    NotOwnerError,
+    OverRateError,
+    OwnershipLostError,
+    ProtocolError,
+    RefusedError,
+    RhumblineError,
+    SessionLostError,
+    StreamExistsError,
+    StreamIdleError,
+    TooManyRequestsError,
+    TruncatedError,
+    UnauthorizedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    error_classes,
+)
+from . import rhumbline_pb2 as pb
+
+_STATUS_OF: dict[type[RhumblineError], str] = {
+    RhumblineError: "INTERNAL",
+    RefusedError: "FAILED_PRECONDITION",
+    InvalidArgumentError: "INVALID_ARGUMENT",
+    LimitExceededError: "RESOURCE_EXHAUSTED",
+    NoSuchNamespaceError: "NOT_FOUND",
+    NoSuchStreamError: "NOT_FOUND",
+    NoSuchObjectError: "NOT_FOUND",
+    NoSuchLedgerError: "NOT_FOUND",
+    NoSuchEntryError: "NOT_FOUND",
+    NoNodeError: "NOT_FOUND",
+    NamespaceExistsError: "ALREADY_EXISTS",
+    StreamExistsError: "ALREADY_EXISTS",
+    NodeExistsError: "ALREADY_EXISTS",
+    UnauthorizedError: "PERMISSION_DENIED",
+    TruncatedError: "OUT_OF_RANGE",
+    OwnershipLostError: "ABORTED",
+    BadVersionError: "ABORTED",
+    SessionLostError: "ABORTED",
+    GapError: "DATA_LOSS",
+    CorruptionError: "DATA_LOSS",
+    UnavailableError: "UNAVAILABLE",
+    TooManyRequestsError: "RESOURCE_EXHAUSTED",
+    DeadlineExceededError: "DEADLINE_EXCEEDED",
+    StreamIdleError: "DEADLINE_EXCEEDED",
+    UnknownOutcomeError: "UNKNOWN",
+    ProtocolError: "INTERNAL",
+    MetadataError: "FAILED_PRECONDITION",
+    MetadataUnavailableError: "UNAVAILABLE",
+    IndeterminateError: "UNKNOWN",
+}
+"""The nearest class of an error's ancestry decides."""
+
+_CLASS_OF: dict[str, type[RhumblineError]] = {
+    "CANCELLED": UnavailableError,
+    "UNKNOWN": UnknownOutcomeError,
+    "INVALID_ARGUMENT": InvalidArgumentError,
+    "DEADLINE_EXCEEDED": DeadlineExceededError,
+    "NOT_FOUND": RefusedError,
+    "ALREADY_EXISTS": RefusedError,
+    "PERMISSION_DENIED": UnauthorizedError,
+    "UNAUTHENTICATED": UnauthorizedError,
+    "RESOURCE_EXHAUSTED": TooManyRequestsError,
+    "FAILED_PRECONDITION": RefusedError,
+    "ABORTED": UnavailableError,
+    "OUT_OF_RANGE": RefusedError,
+    "UNIMPLEMENTED": RefusedError,
+    "INTERNAL": UnavailableError,
+    "UNAVAILABLE": UnavailableError,
+    "DATA_LOSS": CorruptionError,
+}
+"""For a status without details: from the transport, or from a server that is not ours. A transport
+that breaks while a message is being written says INTERNAL."""
+
+_ERRORS = error_classes()
+_TYPE_URL = "type.googleapis.com/rhumbline.v1.Error"
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+def status_name(error: RhumblineError) -> str:
+    """The name of the gRPC status code that tells of an error."""
+    return next(_STATUS_OF[cls] for cls in type(error).__mro__ if cls in _STATUS_OF)
+
+
+def error_of_status(name: str, text: str) -> RhumblineError:
+    """What a status without details means. Raises KeyError for OK, which is no error."""
+    return _CLASS_OF[name](text or name)
+
+
+def encode_error(error: RhumblineError) -> pb.Error:
+    """An error as a message."""
+    encoded = pb.Error(code=error.code, message=str(error), retryable=error.retryable)
+    if isinstance(error, NotOwnerError):
+        encoded.owner = error.owner
+    if isinstance(error, OverRateError):
+        encoded.retry_after_ms = error.retry_after_ms
+    if isinstance(error, TruncatedError) and isinstance(error.first_active, Dlsn):
+        encoded.first_active.CopyFrom(encode_position(error.first_active))
+    return encoded
+
+
+def decode_error(encoded: pb.Error) -> RhumblineError:
+    """An error from its message. A code that this version does not know keeps its retryability."""
+    text = encoded.message
+    cls = _ERRORS.get(encoded.code)
+    if cls is None:
+        known = UnavailableError if encoded.retryable else RefusedError
+        return known(f"{encoded.code}: {text}")
+    if cls is NotOwnerError:
+        return NotOwnerError(text, encoded.owner)
+    if cls is OverRateError:
+        return OverRateError(text, encoded.retry_after_ms)
+    if cls is TruncatedError:
+        found = encoded.first_active
+        return TruncatedError(text, decode_position(found) if found.lssn else None)
+    return cls(text)
+
+
+def encode_details(error: RhumblineError, status: int) -> bytes:
+    """The bytes of the ``DETAILS_KEY`` metadata; ``status`` is the number of the gRPC code."""
+    detail = pb.DetailsAny(type_url=_TYPE_URL, value=encode_error(error).SerializeToString())
+    details = pb.StatusDetails(code=status, message=str(error), details=[detail])
+    return details.SerializeToString()
+
+
+def decode_details(data: bytes) -> RhumblineError | None:
+    """What ``encode_details`` made; None if it holds no error of ours. Raises ProtocolError."""
+    try:
+        for detail in pb.StatusDetails.FromString(data).details:
+            if detail.type_url == _TYPE_URL:
+                return decode_error(pb.Error.FromString(detail.value))
+    except (ValueError, DecodeError) as error:
+        raise ProtocolError(f"details of a status cannot be read: {error}") from error
+    return None
+
+
+def encode_position(position: Dlsn) -> pb.Position:
+    """A position as a message."""
+    return pb.Position(lssn=position.lssn, entry_id=position.entry_id, slot=position.slot)
+
+
+def decode_position(position: pb.Position) -> Dlsn:
+    """A position from its message. Raises InvalidArgumentError for a negative part."""
+    found = Dlsn(position.lssn, position.entry_id, position.slot)
+    if min(found) < 0:
+        raise InvalidArgumentError(f"a DLSN has no negative part: {found}")
+    return found
+
+
+def is_worth_a_retry(error: RhumblineError) -> bool:
+    """Whether a repeatable request may be sent again, here or to another proxy."""
+    return error.retryable or isinstance(error, OwnershipLostError | UnknownOutcomeError)

@@ -1,0 +1,259 @@
+"""Policies, descriptions, sets and outcomes as messages of rhumbline.v1, and back."""
+
+from ...core.log.metadata.stream_description import StreamDescription
+from ...core.log.policy import FlushPolicy, StreamPolicy
+from ...core.log.read.positioning import (
+    EARLIEST,
+    LATEST,
+    AtSequenceId,
+    AtTxid,
+    Earliest,
+    Latest,
+    Start,
+)
+from ...core.protocol.compression import Codec
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
+from ...core.protocol.quorum import Quorum
+from ...core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TXID_FIRST,
+    Producer,
+    encode_record_set,
+)
+from ...core.protocol.segments import Segment
+from ...core.protocol.trace_context import is_traceparent, trace_extension
+from ..client.producer_sender import Outgoing
+from ..write.append_item import Item, Placed
+from . import rhumbline_pb2 as pb
+from .grpc_status import decode_error, decode_position, encode_error, encode_position
+
+
+def encode_policy(policy: StreamPolicy) -> pb.Policy:
+    """A policy as a message."""
+    quorum, flush = policy.quorum, policy.flush
+    return pb.Policy(
+        ensemble_size=quorum.ensemble_size,
+        write_quorum=quorum.write_quorum,
+        ack_quorum=quorum.ack_quorum,
+        min_regions=quorum.min_regions,
+        flush_ms=flush.period_ms,
+        flush_bytes=flush.bytes_max,
+        visibility_ms=flush.visibility_ms,
+        codec=policy.codec.name.lower(),
+        record_bytes_max=policy.record_bytes_max,
+        roll_bytes=policy.roll_bytes,
+        roll_ms=policy.roll_ms,
+        retention_ms=policy.retention_ms,
+        hot_retention_ms=policy.hot_retention_ms,
+        keepalive_ms=policy.keepalive_ms,
+        regions=policy.regions,
+        truncates_by_subscriptions=policy.truncates_by_subscriptions,
+        purge_grace_ms=policy.purge_grace_ms,
+    )
+
+
+def decode_policy(message: pb.Policy) -> StreamPolicy:
+    """A policy from its message. Raises InvalidArgumentError."""
+    try:
+        codec = Codec[message.codec.upper()]
+    except KeyError as error:
+        raise InvalidArgumentError(f"no codec {message.codec!r}") from error
+    return StreamPolicy(
+        quorum=Quorum(
+            message.ensemble_size, message.write_quorum, message.ack_quorum, message.min_regions
+        ),
+        flush=FlushPolicy(
+            period_ms=message.flush_ms if message.HasField("flush_ms") else None,
+            bytes_max=message.flush_bytes,
+            visibility_ms=message.visibility_ms,
+        ),
+        codec=codec,
+        record_bytes_max=message.record_bytes_max,
+        roll_bytes=message.roll_bytes,
+        roll_ms=message.roll_ms,
+        retention_ms=message.retention_ms if message.HasField("retention_ms") else None,
+        keepalive_ms=message.keepalive_ms if message.HasField("keepalive_ms") else None,
+        regions=tuple(message.regions),
+        hot_retention_ms=(
+            message.hot_retention_ms if message.HasField("hot_retention_ms") else None
+        ),
+        truncates_by_subscriptions=message.truncates_by_subscriptions,
+        purge_grace_ms=message.purge_grace_ms,
+    )
+
+
+_SEGMENT_FIELDS = (
+    "lssn",
+    "ledger_id",
+    "created_ms",
+    "is_completed",
+    "completed_ms",
+    "last_entry_id",
+    "record_count",
+    "length_bytes",
+    "last_txid",
+    "start_sequence_id",
+    "ends_stream",
+    "epoch",
+)
+
+
+def encode_description(known: StreamDescription, home: str) -> pb.DescribeStreamResponse:
+    """What metadata says of a stream, as a message."""
+    return pb.DescribeStreamResponse(
+        stream=known.name,
+        created_ms=known.created_ms,
+        policy=encode_policy(known.policy),
+        follows_namespace=known.follows_namespace,
+        start=encode_position(known.start),
+        epoch=known.epoch,
+        segments=[
+            pb.Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
+            for one in known.segments
+        ],
+        home_region=home,
+    )
+
+
+def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
+    """A description from its message."""
+    return StreamDescription(
+        name=message.stream,
+        created_ms=message.created_ms,
+        policy=decode_policy(message.policy),
+        follows_namespace=message.follows_namespace,
+        start=decode_position(message.start),
+        epoch=message.epoch,
+        segments=tuple(
+            Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
+            for one in message.segments
+        ),
+    )
+
+
+def encode_start(request: pb.ReadRequest, start: Start) -> None:
+    """Says in ``request`` where reading starts."""
+    if isinstance(start, Earliest):
+        request.earliest = True
+    elif isinstance(start, Latest):
+        request.latest = True
+    elif isinstance(start, AtTxid):
+        request.txid = start.txid
+    elif isinstance(start, AtSequenceId):
+        request.sequence_id = start.sequence_id
+    else:
+        request.position.CopyFrom(encode_position(start))
+
+
+def decode_start(request: pb.ReadRequest) -> Start:
+    """Where ``request`` wants to start. Raises InvalidArgumentError."""
+    match request.WhichOneof("start"):
+        case "latest":
+            return LATEST
+        case "position":
+            return decode_position(request.position)
+        case "txid":
+            return AtTxid(request.txid)
+        case "sequence_id":
+            return AtSequenceId(request.sequence_id)
+        case _:
+            return EARLIEST
+
+
+# --- appending ----------------------------------------------------------------------------------
+
+Answer = tuple[int, Placed | RhumblineError]
+"""The id of an item, and what became of it."""
+
+
+def add_item(
+    request: pb.AppendRequest,
+    id_: int,
+    key: tuple[str, str],
+    out: Outgoing,
+    *,
+    restarts: bool,
+    tried: tuple[str, ...],
+) -> None:
+    """Puts a set into a request; ``key`` is (namespace, stream)."""
+    request.items.add(
+        id=id_,
+        namespace=key[0],
+        stream=key[1],
+        record_set=out.encoded,
+        keeps_txids=out.keeps_txids,
+        restarts=restarts,
+        tried=tried,
+    )
+
+
+def decode_item(item: pb.AppendItem) -> Item:
+    """What a producer sent. Raises InvalidArgumentError."""
+    record_set = item.record_set
+    if not record_set:
+        if not item.payloads:
+            raise InvalidArgumentError("an item has a record set or payloads")
+        if item.producer and (len(item.producer) != len(NO_PRODUCER) or item.first_sequence < 0):
+            raise InvalidArgumentError("a producer id is 16 bytes; sequences count from 0")
+        if item.traceparent and not is_traceparent(item.traceparent.encode()):
+            raise InvalidArgumentError(f"{item.traceparent!r} is no traceparent")
+        record_set = encode_record_set(
+            item.payloads,
+            first_txid=TXID_FIRST,
+            last_txid=TXID_FIRST,
+            producer=Producer(item.producer or NO_PRODUCER,
+                              item.first_sequence if item.producer else NO_SEQUENCE),
+            extension=trace_extension(item.traceparent) if item.traceparent else b"",
+        )  # fmt: skip
+    return Item(
+        item.namespace,
+        item.stream,
+        record_set,
+        keeps_txids=item.keeps_txids,
+        tried=tuple(item.tried) if item.restarts else (),
+    )
+
+
+def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
+    """Outcomes, each with the id of its item; those of the same regions are one answer."""
+    response = pb.AppendResponse()
+    placed: dict[tuple[str, ...], list[tuple[int, int, int, int, int]]] = {}
+    for id_, outcome in answers:
+        if isinstance(outcome, Placed):
+            rows = placed.get(outcome.regions)
+            if rows is None:
+                rows = placed[outcome.regions] = []
+            (lssn, entry_id, slot), count, _ = outcome
+            rows.append((id_, lssn, entry_id, slot, count))
+        else:
+            response.answers.add(ids=(id_,), error=encode_error(outcome))
+    for regions, rows in placed.items():
+        ids, lssns, entry_ids, slots, counts = zip(*rows, strict=True)
+        response.answers.add(
+            ids=ids,
+            lssns=lssns,
+            entry_ids=entry_ids,
+            slots=slots,
+            record_counts=counts,
+            regions=regions,
+        )
+    return response
+
+
+def decode_answers(response: pb.AppendResponse) -> list[Answer]:
+    """What became of items. Raises ProtocolError for columns that are no answers."""
+    found: list[Answer] = []
+    for answer in response.answers:
+        if answer.HasField("error"):
+            error = decode_error(answer.error)
+            found.extend((id_, error) for id_ in answer.ids)
+            continue
+        regions = tuple(answer.regions)
+        columns = (answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts)
+        if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
+            raise ProtocolError(f"an answer with columns {list(map(list, columns))}")
+        for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
+            found.append((id_, Placed(Dlsn(lssn, entry_id, slot), count, regions)))
+    return found

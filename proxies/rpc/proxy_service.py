@@ -1,0 +1,265 @@
+"""What a proxy process does, apart from gRPC: its calls, and its coming and going.
+
+One process is a write proxy, a read proxy, or both. What cannot be served by its role is answered
+with NotOwnerError, which names a proxy of the other role.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from google.protobuf.message import Message
+
+from ...core.log.namespace import Namespace
+from ...core.protocol.errors import ClosedError, InvalidArgumentError, NotOwnerError, RhumblineError
+from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.runtime import Runtime
+from ...core.runtime.tasks import Tasks
+from ..config import ProxyConfig
+from ..membership import READ, WRITE, Presence
+from ..read.flow_control import Credit
+from ..read.read_proxy import Opened, ReadProxy
+from ..write.append_session import AppendSession
+from ..write.claims import Claims
+from ..write.write_proxy import WriteProxy
+from . import methods
+from . import rhumbline_pb2 as pb
+from .administration import Administration
+from .grpc_status import encode_position
+from .message_coalescing import Pace
+from .messages import decode_start, encode_answers
+
+_CREDIT_BYTES = 1 << 20
+
+Send = Callable[[Message | bytes], Awaitable[None]]
+"""Sends an answer (some are encoded already); waits until there is room."""
+
+StreamWork = Callable[[AsyncIterator[Any], Send], Awaitable[None]]
+"""A call with streams: it is over when this returns, or raises; cancelled when the client left."""
+
+UnaryWork = Callable[[Any], Awaitable[Message]]
+
+
+class ProxyService:
+    """A proxy that others can find from ``join`` to ``leave``. For one event loop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: MetadataStore,
+        namespaces: Callable[[str], Namespace],
+        config: ProxyConfig,
+        *,
+        roles: Sequence[str],
+        address: str,
+        region: str,
+    ) -> None:
+        """``address`` is host:port as others are told it."""
+        self.presence = presence = Presence(
+            store,
+            runtime,
+            roles=roles,
+            address=address,
+            region=region,
+            session_ttl_ms=config.session_ttl_ms,
+        )
+        self.writes: WriteProxy | None = None
+        self.reads: ReadProxy | None = None
+        self._runtime = runtime
+        self._config = config
+        self._stopping = asyncio.Event()
+        self._calls: dict[asyncio.Event, None] = {}
+        if WRITE in roles:
+            self.writes = WriteProxy(store, namespaces, presence, config)
+        if READ in roles:
+            self.reads = ReadProxy(namespaces, presence, config)
+        claims = self.writes.claims if self.writes is not None else Claims(store)
+        admin = Administration(namespaces, presence, claims, self.writes)
+        self.stream_calls: dict[methods.Method, StreamWork] = {
+            methods.APPEND: self._append,
+            methods.READ: self._read,
+        }
+        self.unary_calls: dict[methods.Method, UnaryWork] = {
+            methods.CREATE_STREAM: admin.create_stream,
+            methods.DELETE_STREAM: admin.delete_stream,
+            methods.LIST_STREAMS: admin.list_streams,
+            methods.DESCRIBE_STREAM: admin.describe_stream,
+            methods.TRUNCATE_STREAM: admin.truncate_stream,
+            methods.END_STREAM: admin.end_stream,
+            methods.SET_POLICY: admin.set_policy,
+            methods.SET_HOME_REGION: admin.set_home_region,
+            methods.SET_ACCEPTING: admin.set_accepting,
+            methods.GET_OWNER: admin.get_owner,
+            methods.RELEASE_STREAM: admin.release_stream,
+            methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
+        }
+
+    # --- coming and going -----------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Registers: from now on others may send clients here. Raises MetadataError."""
+        await self.presence.join()
+
+    async def hand_over(self) -> None:
+        """Gives all streams up and ends all calls, each with an answer. Safe to repeat."""
+        if self._stopping.is_set():
+            return
+        if self.writes is not None:
+            await self.writes.aclose()
+        else:
+            with suppress(RhumblineError):  # or others find out when the session ends
+                await self.presence.set_accepting(False)
+        self._stopping.set()
+        for wake in self._calls:
+            wake.set()
+        if self.reads is not None:
+            await self.reads.aclose()
+
+    async def leave(self) -> None:
+        """Ends the session, when all calls are over. Safe to repeat."""
+        await self.presence.leave()
+
+    def not_ready(self) -> str | None:
+        """Why it should get no new clients; None if it should."""
+        if self._stopping.is_set():
+            return "stopping"
+        if self.presence.session is None:
+            return "not registered in the metadata store"
+        return None
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters and sizes."""
+        return {
+            "registered": self.presence.session is not None,
+            "sessions_lost": self.presence.lost_count,
+            "calls": len(self._calls),
+            "write": self.writes.statistics() if self.writes is not None else None,
+            "read": self.reads.statistics() if self.reads is not None else None,
+        }
+
+    # --- append ---------------------------------------------------------------------------------
+
+    async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
+        if self.writes is None:
+            raise self._other_role(WRITE, ())
+        wake, pace = asyncio.Event(), Pace()
+        session = AppendSession(
+            self.writes,
+            wake.set,
+            bytes_max=self._config.session_bytes_max,
+            tracer=self._runtime.tracer,
+        )
+        tasks = Tasks(on_failure=lambda _: wake.set())
+        reading = tasks.spawn(_submit_all(requests, session, wake), "append call")
+        self._calls[wake] = None
+        try:
+            while True:
+                await wake.wait()
+                await pace.wait(session.outstanding_count)
+                wake.clear()
+                answers = session.take_answers()
+                if answers or session.take_ping():
+                    await send(encode_answers(answers))
+                is_over = self._stopping.is_set() or reading.done()
+                if is_over and session.outstanding_bytes == 0 and not session.has_answers:
+                    if reading.done() and not reading.cancelled() and reading.exception():
+                        reading.result()
+                    return
+        finally:
+            del self._calls[wake]
+            await tasks.aclose()
+
+    # --- read -----------------------------------------------------------------------------------
+
+    async def _read(self, requests: AsyncIterator[pb.ReadRequest], send: Send) -> None:
+        first = await anext(requests, None)
+        if first is None:
+            raise InvalidArgumentError("a read begins with a request")
+        reads, opened = await self._open(first)
+        credit = Credit(first.credit_bytes or _CREDIT_BYTES)
+        tasks = Tasks(on_failure=lambda _: credit.end())
+        self._calls[credit.wake] = None
+        try:
+            tasks.spawn(_grant_all(requests, credit), "read call")
+            await send(_read_start(opened.position, first.txid, opened.truncated))
+            await self._deliver(reads, opened, first, credit, send)
+        except asyncio.CancelledError:
+            if self._stopping.is_set():  # its tail was closed below it
+                raise _stopping_error() from None
+            raise
+        except ClosedError as error:  # so was this proxy's own client: not the reader
+            raise _stopping_error() from error
+        finally:
+            del self._calls[credit.wake]
+            await tasks.aclose()
+            await reads.close(opened)
+
+    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, Opened]:
+        if self.reads is None or self._stopping.is_set():
+            raise self._other_role(READ, [*first.tried, self.presence.me.address])
+        opened = await self.reads.open(
+            first.namespace,
+            first.stream,
+            decode_start(first),
+            stops_at_end=first.stops_at_end,
+            advances_if_truncated=first.advances_if_truncated,
+            tried=tuple(first.tried),
+        )
+        return self.reads, opened
+
+    async def _deliver(
+        self, reads: ReadProxy, opened: Opened, first: pb.ReadRequest, credit: Credit, send: Send
+    ) -> None:
+        heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
+        generation = opened.arrival.generation
+        while await credit.wait(self._stopping):
+            if generation != reads.generation:
+                generation = reads.generation
+                better = reads.better_for(opened)
+                if better:
+                    raise NotOwnerError(f"{better} reads {opened.key} for this reader now", better)
+            try:
+                block = await opened.cursor.next(heartbeat_s)
+            except TimeoutError:
+                await send(pb.ReadResponse())
+                continue
+            if block is None:
+                await send(pb.ReadResponse(is_end=not first.stops_at_end))
+                return
+            credit.take(block.size)
+            await send(block.encoded())
+        if self._stopping.is_set():
+            raise _stopping_error()
+
+    def _other_role(self, role: str, tried: Collection[str]) -> NotOwnerError:
+        """Turn to a proxy that is one: in this region, not tried before, if there is any."""
+        others = [one for one in self.presence.members(role) if one.is_accepting]
+        others.sort(key=lambda one: (one.address in tried, one.region != self.presence.me.region))
+        return NotOwnerError(f"this is no {role} proxy", others[0].address if others else "")
+
+
+def _stopping_error() -> NotOwnerError:
+    return NotOwnerError("this proxy is stopping")
+
+
+async def _submit_all(
+    requests: AsyncIterator[pb.AppendRequest], session: AppendSession, wake: asyncio.Event
+) -> None:
+    async for request in requests:
+        session.take(request)
+        await session.room()
+    wake.set()
+
+
+def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadResponse:  # noqa: ANN401
+    start = pb.ReadStart(position=encode_position(position), first_txid=first_txid)
+    if truncated is not None:
+        start.truncated.CopyFrom(encode_position(truncated))
+    return pb.ReadResponse(start=start)
+
+
+async def _grant_all(requests: AsyncIterator[pb.ReadRequest], credit: Credit) -> None:
+    async for request in requests:
+        credit.grant(request.credit_bytes)
+    credit.end()

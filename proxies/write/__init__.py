@@ -1,0 +1,1 @@
+"""The write proxy: stream ownership, append sessions, deduplication, rate limits."""

@@ -1,0 +1,97 @@
+"""Who is there: bookies that answer, that are closed to new data, and that count as lost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ...core.protocol.bookie_id import BookieId, Region
+from ...core.protocol.placement import BookieInfo, in_regions
+from ..states import State, States
+from ..steered_directory import SteeredDirectory
+
+
+class Standing(Enum):
+    """What a member of an ensemble is to repair."""
+
+    THERE = "there"
+    ABSENT = "absent"  # not registered, but perhaps back soon
+    LEAVING = "leaving"  # drained: its copies are good, and should be elsewhere
+    LOST = "lost"  # its copies count for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """One look. ``candidates`` may get new copies."""
+
+    states: States
+    candidates: Sequence[BookieInfo]
+    present: Mapping[BookieId, BookieInfo]
+    lost: Mapping[BookieId, None]
+
+    def standing(self, bookie: BookieId, region: Region | None) -> Standing:
+        """What the bookie is to repair."""
+        state = self.states.of(bookie, region)
+        if state is State.OFFLINE or bookie in self.lost:
+            return Standing.LOST
+        if bookie not in self.present:
+            return Standing.ABSENT
+        return Standing.LEAVING if state is State.DRAINED else Standing.THERE
+
+    def spare(self, members: Sequence[BookieId], allowed: Sequence[str]) -> list[BookieInfo]:
+        """Candidates in ``allowed`` regions (() for all) that are not among ``members``."""
+        return [info for info in in_regions(self.candidates, allowed) if info.bookie not in members]
+
+
+def by_region(bookies: Sequence[BookieInfo]) -> dict[str | None, int]:
+    """How many bookies each region offers."""
+    counts = Counter(info.region for info in bookies)
+    return {region: counts[region] for region in sorted(counts, key=str)}
+
+
+class CensusTaker:
+    """Takes a census when asked, and remembers since when a bookie was not there."""
+
+    def __init__(self, directory: SteeredDirectory, lost_after_ms: int) -> None:
+        self._directory = directory
+        self._lost_after_s = lost_after_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._absent_since: dict[BookieId, float] = {}
+
+    async def take(self) -> Census:
+        """Looks now. Raises MetadataUnavailableError, CorruptionError."""
+        directory = self._directory
+        states = await directory.states.read()
+        writable = await directory.everything()
+        present = {info.bookie: info for info in writable}
+        for bookie in await directory.read_only():
+            present.setdefault(bookie, BookieInfo(bookie, await directory.region_of(bookie)))
+        now = self._loop.time()
+        known = dict.fromkeys([*await directory.all_known(), *self._absent_since])
+        self._absent_since = {
+            bookie: self._absent_since.get(bookie, now) for bookie in known if bookie not in present
+        }
+        lost = {
+            bookie: None
+            for bookie, since in self._absent_since.items()
+            if now - since >= self._lost_after_s
+        }
+        return Census(states, states.open_to_new(writable), present, lost)
+
+    def notice(self, bookies: Sequence[BookieId], census: Census) -> None:
+        """Members that no cookie tells of (decommissioned ones) are absent, too, from now on."""
+        now = self._loop.time()
+        for bookie in bookies:
+            if bookie not in census.present:
+                self._absent_since.setdefault(bookie, now)
+
+    def next_loss_s(self) -> float | None:
+        """In how many seconds the next absent bookie counts as lost; None: none will."""
+        now = self._loop.time()
+        left = [
+            self._lost_after_s - (now - since)
+            for since in self._absent_since.values()
+            if now - since < self._lost_after_s
+        ]
+        return min(left, default=None)

@@ -1,0 +1,235 @@
+"""Repair as one process runs it: a candidate for auditor, and workers.
+
+Any number of processes may run it; one of them audits, all of them mend. What is lost with a
+process is only its place in the queue.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from ...core.ledger.client import LedgerClient
+from ...core.metadata.ledger_store import LedgerStore
+from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
+from ...core.protocol.placement import PlacementPolicy
+from ...core.runtime.metadata_store import MetadataStore, Session
+from ...core.runtime.runtime import Runtime
+from ...core.runtime.tasks import Tasks
+from ..steered_directory import SteeredDirectory
+from .auditor import Auditor
+from .config import RepairConfig
+from .errors import NoCopyError
+from .ledger_repairer import Mender
+from .liveness import CensusTaker
+from .orphan_ledgers import Unreferenced
+from .task_store import TaskStore
+from .wakeup import Bell
+
+_SETTLE_S = 1.0
+"""After a bookie came or went the auditor waits this long for others to do the same."""
+
+
+class RepairService:
+    """Start with ``start``, end with ``aclose``; ``statistics`` says how it goes."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: MetadataStore,
+        client: LedgerClient,
+        directory: SteeredDirectory,
+        placement: PlacementPolicy,
+        config: RepairConfig | None = None,
+    ) -> None:
+        self.config = config or RepairConfig()
+        self.tasks = TaskStore(store)
+        self.is_auditor = False
+        self.is_working = False
+        """Whether it has a session in the metadata store, so that it may audit and mend."""
+        self.last_error = ""
+        self._runtime = runtime
+        self._store = store
+        self._directory = directory
+        self._loop = asyncio.get_running_loop()
+        ledgers = LedgerStore(store)
+        self._taker = CensusTaker(directory, self.config.lost_after_ms)
+        self._unreferenced = Unreferenced(store, client)
+        self._auditor = Auditor(
+            runtime,
+            client,
+            ledgers,
+            directory,
+            self.tasks,
+            self._unreferenced,
+            config=self.config,
+        )
+        self._mender = Mender(runtime, client, ledgers, directory, placement, config=self.config)
+        self._own = Tasks()
+        self._audit_bell = Bell()
+        self._work_bells = [Bell() for _ in range(self.config.worker_count)]
+        self._busy: dict[int, None] = {}
+        self._retry_at: dict[int, tuple[float, int]] = {}
+
+    def start(self) -> None:
+        """Begins to work. Call once."""
+        self._own.spawn(self._run(), "repair")
+
+    async def aclose(self) -> None:
+        """Stops; what was being copied is copied again by whoever is next. Safe to repeat."""
+        await self._own.aclose()
+
+    def statistics(self) -> dict[str, Any]:
+        """Counters for metrics."""
+        audit = self._auditor.counts
+        return {
+            "auditor": self.is_auditor,
+            "working": self.is_working,
+            "looks": audit.looks,
+            "ledgers": audit.ledgers,
+            "wanted": audit.wanted,
+            "lists_compared": audit.lists_compared,
+            "region_violations": audit.region_violations,
+            "unreadable_ledgers": audit.unreadable,
+            "unreferenced_removed": self._unreferenced.removed_count,
+            "fragile_fragments": audit.fragile,
+            "entries_at_risk": {r: e.entries_at_risk for r, e in audit.at_risk.items()},
+            "streams_at_risk": {r: len(e.streams_at_risk) for r, e in audit.at_risk.items()},
+            "mended": asdict(self._mender.counts),
+            "stuck": len(self._retry_at),
+            "last_error": self.last_error,
+        }
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """One life per session: a lost one takes office and locks with it."""
+        while True:
+            try:
+                session = await self._store.session(self.config.session_ttl_ms)
+            except RhumblineError as error:
+                await self._pause(error)
+                continue
+            life = Tasks(on_failure=self._on_bug)
+            lost = Bell()
+            session.on_lost(lost.ring)
+            owner = f"repair-{self._runtime.random_bytes(8).hex()}"
+            try:
+                life.spawn(self._audit(session, owner), "audit")
+                for bell in self._work_bells:
+                    life.spawn(self._work(session, owner, bell), "mend")
+                self.is_working = True
+                while not session.is_lost:
+                    await lost.wait(self.config.session_ttl_ms / 1000)
+            finally:
+                self.is_auditor = self.is_working = False
+                await life.aclose()
+                with suppress(RhumblineError):
+                    await session.close()
+
+    def _on_bug(self, error: BaseException) -> None:
+        self._loop.call_exception_handler({"message": "repair failed", "exception": error})
+
+    async def _pause(self, error: RhumblineError) -> None:
+        self.last_error = f"{type(error).__name__}: {error}"
+        await asyncio.sleep(self.config.retry_ms_min / 1000)
+
+    # --- auditing -------------------------------------------------------------------------------
+
+    async def _audit(self, session: Session, owner: str) -> None:
+        watches = [
+            self._directory.watch(self._audit_bell.ring),
+            self._directory.states.watch(self._audit_bell.ring),
+            self.tasks.watch_auditor(self._audit_bell.ring),
+        ]
+        try:
+            while not session.is_lost:
+                try:
+                    self.is_auditor = await self.tasks.try_elect(session, owner)
+                    if self.is_auditor:
+                        await self._auditor.look(self._taker)
+                        self.last_error = self._auditor.counts.last_unreadable or self.last_error
+                except SessionLostError:
+                    return
+                except RhumblineError as error:
+                    await self._pause(error)
+                    continue
+                left_s = self._taker.next_loss_s() if self.is_auditor else None
+                pause_s = self.config.audit_interval_ms / 1000
+                if await self._audit_bell.wait(min(pause_s, left_s or pause_s) + 0.001):
+                    await asyncio.sleep(_SETTLE_S)
+        finally:
+            for watch in watches:
+                watch.close()
+
+    # --- mending --------------------------------------------------------------------------------
+
+    async def _work(self, session: Session, owner: str, bell: Bell) -> None:
+        watch = self.tasks.watch(bell.ring)
+        try:
+            while not session.is_lost:
+                try:
+                    await self._work_through(session, owner)
+                except SessionLostError:
+                    return
+                except RhumblineError as error:
+                    await self._pause(error)
+                    continue
+                await bell.wait(self._next_retry_s())
+        finally:
+            watch.close()
+
+    def _next_retry_s(self) -> float:
+        now = self._loop.time()
+        pause_s = self.config.audit_interval_ms / 1000
+        due = min((at for at, _ in self._retry_at.values()), default=now + pause_s)
+        return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
+
+    async def _work_through(self, session: Session, owner: str) -> None:
+        """Every task once, those that are due."""
+        after: int | None = None
+        listed: dict[int, None] = {}
+        known = list(self._retry_at)
+        while page := await self.tasks.ids(after):
+            for ledger_id in page:
+                listed[ledger_id] = None
+                due, _ = self._retry_at.get(ledger_id, (0.0, 0))
+                if ledger_id in self._busy or self._loop.time() < due:
+                    continue
+                self._busy[ledger_id] = None
+                try:
+                    if await self.tasks.try_lock(session, ledger_id, owner):
+                        await self._mend(session, ledger_id)
+                finally:
+                    del self._busy[ledger_id]
+            after = page[-1]
+        for ledger_id in known:
+            if ledger_id not in listed:
+                self._retry_at.pop(ledger_id, None)  # another process has mended it
+
+    async def _mend(self, session: Session, ledger_id: int) -> None:
+        """Never raises for a ledger that is stuck: the others go on."""
+        try:
+            await self._mender.mend(ledger_id, await self._taker.take())
+        except NoSuchLedgerError:
+            await self._finish(ledger_id)
+        except SessionLostError:
+            raise
+        except RhumblineError as error:
+            await self._postpone(ledger_id, error)
+        else:
+            await self._finish(ledger_id)
+        finally:
+            if not session.is_lost and not self._own.is_closed:
+                with suppress(RhumblineError):
+                    await self.tasks.unlock(ledger_id)
+
+    async def _finish(self, ledger_id: int) -> None:
+        self._retry_at.pop(ledger_id, None)
+        await self.tasks.done(ledger_id)
+
+    async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:
+        _, times = self._retry_at.get(ledger_id, (0.0, 0))
+        pause_ms = min(self.config.retry_ms_max, self.config.retry_ms_min << min(times, 16))
+        self._retry_at[ledger_id] = self._loop.time() + pause_ms / 1000, times + 1
+        await self.tasks.stick(ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError))

@@ -1,0 +1,1 @@
+"""What hosts a server process: disks, status pages, bookie and proxy processes."""

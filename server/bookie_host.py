@@ -1,0 +1,170 @@
+"""A bookie of this process: its storage, its metadata, and where its figures are served."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..client.system_runtime import boot_id, system_runtime
+from ..core.bookie.bookie import Bookie
+from ..core.bookie.config import BookieConfig
+from ..core.bookie.identity import IDENTITY_FILE, format_storage
+from ..core.bookie.index.lmdb_index import open_lmdb_index
+from ..core.metadata.bookie_directory import BookieDirectory
+from ..core.metadata.cluster_layout import ROOT, instance_id
+from ..core.metadata.ledger_store import LedgerStore
+from ..core.protocol.bookie_id import BookieId
+from ..core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    ForeignDataError,
+    NodeExistsError,
+    NoNodeError,
+    WrongClusterError,
+)
+from ..core.runtime.metadata_store import MetadataStore
+from ..core.runtime.metrics import Statistics
+from .posix_disk import PosixDisk
+from .replica_reads import ReplicaReads
+from .status_server import StatusServer
+
+INDEX_DIRECTORY = "index"
+"""Below a bookie's directory; a cache that may be removed while the bookie is down."""
+
+_STATUS_ROOT = f"{ROOT}/rhumbline/status"
+
+
+def is_formatted(directory: Path) -> bool:
+    """Whether there is a bookie's storage."""
+    return (directory / IDENTITY_FILE).exists()
+
+
+async def format_bookie(
+    directory: Path, store: MetadataStore, *, name: str, region: str, rack: str
+) -> BookieId:
+    """Makes an empty directory the storage of a new bookie of the cluster in ``store``.
+
+    Raises ForeignDataError (not empty, or in use), InvalidArgumentError (a bad name or label),
+    WrongClusterError when there is no cluster, DiskFailedError, MetadataError.
+    """
+    instance = await instance_id(store)
+    disk = PosixDisk(directory)
+    bookies = BookieDirectory(store)
+    try:
+        with naming(directory):
+            return await format_storage(
+                disk, system_runtime(), name, region, rack, instance, bookies
+            )
+    finally:
+        bookies.close()
+        disk.close()
+
+
+@asynccontextmanager
+async def running_bookie(
+    directory: Path,
+    store: MetadataStore,
+    config: BookieConfig,
+    *,
+    host: str,
+    port: int,
+    status_port: int | None = None,
+    open_disk: Callable[[Path], PosixDisk] = PosixDisk,
+    observe: Callable[[str, Statistics], None] | None = None,
+) -> AsyncIterator[Bookie]:
+    """A bookie that serves until the block ends; then it stops in an orderly way.
+
+    ``status_port`` serves its figures beside it (0: a free port; None: not at all). ``open_disk``
+    gives the disk, for who wants to look at what is written. ``observe`` is told where its figures
+    are, for who exports them. Raises
+    ForeignDataError, CorruptionError, WrongClusterError, DiskFullError, DiskFailedError,
+    MetadataError, and ConfigurationError when a port is in use.
+    """
+    async with AsyncExitStack() as closing:
+        disk = open_disk(directory)
+        closing.callback(disk.close)
+        bookies = BookieDirectory(store)
+        closing.callback(bookies.close)
+        config = replace(config, boot_id=config.boot_id or boot_id())
+        runtime = system_runtime()
+        with naming(directory):
+            bookie = await Bookie.open(
+                runtime,
+                disk,
+                config,
+                LedgerStore(store),
+                bookies,
+                open_index=lambda bookie_id: open_lmdb_index(
+                    directory / INDEX_DIRECTORY, bookie_id, in_thread
+                ),
+                holder=f"{config.boot_id}/{disk.lock_name}" if config.boot_id else "",
+            )
+        closing.push_async_callback(bookie.aclose)
+        replicas = ReplicaReads(runtime, LedgerStore(store), bookies, bookie.region)
+        closing.push_async_callback(replicas.aclose)
+        bookie.scrubber.fetch = replicas.fetch
+
+        def statistics() -> dict[str, Any]:
+            return {**bookie.statistics(), "durable_writes": disk.syncs.summary()}
+
+        if observe is not None:
+            observe("bookie", statistics)
+        if status_port is not None:
+            server = StatusServer(statistics, lambda: _not_ready(bookie))
+            closing.push_async_callback(server.aclose)
+            try:
+                status_port = await server.start(host, status_port)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot serve figures on {host}:{status_port}: {error.strerror or error}; "
+                    "choose another status port"
+                ) from error
+            await _publish_status_address(store, bookie.bookie_id, host, status_port)
+        await bookie.serve(host, port)
+        yield bookie
+
+
+async def status_address(store: MetadataStore, bookie: BookieId) -> tuple[str, int] | None:
+    """Where a bookie serves its figures, as it last said; it may be down."""
+    try:
+        value = await store.get(f"{_STATUS_ROOT}/{bookie}")
+    except NoNodeError:
+        return None
+    host, _, port = value.data.decode().rpartition(":")
+    return host, int(port)
+
+
+async def _publish_status_address(
+    store: MetadataStore, bookie: BookieId, host: str, port: int
+) -> None:
+    path = f"{_STATUS_ROOT}/{bookie}"
+    data = f"{host}:{port}".encode()
+    try:
+        await store.create(path, data)
+    except NodeExistsError:
+        await store.put(path, data)
+
+
+@contextmanager
+def naming(directory: Path) -> Iterator[None]:
+    """Puts the directory's name before what is wrong with it."""
+    try:
+        yield
+    except (ForeignDataError, CorruptionError, WrongClusterError) as error:
+        raise type(error)(f"{directory}: {error}") from error
+
+
+def in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
+    """Runs a blocking function in a thread."""
+    return asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def _not_ready(bookie: Bookie) -> str | None:
+    figures = bookie.statistics()
+    if figures["failure"] is not None:
+        return str(figures["failure"])
+    if figures["read_only"]:
+        return "read-only"
+    return None if figures["registered"] else "not registered in the metadata store"

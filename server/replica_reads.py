@@ -1,0 +1,64 @@
+"""Entries from the other replicas of a ledger, for a bookie that has lost its own copy."""
+
+import asyncio
+
+from ..core.ledger.client import LedgerClient
+from ..core.ledger.config import LedgerConfig
+from ..core.ledger.read.ledger_reader import LedgerReader
+from ..core.metadata.bookie_directory import BookieDirectory
+from ..core.metadata.ledger_store import LedgerStore
+from ..core.protocol.bookie_id import Region
+from ..core.runtime.runtime import Runtime
+from ..core.wire.entry import encode_entry
+from ..placement.region_aware import RegionAwarePlacement
+
+
+class ReplicaReads:
+    """Reads whole entries, checked by their digest, from whoever has them.
+
+    It asks as any reader does, so the bookie itself may be among those asked: it answers with its
+    damage, and the next one is asked. One entry at a time; the reader of the last ledger stays.
+    """
+
+    def __init__(
+        self, runtime: Runtime, ledgers: LedgerStore, directory: BookieDirectory, region: Region
+    ) -> None:
+        self._ledgers = ledgers
+        self._client = LedgerClient(
+            runtime, ledgers, directory, RegionAwarePlacement(), LedgerConfig(), region
+        )
+        self._reader: LedgerReader | None = None
+        self._turn = asyncio.Lock()
+
+    async def fetch(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """The entry as its writer made it; None when it is not confirmed.
+
+        Raises what the replicas or the metadata store said.
+        """
+        async with self._turn:
+            reader = await self._reader_of(ledger_id)
+            if entry_id > reader.last_add_confirmed:
+                await reader.update_last_add_confirmed()
+            if entry_id > reader.last_add_confirmed:
+                return None
+            (entry,) = await reader.read(entry_id, entry_id)
+            return encode_entry(
+                reader.digest, ledger_id, entry_id, entry.lac, entry.length, entry.payload
+            )
+
+    async def _reader_of(self, ledger_id: int) -> LedgerReader:
+        if self._reader is None or self._reader.ledger_id != ledger_id:
+            await self._close_reader()
+            metadata, _ = await self._ledgers.read(ledger_id)
+            self._reader = await self._client.open(ledger_id, metadata.password)
+        return self._reader
+
+    async def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.aclose()
+
+    async def aclose(self) -> None:
+        """Ends all connections. Safe to repeat."""
+        await self._close_reader()
+        await self._client.aclose()

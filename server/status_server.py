@@ -1,0 +1,110 @@
+"""A small HTTP server beside a service: liveness, readiness, and figures as JSON.
+
+``/livez``: the event loop turns. ``/readyz``: the service does its work, or 503 and why not.
+``/stat``: counters. ``/metrics``: the same numbers as Prometheus reads them. Only GET, one request
+a connection, everything bounded; it is for probes and operators on a network that is trusted.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from ..core.runtime.metrics import prometheus_text, samples
+
+_REQUEST_BYTES_MAX = 8 * 1024
+_REQUEST_SECONDS_MAX = 5
+_CONNECTIONS_MAX = 64
+
+_METRICS = "/metrics"
+
+Answer = tuple[HTTPStatus, Mapping[str, Any]]
+
+
+class StatusServer:
+    """Serves what ``statistics`` says; ``not_ready`` gives the reason why not, or None."""
+
+    def __init__(
+        self,
+        statistics: Callable[[], Mapping[str, Any]],
+        not_ready: Callable[[], str | None],
+        *,
+        service: str = "bookie",
+    ) -> None:
+        self._service = service
+        self._statistics = statistics
+        self._not_ready = not_ready
+        self._server: asyncio.Server | None = None
+        self._connection_count = 0
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens and returns the port. Raises OSError when it is in use."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES_MAX)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def aclose(self) -> None:
+        """Stops listening. Safe to repeat."""
+        if self._server is not None:
+            self._server.close()
+
+    def answer(self, method: str, path: str) -> Answer:
+        """What a request gets."""
+        if method != "GET":
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET"}
+        if path == "/livez":
+            return HTTPStatus.OK, {"alive": True}
+        if path == "/readyz":
+            reason = self._not_ready()
+            if reason is None:
+                return HTTPStatus.OK, {"ready": True}
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
+        if path == "/stat":
+            return HTTPStatus.OK, self._statistics()
+        return HTTPStatus.NOT_FOUND, {"error": "there are /livez, /readyz, /stat and /metrics"}
+
+    def metrics(self) -> str:
+        """Every figure of the statistics in Prometheus' text format."""
+        statistics = {"ready": self._not_ready() is None, **self._statistics()}
+        return prometheus_text(samples(self._service, statistics))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connection_count += 1
+        try:
+            if self._connection_count > _CONNECTIONS_MAX:
+                return
+            async with asyncio.timeout(_REQUEST_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, path, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+                if (method, path) == ("GET", _METRICS):
+                    status, kind = HTTPStatus.OK, "text/plain; version=0.0.4"
+                    text = self.metrics().encode()
+                else:
+                    status, body = self.answer(method, path)
+                    kind, text = "application/json", json.dumps(body).encode()
+                writer.write(
+                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+                    f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode()
+                    + text
+                )
+                await writer.drain()
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, TimeoutError):
+            writer.transport.abort()  # whoever it was does not speak HTTP, or has gone
+        finally:
+            self._connection_count -= 1
+            writer.close()
+
+
+async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:
+    """Asks a ``StatusServer``. Raises OSError, TimeoutError, ValueError."""
+    async with asyncio.timeout(timeout_ms / 1000):
+        reader, writer = await asyncio.open_connection(host, port)
+        try:
+            writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+            answer = await reader.read(1 << 20)
+        finally:
+            writer.close()
+    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    if not isinstance(body, dict):
+        raise ValueError(f"{host}:{port} answered {body!r}")
+    return body

@@ -1,0 +1,88 @@
+"""A bookie's directory while no process serves it: for whoever looks into it or mends it."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ..client.system_runtime import boot_id, system_runtime
+from ..core.bookie.config import BookieConfig
+from ..core.bookie.identity import read_identity
+from ..core.bookie.index.lmdb_index import open_lmdb_index
+from ..core.bookie.storage import Storage
+from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.tasks import Tasks
+from .bookie_host import INDEX_DIRECTORY, in_thread, naming
+from .posix_disk import PosixDisk
+
+_REPORT_SECONDS = 0.2
+
+
+@contextmanager
+def stopped_bookie(directory: Path) -> Iterator[PosixDisk]:
+    """Its disk, which no process can serve meanwhile.
+
+    Raises ConfigurationError (no such directory), ForeignDataError (a process serves it), and puts
+    the directory's name before what the block raises about its content.
+    """
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory}: there is no such directory")
+    disk = PosixDisk(directory)
+    try:
+        with naming(directory):
+            yield disk
+    finally:
+        disk.close()
+
+
+@asynccontextmanager
+async def opened_storage(
+    directory: Path,
+    config: BookieConfig,
+    *,
+    without_index: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> AsyncIterator[Storage]:
+    """The storage, opened as at a start of the bookie; what changed is durable after the block.
+
+    ``without_index`` removes the index first; ``on_progress`` hears how many entries were read.
+    Raises as ``stopped_bookie`` and ``Storage.open``.
+    """
+    with stopped_bookie(directory) as disk:
+        identity = await read_identity(disk)
+        where = directory / INDEX_DIRECTORY
+        if without_index and where.exists():
+            await in_thread(lambda: shutil.rmtree(where))
+        index = await open_lmdb_index(where, identity.bookie_id, in_thread)
+        config = replace(config, boot_id=config.boot_id or boot_id())
+        storage = Storage(system_runtime(), disk, config, identity.bookie_id, index)
+        try:
+            async with _reporting(storage, on_progress):
+                await storage.open(must_exist=identity.was_opened)
+            yield storage
+        except BaseException:
+            await storage.abandon()
+            raise
+        await storage.aclose()
+
+
+@asynccontextmanager
+async def _reporting(
+    storage: Storage, on_progress: Callable[[int], None] | None
+) -> AsyncIterator[None]:
+    """Tells now and then how many entries have been found."""
+
+    async def report(tell: Callable[[int], None]) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            tell(storage.index.recent.row_count)
+
+    tasks = Tasks()
+    if on_progress is not None:
+        tasks.spawn(report(on_progress), "progress")
+    try:
+        yield
+    finally:
+        await tasks.aclose()

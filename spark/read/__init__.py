@@ -1,0 +1,1 @@
+"""Reading streams in Spark: planning splits, batch and streaming queries."""

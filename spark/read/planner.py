@@ -1,0 +1,305 @@
+"""The driver's part of a query: which positions there are, and which task reads what.
+
+What is archived is planned from manifests, without a word to a server; what is not, from the
+cluster's metadata. Both give the same records, so it does not matter which one a segment comes
+from, nor whether that changes between two attempts at a micro-batch.
+"""
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from ...coldstore.archive.manifest import Manifest, segment_folder
+from ...coldstore.archive.part_scan import Wanted
+from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
+from ...coldstore.stores.open_store import open_cold_store
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    TruncatedError,
+)
+from .data_loss import lost
+from .filters import Ranges
+from .hot_view import HotStream, HotView, new_client
+from .options import EARLIEST, LATEST, AtTime, Options
+from .splits import ArchiveSplit, HotSplit
+
+T = TypeVar("T")
+
+
+class Planner:
+    """Opens what it needs when it is first asked; ``close`` it."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._runner = asyncio.Runner()
+        self._closing = AsyncExitStack()
+        self._is_open = False
+        self._cold: NamespaceIndex | None = None
+        self._hot: HotView | None = None
+
+    def close(self) -> None:
+        """Closes connections. Safe to repeat."""
+        if self._is_open:
+            self._is_open = False
+            self._runner.run(self._closing.aclose())
+        self._runner.close()
+
+    # --- streams --------------------------------------------------------------------------------
+
+    def streams(self) -> tuple[str, ...]:
+        """The streams of the query, as they are now. Raises NoSuchStreamError if none matches."""
+        return self._options.subscribe or self._run(self._matching())
+
+    async def _matching(self) -> tuple[str, ...]:
+        assert self._options.pattern is not None
+        pattern = re.compile(self._options.pattern)
+        if self._hot is not None:
+            known = await self._hot.streams()
+        else:
+            assert self._cold is not None
+            known = await self._cold.streams()
+        found = tuple(name for name in sorted(known) if pattern.fullmatch(name))
+        if not found:
+            raise NoSuchStreamError(
+                f"no stream of namespace {self._options.namespace} matches {pattern.pattern!r}"
+            )
+        return found
+
+    # --- positions ------------------------------------------------------------------------------
+
+    def first(self, stream: str) -> Dlsn:
+        """The first position that may be read."""
+        return self._run(self._first(stream))
+
+    def end(self, stream: str) -> Dlsn:
+        """Behind everything that is visible now; an entry border."""
+        return self._run(self._end(stream))
+
+    def start(self, stream: str) -> Dlsn:
+        """Where the query begins. Raises InvalidArgumentError when its options name no place."""
+        bound = self._options.starting
+        if isinstance(bound, AtTime):
+            at = bound.of(stream)
+            found = self._run(self._at_time(stream, at))
+            if found is None and not self._options.late_start_is_latest:
+                raise InvalidArgumentError(
+                    f"stream {stream} has no record of {at} ms or later; option "
+                    "startingOffsetsByTimestampStrategy=latest begins at its end then"
+                )
+            return self.end(stream) if found is None else found
+        return self._resolve(bound, stream)
+
+    def stop(self, stream: str) -> Dlsn:
+        """Where a batch ends. Raises InvalidArgumentError when its options name no place."""
+        bound = self._options.ending
+        if isinstance(bound, AtTime):
+            return self._run(self._at_time(stream, bound.of(stream))) or self.end(stream)
+        return self._resolve(bound, stream)
+
+    def _resolve(self, bound: str | dict[str, Dlsn], stream: str) -> Dlsn:
+        if bound == EARLIEST:
+            return self.first(stream)
+        if bound == LATEST:
+            return self.end(stream)
+        assert isinstance(bound, dict)
+        if stream not in bound:
+            raise InvalidArgumentError(f"the offsets say nothing of stream {stream}")
+        return bound[stream]
+
+    def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        """The last entry border in (start, end] with at most ``rows`` records before it."""
+        return self._run(self._border(stream, start, end, rows))
+
+    # --- splits ---------------------------------------------------------------------------------
+
+    def splits(
+        self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges | None = None
+    ) -> list[InputPartition]:
+        """What tasks read of [start, end). Raises GapError when some of it is gone."""
+        return self._run(self._splits(stream, start, end, ranges or Ranges()))
+
+    async def _splits(
+        self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges
+    ) -> list[InputPartition]:
+        manifests = await self._manifests(stream)
+        hot = None if self._hot is None else await self._hot.describe(stream)
+        first = _first_of(manifests, end) if hot is None else hot.start
+        start = self._at_least(stream, start, end, first, hot)
+        splits: list[InputPartition] = []
+        for lssn in range(start.lssn, end.lssn + 1):
+            begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
+            if begin >= end:
+                break
+            stop = end.entry_id if lssn == end.lssn else None
+            if not ranges.may_hold("lssn", lssn, lssn):
+                continue
+            if lssn in manifests:
+                _check_same(manifests[lssn], hot)
+                splits += _archive_splits(manifests[lssn], begin, stop, ranges)
+            elif hot is not None and lssn in hot.segments:
+                splits += _hot_splits(hot, stream, begin, stop)
+            elif self._options.fails_on_data_loss:
+                raise lost(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
+        return splits
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    async def _first(self, stream: str) -> Dlsn:
+        if self._hot is not None:
+            return (await self._hot.describe(stream)).start
+        await self._manifests(stream)
+        return self._index(stream).first()
+
+    async def _end(self, stream: str) -> Dlsn:
+        if self._hot is not None:
+            return await self._hot.end(stream)
+        await self._manifests(stream)
+        return self._index(stream).end()
+
+    async def _border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        if self._hot is None:
+            manifests = await self._manifests(stream)
+            start = self._at_least(stream, start, end, _first_of(manifests, end), None)
+            return end if start >= end else await self._index(stream).border(start, end, rows)
+        while start < end:
+            try:
+                return await self._hot.border(stream, start, end, rows)
+            except TruncatedError:
+                hot = await self._hot.describe(stream)
+                start = self._at_least(stream, start, end, hot.start, hot)
+        return end
+
+    def _at_least(
+        self, stream: str, start: Dlsn, end: Dlsn, first: Dlsn, hot: HotStream | None
+    ) -> Dlsn:
+        """The later one of ``start`` and ``first``, the first position that is left.
+
+        Raises GapError for records of [start, end) that are gone, if no data may be lost.
+        """
+        if start >= first:
+            return start
+        stop = min(first, end)
+        is_empty = hot is not None and hot.has_nothing_in(start, stop)
+        if self._options.fails_on_data_loss and start < end and not is_empty:
+            raise lost(stream, start, stop)
+        return first
+
+    async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
+        """The entry of the first record made at ``ms`` or later; None if there is none.
+
+        Segments that were completed earlier are not looked into.
+        """
+        manifests = await self._manifests(stream)
+        hot = None if self._hot is None else await self._hot.describe(stream)
+        first = await self._first(stream)
+        known = set(manifests) | set(hot.segments if hot is not None else ())
+        for lssn in sorted(number for number in known if number >= first.lssn):
+            if lssn in manifests:
+                if manifests[lssn].completed_ms < ms:
+                    continue
+                found = await self._index(stream).first_at_time(lssn, ms)
+            else:
+                assert hot is not None
+                segment = hot.segments[lssn]
+                if segment.entries is not None and segment.completed_ms < ms:
+                    continue
+                assert self._hot is not None
+                begin = max(first, Dlsn(lssn, 0, 0))
+                found = await self._hot.first_at_time(stream, begin, ms)
+            if found is not None:
+                return max(found, first)
+        return None
+
+    async def _manifests(self, stream: str) -> dict[int, Manifest]:
+        if self._cold is None:
+            return {}
+        index = self._index(stream)
+        await index.refresh()
+        return index.manifests
+
+    def _index(self, stream: str) -> StreamIndex:
+        assert self._cold is not None
+        return self._cold.of(stream)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        async def opened() -> T:
+            if not self._is_open:
+                await self._open()
+            return await work
+
+        return self._runner.run(opened())
+
+    async def _open(self) -> None:
+        options = self._options
+        async with AsyncExitStack() as opening:
+            if options.archive is not None:
+                cold = open_cold_store(options.archive)
+                opening.push_async_callback(cold.close)
+                self._cold = NamespaceIndex(cold, options.namespace)
+            if options.metadata is not None:
+                client = new_client(options)
+                opening.push_async_callback(client.aclose)
+                await client.__aenter__()
+                self._hot = HotView(client)
+            self._closing = opening.pop_all()
+        self._is_open = True
+
+
+def _first_of(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
+    """The first position that an archive has; ``end`` if it has none."""
+    return Dlsn(min(manifests), 0, 0) if manifests else end
+
+
+def _check_same(manifest: Manifest, hot: HotStream | None) -> None:
+    """Raises CorruptionError when the archive is another cluster's."""
+    segment = None if hot is None else hot.segments.get(manifest.lssn)
+    if segment is None:
+        return
+    if (segment.entries, segment.record_count) != (
+        manifest.last_entry_id + 1,
+        manifest.record_count,
+    ):
+        raise CorruptionError(
+            f"stream {manifest.stream}: the archive of segment {manifest.lssn} is another stream's"
+        )
+
+
+def _archive_splits(
+    manifest: Manifest, begin: Dlsn, stop: int | None, ranges: Ranges
+) -> list[InputPartition]:
+    folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
+    stop = manifest.last_entry_id + 1 if stop is None else stop
+    wanted = Wanted(
+        begin.entry_id,
+        stop,
+        begin.slot,
+        (ranges.low["entry_id"], ranges.high["entry_id"]),
+        (ranges.low["txid"], ranges.high["txid"]),
+    )
+    return [
+        ArchiveSplit(
+            manifest.stream, manifest.lssn, f"{folder}/{part.name}", part.size_bytes, wanted
+        )
+        for part in manifest.parts
+        if part.first_entry_id < stop
+        and begin.entry_id <= part.last_entry_id
+        and ranges.may_hold("entry_id", part.first_entry_id, part.last_entry_id)
+        and ranges.may_hold("txid", part.first_txid, part.last_txid)
+    ]
+
+
+def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: int | None) -> list[InputPartition]:
+    entries = hot.segments[begin.lssn].entries
+    if stop is None:
+        if entries is None:
+            raise CorruptionError(f"stream {stream}: an offset is beyond an open segment")
+        stop = entries
+    end = Dlsn(begin.lssn, stop, 0)
+    return [HotSplit(stream, begin, end)] if begin < end else []

@@ -1,0 +1,110 @@
+"""The executors' part of a query: the rows of a split, as Arrow batches."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ...coldstore.archive.part_scan import part_tables
+from ...coldstore.stores.open_store import open_cold_store
+from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import NoSuchObjectError, TruncatedError
+from .columns import BATCH_ROWS_MAX, arrow_batches, stored_columns
+from .data_loss import lost
+from .hot_view import new_client
+from .options import Options
+from .splits import ArchiveSplit, HotSplit
+
+if TYPE_CHECKING:
+    from ...client.connect import Client
+    from ...proxies.client.proxy_client import ProxyClient
+
+_HOT_BYTES_MAX = 8 << 20
+"""Rows from ledgers are gathered up to this size before they leave as a batch."""
+
+
+def read_split(options: Options, split: InputPartition) -> Iterator["pa.RecordBatch"]:
+    """The rows of a split. Raises GapError when they are gone and the query must not lose data."""
+    if isinstance(split, ArchiveSplit):
+        return _archived(options, split)
+    if isinstance(split, HotSplit):
+        return _hot(options, split)
+    return iter(())
+
+
+# --- archive ------------------------------------------------------------------------------------
+
+
+def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch"]:
+    assert options.archive is not None
+    with asyncio.Runner() as runner:
+        cold = open_cold_store(options.archive)
+        tables = part_tables(
+            cold, split.key, split.size_bytes, split.wanted, stored_columns(options.columns)
+        )
+        try:
+            while (table := runner.run(_next_of(tables))) is not None:
+                yield from arrow_batches(table, split.stream, options.columns)
+        except NoSuchObjectError as error:
+            if options.fails_on_data_loss:
+                start = Dlsn(split.lssn, split.wanted.first_entry_id, split.wanted.first_slot)
+                raise lost(
+                    split.stream, start, Dlsn(split.lssn, split.wanted.end_entry_id, 0)
+                ) from error
+        finally:
+            runner.run(tables.aclose())
+            runner.run(cold.close())
+
+
+async def _next_of(tables: AsyncGenerator["pa.Table", None]) -> "pa.Table | None":
+    return await anext(tables, None)
+
+
+# --- ledgers ------------------------------------------------------------------------------------
+
+
+def _hot(options: Options, split: HotSplit) -> Iterator["pa.RecordBatch"]:
+    with asyncio.Runner() as runner:
+        tables = _hot_tables(options, split)
+        try:
+            while (table := runner.run(_next_of(tables))) is not None:
+                yield from arrow_batches(table, split.stream, options.columns)
+        finally:
+            runner.run(tables.aclose())
+
+
+async def _hot_tables(options: Options, split: HotSplit) -> AsyncGenerator["pa.Table", None]:
+    """The rows, gathered to batches of a size that is worth a transfer."""
+    gathered: list[pa.RecordBatch] = []
+    size = rows = 0
+    async with new_client(options) as client:
+        async for batch in _hot_batches(client, options, split):
+            gathered.append(batch)
+            size, rows = size + batch.nbytes, rows + batch.num_rows
+            if size >= _HOT_BYTES_MAX or rows >= BATCH_ROWS_MAX:
+                yield pa.Table.from_batches(gathered).combine_chunks()
+                gathered, size, rows = [], 0, 0
+        if gathered:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+
+
+async def _hot_batches(
+    client: "Client | ProxyClient", options: Options, split: HotSplit
+) -> AsyncGenerator["pa.RecordBatch", None]:
+    position = split.start
+    while position < split.end:
+        try:
+            async with client.reader(split.stream, position) as reader:
+                while (batch := await reader.next_batch(until=split.end)) is not None:
+                    if batch.first_dlsn >= split.end:
+                        return
+                    yield batch.to_arrow(with_positions=True)
+                    position = reader.position
+                return
+        except TruncatedError as error:
+            if options.fails_on_data_loss:
+                raise lost(split.stream, position, split.end) from error
+            assert isinstance(error.first_active, Dlsn)
+            position = error.first_active

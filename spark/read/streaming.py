@@ -1,0 +1,132 @@
+"""Streaming queries: half-open ranges of positions, each ending at an entry border.
+
+A micro-batch is decided by its two offsets alone, which Spark logs before it runs: whoever reads
+[start, end) again, after whatever crash, gets the same rows, from the archive or from ledgers.
+Nothing is remembered here between batches, and ``commit`` is not relied upon.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
+from ...core.protocol.errors import NoSuchStreamError
+from .options import Options, parse_offsets, show_offsets
+from .planner import Planner
+from .split_reader import read_split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See DataSourceStreamReader."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+        self._target: dict[str, Dlsn] | None = None
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, str]:
+        """Where a query begins that has no checkpoint."""
+        return show_offsets(
+            {stream: self._plan().start(stream) for stream in self._plan().streams()}
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """``maxOffsetsPerTrigger``, by records."""
+        limit = self._options.max_offsets
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        """The end of the next micro-batch; ``start`` when there is nothing new.
+
+        A limit of records is shared by the streams evenly. At least one entry is given, so a batch
+        may be larger by less than an entry a stream.
+        """
+        begin = self._from(start)
+        end: dict[str, Dlsn] = {}
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        share = None if rows is None else max(1, rows // len(begin))
+        for stream, position in begin.items():
+            latest = max(position, self._latest(stream))
+            if share is None or latest == position:
+                end[stream] = latest
+            else:
+                end[stream] = self._plan().border(stream, position, latest, share)
+        return show_offsets(end)
+
+    def reportLatestOffset(self) -> dict[str, str]:
+        """What is visible now, for the progress of the query."""
+        return show_offsets({s: self._plan().end(s) for s in self._plan().streams()})
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing that comes later is read by this run."""
+        self._target = {s: self._plan().end(s) for s in self._plan().streams()}
+
+    def _latest(self, stream: str) -> Dlsn:
+        if self._target is not None:
+            return self._target.get(stream, FIRST_DLSN)
+        try:
+            return self._plan().end(stream)
+        except NoSuchStreamError:
+            if self._options.fails_on_data_loss:
+                raise
+            return FIRST_DLSN  # it was deleted: nothing more comes of it
+
+    def _from(self, start: dict[str, str]) -> dict[str, Dlsn]:
+        """Positions of all streams; one that was added to the query begins at its first.
+
+        With a pattern none is forgotten: one that is gone may come again.
+        """
+        known = parse_offsets(start)
+        streams = self._plan().streams() if self._target is None else tuple(self._target)
+        added = {s: self._plan().first(s) for s in streams if s not in known}
+        if self._options.pattern is not None:
+            return known | added
+        return {s: known[s] if s in known else added[s] for s in streams}
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """The splits of [start, end)."""
+        begin, stop = parse_offsets(start), parse_offsets(end)
+        return [
+            split
+            for stream in sorted(stop)
+            if self._is_subscribed(stream)
+            for split in self._splits(stream, begin.get(stream), stop[stream])
+        ]
+
+    def _splits(self, stream: str, begin: Dlsn | None, stop: Dlsn) -> list[InputPartition]:
+        begin = begin or self._plan().first(stream)
+        return self._plan().splits(stream, begin, stop) if begin < stop else []
+
+    def _is_subscribed(self, stream: str) -> bool:
+        return not self._options.subscribe or stream in self._options.subscribe
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of one split."""
+        return read_split(self._options, partition)
+
+    def stop(self) -> None:
+        """Closes connections."""
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    # --- on the driver and never in executors ---------------------------------------------------
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner

@@ -1,0 +1,1 @@
+"""Writing rows from Spark into streams, exactly once."""

@@ -1,0 +1,57 @@
+"""In place of FoundationDB's bindings: their module as far as we use it, over our model.
+
+What runs on it shows what our code does, not how FoundationDB behaves.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rhumbline.backends.fdb import native
+from rhumbline.tests.support.fakes.fdb_model import ModelCluster, ModelError, ModelTransaction
+
+
+class StandIn:
+    """In place of the module ``fdb``: one cluster, which is the model."""
+
+    FDBError = ModelError
+    KeySelector = SimpleNamespace(first_greater_or_equal=lambda key: key)
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self.cluster = cluster
+        self.opened: list[str | None] = []
+        self.max_watches = 0
+        self.directory = SimpleNamespace(create_or_open=self._create_or_open)
+
+    def api_version(self, version: int) -> None:
+        """As the bindings' own."""
+        assert version == 730
+
+    def open(self, file: str | None) -> Any:  # noqa: ANN401 - as the bindings' own
+        """A database that is the cluster, whatever the file."""
+        self.opened.append(file)
+        return SimpleNamespace(
+            create_transaction=self.cluster.transaction,
+            options=SimpleNamespace(set_max_watches=self._set_max_watches),
+        )
+
+    def _set_max_watches(self, count: int) -> None:
+        self.max_watches = count
+
+    def _create_or_open(self, transaction: ModelTransaction, names: tuple[str, ...]) -> Any:  # noqa: ANN401
+        key = "/".join(("dir", *names)).encode()
+        transaction.get(key).wait()
+        transaction.set(key, b"")
+        return SimpleNamespace(key=lambda: key)
+
+
+@contextmanager
+def standing_in() -> Iterator[StandIn]:
+    """Every ``fdb:`` URI that this process opens meanwhile leads to one model."""
+    stand_in = StandIn(ModelCluster())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "fdb", stand_in)
+        yield stand_in

@@ -1,0 +1,108 @@
+"""Apache BookKeeper for tests: its client in a small Java program of ours, and its bookies."""
+
+import hashlib
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from rhumbline.chaos.lab.ports import free_port
+from rhumbline.tests.support.servers import installs
+from rhumbline.tests.support.servers.metadata_servers import Server
+
+_JAVA = Path(__file__).parents[2] / "interop" / "java"
+_JVM = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_MEMORY = ("-XX:MaxDirectMemorySize=256m",)
+
+
+def bookkeeper_jars() -> Path:
+    """The directory with bookkeeper-server's jars, of the version that pom.xml names."""
+    installs.require("java", "javac", "mvn")
+    pom = (_JAVA / "pom.xml").read_text()
+
+    def fetch(into: Path) -> None:
+        installs.copy_dependencies(pom, into)
+
+    return installs.installed(f"bookkeeper-{_digest(pom)}", fetch)
+
+
+def _interop_classes() -> Path:
+    """The directory with the compiled Interop program."""
+    source = _JAVA / "Interop.java"
+    jars = bookkeeper_jars()
+
+    def build(into: Path) -> None:
+        command = ["javac", "-nowarn", "-d", str(into), "-cp", f"{jars}/*", str(source)]
+        subprocess.run(command, check=True, timeout=120)
+
+    return installs.installed(f"interop-{_digest(source.read_text() + str(jars))}", build)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def run_java(zookeeper: str, mode: str, *steps: str) -> dict[str, str]:
+    """Runs the steps with Apache's client in wire mode ``v2`` or ``v3``; what each said, by step.
+
+    ``zookeeper`` is host:port. Fails the test when a step failed.
+    """
+    command = [
+        *_JVM, *_MEMORY, "-cp", f"{_interop_classes()}:{bookkeeper_jars()}/*", "Interop",
+        f"zk+hierarchical://{zookeeper}/ledgers", mode, *steps,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    lines = done.stdout.splitlines()
+    said = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("ok "))
+    assert done.returncode == 0, f"Apache's client, {mode}:\n{done.stdout[-4000:]}"
+    assert list(said) == list(dict.fromkeys(steps))
+    return said
+
+
+def initialise(zookeeper: str) -> None:
+    """Makes an empty ZooKeeper the metadata store of a new BookKeeper cluster."""
+    main = "org.apache.bookkeeper.bookie.BookieShell"
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
+        conf.write(f"metadataServiceUri=zk+hierarchical://{zookeeper}/ledgers\n")
+        conf.flush()
+        jars = f"{bookkeeper_jars()}/*"
+        command = [*_JVM, "-cp", jars, main, "-conf", conf.name, "initnewcluster"]
+        subprocess.run(command, check=True, timeout=60, capture_output=True)
+
+
+class ApacheBookie(Server):
+    """One bookie of Apache's, with default storage and its journal synced."""
+
+    name = "apache-bookie"
+
+    def __init__(self, zookeeper: str) -> None:
+        self._jars = bookkeeper_jars()
+        super().__init__()
+        self.port = free_port()
+        self._zookeeper = zookeeper
+
+    def command(self) -> list[str]:
+        """See Server."""
+        conf = self.directory / "bookie.conf"
+        conf.write_text(
+            f"bookiePort={self.port}\n"
+            "advertisedAddress=127.0.0.1\n"
+            "listeningInterface=lo\n"
+            "allowLoopback=true\n"
+            f"metadataServiceUri=zk+hierarchical://{self._zookeeper}/ledgers\n"
+            f"journalDirectories={self.directory}/journal\n"
+            f"ledgerDirectories={self.directory}/ledgers\n"
+            "httpServerEnabled=false\n"
+            "autoRecoveryDaemonEnabled=false\n"
+            "diskUsageThreshold=0.99\ndiskUsageWarnThreshold=0.98\ndiskUsageLwmThreshold=0.97\n"
+        )
+        main = "org.apache.bookkeeper.server.Main"
+        return [*_JVM, *_MEMORY, "-cp", f"{self._jars}/*", main, "--conf", str(conf)]
+
+    def is_ready(self) -> bool:
+        """See Server."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,421 @@
+"""Real servers in processes of their own, on 127.0.0.1 and free ports, gone when the tests end.
+
+`zookeeper()`, `etcd()` and `toxiproxy()` give one shared server for each test process, started when
+it is first asked for; the classes start further ones to be hurt. Where one cannot be had the test
+skips with the reason (and fails where CI=true, by its mark `needs_server`).
+"""
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rhumbline.chaos.lab.ports import free_port
+from rhumbline.tests.support.servers import installs
+
+T = TypeVar("T")
+
+READY_S = 60
+_PR_SET_PDEATHSIG = 1
+
+
+class Server:
+    """A server process with a directory of its own."""
+
+    name = "server"
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"rhumbline-{self.name}-"))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.remove)
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        """What is run."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Whether it serves."""
+        raise NotImplementedError
+
+    def launch(self) -> None:
+        """Starts the process without waiting until it serves."""
+        assert self._process is None, f"{self.name} runs already"
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+            )
+
+    def wait_ready(self) -> None:
+        """Waits until it serves."""
+        deadline = time.monotonic() + READY_S
+        while not self.is_ready():
+            code = self._process.poll() if self._process is not None else None
+            if code is not None or time.monotonic() > deadline:
+                log = (self.directory / "log").read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{self.name} did not start (exit code {code}):\n{log}")
+            time.sleep(0.02)
+
+    def start(self) -> None:
+        """Starts and waits."""
+        self.launch()
+        self.wait_ready()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Ends the process and waits for its end. Safe to repeat."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(20)
+
+    def kill(self) -> None:
+        """As a crash does."""
+        self.stop(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stops it without closing anything."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def remove(self) -> None:
+        """Ends it for good and removes its directory. Safe to repeat."""
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        atexit.unregister(self.remove)
+
+
+class ZooKeeper(Server):
+    """One ZooKeeper server; with ``others`` a member of an ensemble."""
+
+    name = "zookeeper"
+    tick_ms = 200
+
+    def __init__(self) -> None:
+        self._jars = installs.zookeeper_jars()
+        super().__init__()
+        self.peer_port, self.election_port = free_port(), free_port()
+        self.number = 1
+        self.members: Sequence[ZooKeeper] = [self]
+        self.settings: list[str] = []
+        self.java_options: list[str] = []
+
+    def command(self) -> list[str]:
+        lines = [
+            f"tickTime={self.tick_ms}",
+            "initLimit=50",
+            "syncLimit=25",
+            f"dataDir={self.directory}/data",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=*",
+            "maxClientCnxns=0",
+        ]
+        if len(self.members) > 1:
+            lines += [
+                f"server.{member.number}=127.0.0.1:{member.peer_port}:{member.election_port}"
+                for member in self.members
+            ]
+        lines += self.settings
+        (self.directory / "data").mkdir(exist_ok=True)
+        (self.directory / "data" / "myid").write_text(str(self.number))
+        (self.directory / "zoo.cfg").write_text("\n".join(lines) + "\n")
+        main = "quorum.QuorumPeerMain" if len(self.members) > 1 else "ZooKeeperServerMain"
+        return [
+            "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.forceSync=no", *self.java_options, "-cp", f"{self._jars}/*",
+            f"org.apache.zookeeper.server.{main}", "zoo.cfg",
+        ]  # fmt: skip
+
+    def is_ready(self) -> bool:
+        return self.mode() is not None
+
+    def mode(self) -> str | None:
+        """standalone, leader or follower; None while it does not serve."""
+        return self._said("Mode: ")
+
+    def version(self) -> str:
+        """What it says that it is."""
+        said = self._said("Zookeeper version: ") or "unknown"
+        return said.split("-")[0]
+
+    def _said(self, field: str) -> str | None:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(b"srvr")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return None
+        lines = answer.decode().splitlines()
+        found = [line[len(field) :] for line in lines if line.startswith(field)]
+        return found[0] if found else None
+
+    def erase(self) -> None:
+        """Removes its data, as a new disk would."""
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+
+
+class Etcd(Server):
+    """One etcd server; with ``others`` a member of a cluster."""
+
+    name = "etcd"
+
+    def __init__(self) -> None:
+        self._binary = installs.etcd_binary()
+        super().__init__()
+        self.peer_port = free_port()
+        self.number = 1
+        self.members: Sequence[Etcd] = [self]
+        self.flags: list[str] = []
+        self.tls: ssl.SSLContext | None = None
+        """What a client of it needs; then ``flags`` name its certificates."""
+
+    def command(self) -> list[str]:
+        cluster = ",".join(
+            f"m{member.number}=http://127.0.0.1:{member.peer_port}" for member in self.members
+        )
+        return [
+            str(self._binary),
+            f"--name=m{self.number}",
+            f"--data-dir={self.directory}/data",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{self.peer_port}",
+            f"--initial-cluster={cluster}",
+            "--heartbeat-interval=50",
+            "--election-timeout=500",
+            *self.flags,
+        ]
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"{'http' if self.tls is None else 'https'}://{self.address}"
+
+    def is_ready(self) -> bool:
+        try:
+            return bool(self._get("/health")["health"] == "true")
+        except (OSError, ValueError):
+            return False
+
+    def version(self) -> str:
+        """What it says that it is."""
+        return self._get("/version")["etcdserver"]
+
+    def call(self, method: str, **body: object) -> None:
+        """A call of its JSON interface. Raises OSError when it is refused."""
+        request = urllib.request.Request(
+            f"{self.url}/v3/{method}", data=json.dumps(body).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=5, context=self.tls) as answer:
+            answer.read()
+
+    def _get(self, path: str) -> dict[str, str]:
+        with urllib.request.urlopen(self.url + path, timeout=2, context=self.tls) as answer:
+            found: dict[str, str] = json.load(answer)
+        return found
+
+    def is_leader(self) -> bool:
+        """Whether it leads its cluster now."""
+        request = urllib.request.Request(
+            f"http://{self.address}/v3/maintenance/status", data=b"{}", method="POST"
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=2) as answer:
+                status = json.load(answer)
+        except OSError:
+            return False
+        return bool(status["header"]["member_id"] == status.get("leader"))
+
+    def erase(self) -> None:
+        """Removes its data, as a new disk would."""
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+
+
+Member = TypeVar("Member", ZooKeeper, Etcd)
+
+
+def ensemble(kind: Callable[[], Member], count: int = 3) -> list[Member]:
+    """Started members of one cluster."""
+    members = [kind() for _ in range(count)]
+    for number, member in enumerate(members, 1):
+        member.number, member.members = number, members
+    for member in members:
+        member.launch()
+    for member in members:
+        member.wait_ready()
+    return members
+
+
+class Toxiproxy(Server):
+    """The proxy server; `proxy()` makes a way to another server that can be broken."""
+
+    name = "toxiproxy"
+
+    def __init__(self) -> None:
+        self._binary = installs.toxiproxy_binary()
+        super().__init__()
+        self._count = 0
+
+    def command(self) -> list[str]:
+        return [str(self._binary), "-host", "127.0.0.1", "-port", str(self.port)]
+
+    def is_ready(self) -> bool:
+        try:
+            self.call("GET", "/version")
+        except OSError:
+            return False
+        return True
+
+    def proxy(self, upstream: str) -> "Proxy":
+        """A new proxy to ``upstream`` (host:port)."""
+        self._count += 1
+        return Proxy(self, f"p{self._count}", upstream)
+
+    def call(self, method: str, path: str, body: object = None) -> None:
+        """One request to its HTTP interface."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{self.address}{path}", data=data, method=method)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            answer.read()
+
+
+class Proxy:
+    """A way to a server, and what can happen to it."""
+
+    def __init__(self, server: Toxiproxy, name: str, upstream: str) -> None:
+        self._server = server
+        self._path = f"/proxies/{name}"
+        self._is_poisoned = False
+        self.port = free_port()
+        listen = f"127.0.0.1:{self.port}"
+        self._made_of = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+        server.call("POST", "/proxies", self._made_of)
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        """Closes all connections and refuses new ones."""
+        self._server.call("POST", self._path, {"enabled": False})
+
+    def latency(self, latency_ms: int) -> None:
+        """Adds a delay to each direction."""
+        for stream in ("upstream", "downstream"):
+            self._add("latency", stream, {"latency": latency_ms})
+
+    def swallow(self, *streams: str) -> None:
+        """Drops all bytes of these directions (default: both) and keeps connections open.
+
+        "upstream" is what clients send, "downstream" what they receive.
+        """
+        for stream in streams or ("upstream", "downstream"):
+            self._add("timeout", stream, {"timeout": 0})
+
+    def cut_after(self, count: int, stream: str) -> None:
+        """Closes each connection when ``count`` more bytes have passed."""
+        self._add("limit_data", stream, {"bytes": count})
+
+    def heal(self) -> None:
+        """As if nothing had been; what was connected through a toxic has to connect again.
+
+        A poisoned proxy is made anew: taking a toxic from one with bytes on their way can hang
+        the whole server (Shopify/toxiproxy issue 558).
+        """
+        if self._is_poisoned:
+            self._server.call("DELETE", self._path)
+            self._server.call("POST", "/proxies", self._made_of)
+            self._is_poisoned = False
+        else:
+            self._server.call("POST", self._path, {"enabled": True})
+
+    def remove(self) -> None:
+        """Ends the proxy."""
+        with contextlib.suppress(OSError):
+            self._server.call("DELETE", self._path)
+
+    def _add(self, kind: str, stream: str, attributes: dict[str, int]) -> None:
+        body = {"type": kind, "stream": stream, "attributes": attributes}
+        self._server.call("POST", f"{self._path}/toxics", body)
+        self._is_poisoned = True
+
+
+def started(make: Callable[[], T]) -> T:
+    """What ``make`` makes, or the test skips because a server cannot be had."""
+    try:
+        return make()
+    except installs.NotInstalledError as reason:
+        pytest.skip(str(reason))
+
+
+@functools.cache
+def _shared(kind: type[Server]) -> Server:
+    server = kind()
+    server.start()
+    return server
+
+
+def zookeeper() -> ZooKeeper:
+    """The shared ZooKeeper server of this test process."""
+    server = started(lambda: _shared(ZooKeeper))
+    assert isinstance(server, ZooKeeper)
+    return server
+
+
+def etcd() -> Etcd:
+    """The shared etcd server of this test process."""
+    server = started(lambda: _shared(Etcd))
+    assert isinstance(server, Etcd)
+    return server
+
+
+def toxiproxy() -> Toxiproxy:
+    """The shared Toxiproxy server of this test process."""
+    server = started(lambda: _shared(Toxiproxy))
+    assert isinstance(server, Toxiproxy)
+    return server
+
+
+def _die_with_parent() -> None:
+    """In the new process: the kernel kills it when the test process ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpgid(0, 0)

@@ -1,0 +1,191 @@
+"""Metadata stores to run a story on, and how each of them is made to go away.
+
+FoundationDB is used where RHUMBLINE_FDB_CLUSTER_FILE names a cluster; it goes away where
+RHUMBLINE_FDB_SERVER_PID names its one server process, which is then stopped by SIGSTOP.
+"""
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+from uuid import uuid4
+
+import pytest
+
+from rhumbline.tests.support.fakes.fdb_bindings import standing_in
+from rhumbline.tests.support.fakes.fdb_model import ModelCluster
+from rhumbline.tests.support.servers import installs, metadata_servers
+from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
+
+FDB_CLUSTER_FILE = "RHUMBLINE_FDB_CLUSTER_FILE"
+FDB_SERVER_PID = "RHUMBLINE_FDB_SERVER_PID"
+
+ZOOKEEPER = pytest.mark.needs_server("zookeeper")
+ETCD = pytest.mark.needs_server("etcd")
+TOXIPROXY = pytest.mark.needs_server("toxiproxy")
+
+
+class Place(Protocol):
+    """A store that can be made to go away."""
+
+    uri: str
+    name: str
+    """What it is, with its version, for reports."""
+
+    def leave(self) -> None: ...
+
+    def come_back(self) -> None: ...
+
+
+class Sqlite:
+    """Away: somebody holds the only right to write."""
+
+    def __init__(self, path: Path) -> None:
+        self.uri = f"sqlite://{path}/metadata.db"
+        self.name = f"SQLite {sqlite3.sqlite_version}, locked"
+        self._path = path / "metadata.db"
+        self._holder: sqlite3.Connection | None = None
+
+    def leave(self) -> None:
+        self._holder = sqlite3.connect(self._path, isolation_level=None)
+        self._holder.execute("BEGIN EXCLUSIVE")
+
+    def come_back(self) -> None:
+        assert self._holder is not None
+        self._holder.close()
+
+
+class Cut:
+    """A server behind a proxy. Away: connections are closed, and refused."""
+
+    def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
+        self._proxy = metadata_servers.toxiproxy().proxy(server.address)
+        self.uri = f"{scheme}://{self._proxy.address}/{fresh_name()}"
+        self.name = f"{server.name} {server.version()}, cut off"
+
+    def leave(self) -> None:
+        self._proxy.cut()
+
+    def come_back(self) -> None:
+        self._proxy.heal()
+
+    def remove(self) -> None:
+        self._proxy.remove()
+
+
+class Frozen:
+    """A server of its own. Away: SIGSTOP, so that connections stay and nothing answers."""
+
+    def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
+        self._server = server
+        server.start()
+        self.uri = f"{scheme}://{server.address}/{fresh_name()}"
+        self.name = f"{server.name} {server.version()}, SIGSTOP"
+
+    def leave(self) -> None:
+        self._server.freeze()
+
+    def come_back(self) -> None:
+        self._server.thaw()
+
+    def remove(self) -> None:
+        self._server.remove()
+
+
+class Fdb:
+    """A directory of the cluster that the environment names."""
+
+    def __init__(self) -> None:
+        self.uri = fdb_uri(fresh_name())
+        self.name = "FoundationDB"
+        self._is_away = False
+
+    def leave(self) -> None:
+        pid = os.environ.get(FDB_SERVER_PID)
+        if not pid:
+            pytest.skip(f"{FDB_SERVER_PID} names no server of FoundationDB that may be stopped")
+        os.kill(int(pid), signal.SIGSTOP)
+        self._is_away = True
+
+    def come_back(self) -> None:
+        if self._is_away:
+            os.kill(int(os.environ[FDB_SERVER_PID]), signal.SIGCONT)
+
+
+class FdbModel:
+    """Our model of FoundationDB's transactions, under its bindings' names. Away: it times out."""
+
+    uri = "fdb:///model.cluster?dir=story"
+    name = "fdb model, which is not FoundationDB"
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+
+    def leave(self) -> None:
+        self._cluster.is_stopped = True
+
+    def come_back(self) -> None:
+        self._cluster.is_stopped = False
+
+
+def fdb_uri(directory: str) -> str:
+    """A store in a real cluster, or the test skips: no package registry has FoundationDB."""
+    file = os.environ.get(FDB_CLUSTER_FILE)
+    if not file:
+        pytest.skip(f"{FDB_CLUSTER_FILE} names no FoundationDB cluster")
+    return f"fdb://{Path(file).resolve()}?dir=rhumbline-tests/{directory}"
+
+
+def fresh_name() -> str:
+    """A place in a server that nobody else uses."""
+    return f"t-{uuid4().hex[:8]}"
+
+
+KINDS = [
+    "sqlite",
+    pytest.param("zookeeper", marks=[ZOOKEEPER, TOXIPROXY]),
+    pytest.param("etcd", marks=[ETCD, TOXIPROXY]),
+    "fdb model",
+    "fdb",
+]
+FROZEN = [
+    pytest.param("zookeeper frozen", marks=ZOOKEEPER),
+    pytest.param("etcd frozen", marks=ETCD),
+]
+
+
+@contextmanager
+def place_of(kind: str, path: Path) -> Iterator[Place]:
+    """The place that one of ``KINDS`` or ``FROZEN`` means. ``path``: for files."""
+    if kind == "sqlite":
+        yield Sqlite(path)
+    elif kind == "fdb":
+        yield Fdb()
+    elif kind == "fdb model":
+        with standing_in() as bindings:
+            yield FdbModel(bindings.cluster)
+    else:
+        place = _server_place(kind)
+        try:
+            yield place
+        finally:
+            place.remove()
+
+
+def _server_place(kind: str) -> Cut | Frozen:
+    try:
+        match kind:
+            case "zookeeper":
+                return Cut("zk", metadata_servers.zookeeper())
+            case "etcd":
+                return Cut("etcd", metadata_servers.etcd())
+            case "zookeeper frozen":
+                return Frozen("zk", ZooKeeper())
+            case "etcd frozen":
+                return Frozen("etcd", Etcd())
+    except installs.NotInstalledError as reason:
+        pytest.skip(str(reason))
+    raise AssertionError(f"no kind of store: {kind}")

@@ -1,0 +1,252 @@
+"""Calls of rhumbline.v1 in the simulated world, in the place of gRPC: a connection for each call.
+
+A frame is its length, its kind and its bytes. The client's first names the method; the proxy's last
+says how the call ended. Either end stops reading when too much waits there, as gRPC does.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Self
+
+from google.protobuf.message import Message
+
+from rhumbline.core.protocol.errors import (
+    DeadlineExceededError,
+    InvariantBrokenError,
+    RhumblineError,
+    UnavailableError,
+)
+from rhumbline.core.runtime.tasks import Tasks
+from rhumbline.proxies.rpc.grpc_status import decode_details, encode_details
+from rhumbline.proxies.rpc.methods import METHODS, Method
+from rhumbline.proxies.rpc.proxy_service import ProxyService
+
+_LENGTH = 4
+_BEGIN, _MESSAGE, _END, _ERROR = range(4)
+_INBOX_BYTES_MAX = 64 << 10
+_CONNECT_SECONDS = 20
+"""As gRPC's."""
+_METHODS = {method.path: method for method in METHODS}
+
+Frame = tuple[int, bytes]
+
+
+class _End(asyncio.Protocol):
+    """One end of a call's connection."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_lost = False
+        self._held = b""
+        self._inbox: deque[Frame] = deque()
+        self._inbox_bytes = 0
+        self._changed = asyncio.Event()
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        self._changed.set()
+        self._is_writable.set()
+
+    def pause_writing(self) -> None:
+        self._is_writable.clear()
+
+    def resume_writing(self) -> None:
+        self._is_writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        data = self._held + data
+        while len(data) >= _LENGTH:
+            end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+            if len(data) < end:
+                break
+            self._inbox.append((data[_LENGTH], data[_LENGTH + 1 : end]))
+            self._inbox_bytes += end
+            data = data[end:]
+        self._held = data
+        if self._inbox_bytes > _INBOX_BYTES_MAX and self.transport is not None:
+            self.transport.pause_reading()
+        self._changed.set()
+
+    async def send(self, kind: int, data: bytes) -> None:
+        """Sends a frame, when there is room; nothing once the connection is lost."""
+        await self._is_writable.wait()
+        if not self.is_lost and self.transport is not None:
+            size = (1 + len(data)).to_bytes(_LENGTH, "big")
+            self.transport.write(size + bytes((kind,)) + data)
+
+    async def take(self) -> Frame | None:
+        """The next frame; None: the connection is lost."""
+        while not self._inbox:
+            if self.is_lost:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        kind, data = self._inbox.popleft()
+        self._inbox_bytes -= len(data) + 1 + _LENGTH
+        if self._inbox_bytes <= _INBOX_BYTES_MAX and self.transport is not None:
+            self.transport.resume_reading()
+        return kind, data
+
+    def lose(self) -> None:
+        """Ends the connection, here and now."""
+        if self.transport is not None:
+            self.transport.abort()
+        self.connection_lost(None)
+
+
+# --- the client's side --------------------------------------------------------------------------
+
+
+class SimCall:
+    """A call; as ``Call`` says."""
+
+    def __init__(self, address: str, method: Method, tasks: Tasks) -> None:
+        self._end = _End()
+        self._method = method
+        self._outcome: RhumblineError | None = None
+        self._is_over = False
+        self._is_connected = asyncio.Event()
+        tasks.spawn(self._connect(address), f"connect to {address}")
+
+    async def _connect(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await loop.create_connection(lambda: self._end, host, int(port))
+            if self._is_over:
+                self._end.lose()
+            await self._end.send(_BEGIN, self._method.path.encode())
+        except (OSError, TimeoutError) as error:
+            self._over(UnavailableError(f"{address} is not reached: {error}"))
+        finally:
+            self._is_connected.set()
+
+    def _over(self, outcome: RhumblineError | None) -> None:
+        if not self._is_over:
+            self._is_over, self._outcome = True, outcome
+        self._is_connected.set()  # or it never will be
+        self._end.lose()
+
+    async def write(self, message: Message) -> None:
+        await self._is_connected.wait()
+        await self._end.send(_MESSAGE, message.SerializeToString())
+
+    async def read(self) -> Message | None:
+        await self._is_connected.wait()
+        frame = None if self._is_over else await self._end.take()
+        if not self._is_over:
+            match frame:
+                case None:
+                    self._over(UnavailableError("the connection broke"))
+                case (kind, data) if kind == _MESSAGE:
+                    message: Message = self._method.response.FromString(data)
+                    return message
+                case (kind, data):
+                    self._over(decode_details(data) if kind == _ERROR else None)
+        if self._outcome is not None:
+            raise self._outcome.with_traceback(None)
+        return None
+
+    def cancel(self) -> None:
+        self._over(UnavailableError("the call was cancelled"))
+
+
+class SimCalls:
+    """All calls of one client process; as ``Calls`` says."""
+
+    def __init__(self) -> None:
+        self.begun_at: list[float] = []
+        """When each call began, in virtual seconds."""
+        self._tasks = Tasks()
+
+    def begin(self, address: str, method: Method) -> SimCall:
+        self.begun_at.append(asyncio.get_running_loop().time())
+        return SimCall(address, method, self._tasks)
+
+    async def ask(
+        self, address: str, method: Method, request: Message, timeout_s: float
+    ) -> Message:
+        call = self.begin(address, method)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await call.write(request)
+                answer = await call.read()
+        except TimeoutError as error:
+            raise DeadlineExceededError(f"{address} did not answer") from error
+        finally:
+            call.cancel()
+        assert answer is not None
+        return answer
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+
+# --- the proxy's side ---------------------------------------------------------------------------
+
+
+async def serve_calls(service: ProxyService, host: str, port: int) -> None:
+    """Serves until the process ends. An assertion that fails in a call fails the run."""
+    tasks = Tasks()
+    await asyncio.get_running_loop().create_server(lambda: _ServerEnd(service, tasks), host, port)
+
+
+class _Requests:
+    """The messages of a call as they come; ends with the connection."""
+
+    def __init__(self, end: _End, method: Method) -> None:
+        self._end = end
+        self._method = method
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:  # noqa: ANN401 - as many types as methods
+        frame = await self._end.take()
+        if frame is None:
+            raise StopAsyncIteration
+        return self._method.request.FromString(frame[1])
+
+
+class _ServerEnd(_End):
+    def __init__(self, service: ProxyService, tasks: Tasks) -> None:
+        super().__init__()
+        self._service = service
+        self._task = tasks.spawn(self._serve(), "call")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _serve(self) -> None:
+        frame = await self.take()
+        if frame is None:
+            return
+        if frame[0] != _BEGIN:
+            raise InvariantBrokenError(f"a call begins with {frame}")
+        method = _METHODS[frame[1].decode()]
+        requests = _Requests(self, method)
+        try:
+            if method.is_stream:
+                await self._service.stream_calls[method](requests, self._say)
+            else:
+                request = await anext(requests)
+                await self._say(await self._service.unary_calls[method](request))
+        except RhumblineError as error:
+            await self.send(_ERROR, encode_details(error, 0))
+        else:
+            await self.send(_END, b"")
+        if self.transport is not None:
+            self.transport.close()
+
+    async def _say(self, answer: Message | bytes) -> None:
+        data = answer if isinstance(answer, bytes) else answer.SerializeToString()
+        await self.send(_MESSAGE, data)

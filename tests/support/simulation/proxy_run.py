@@ -1,0 +1,370 @@
+"""Proxies and thin clients in the simulated world: all of their production code but for gRPC."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+from rhumbline.chaos.checker.history import TOKEN, History, Outcome, Read
+from rhumbline.chaos.simulation.cluster import NAMESPACE, PORT, STREAM, SimClient, SimCluster, until
+from rhumbline.chaos.simulation.seed_run import RESUME_S_MAX, LivenessError, Plan, SeedRun
+from rhumbline.chaos.simulation.workload.workload import (
+    Applications,
+    WriterHabits,
+    _process_of,
+    _words,
+)
+from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
+from rhumbline.chaos.simulation.world.transport import SimTransport
+from rhumbline.core.log.read.positioning import EARLIEST, LATEST, Start
+from rhumbline.core.log.write.stream_writer import StreamWriter
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
+from rhumbline.core.runtime.tasks import Tasks
+from rhumbline.proxies.client.proxy_client import SCHEME, ProxyClient
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.membership import READ, WRITE
+from rhumbline.proxies.read.read_proxy import ReadProxy
+from rhumbline.proxies.rpc.proxy_service import ProxyService
+from rhumbline.tests.support.simulation.proxy_calls import SimCalls, serve_calls
+
+PROXY_PORT = 4281
+PRODUCERS = 3
+EVERYBODY = "everybody"
+_GRACE_S = 0.5
+
+
+@dataclass(slots=True)
+class ThinReader:
+    """A reader that stores its position with what it read, on a disk that survives everything: so
+    all that its processes read, one after the other, is one run."""
+
+    host: SimHost
+    name: str
+    start: Start
+    pause_s: float
+    """After each batch, at most."""
+    read: Read | None = None
+    position: Dlsn | None = None
+    sittings: int = 0
+    """How often it was opened."""
+
+    def has_read(self, position: Dlsn) -> bool:
+        """Whether it has come so far, or began behind it."""
+        if self.read is None:
+            return False
+        began_behind = self.read.start is not None and self.read.start > position
+        return began_behind or (bool(self.read.records) and self.read.records[-1].dlsn >= position)
+
+
+class ThinApplications(Applications):
+    """In each region a process of producers that write through proxies while ``active`` says so;
+    perhaps also readers that read through proxies, or one that reads without."""
+
+    def __init__(self, cluster: SimCluster, history: History, habits: WriterHabits) -> None:
+        super().__init__(cluster, history, habits)
+        self.addresses: tuple[str, ...] = ()
+        self.readers: tuple[ThinReader, ...] = ()
+        self.calls: dict[str, SimCalls] = {}
+        """Of the processes that run, or ran last, by host."""
+
+    async def run(self, host: SimHost) -> None:
+        async with self._client(host) as client:
+            await self._work(host, client)
+
+    async def run_and_tail(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as core, self._client(host) as client:
+            tasks = Tasks()
+            tasks.spawn(self._tail(host, core), "tail")
+            await self._work(host, client)
+
+    @asynccontextmanager
+    async def _client(self, host: SimHost) -> AsyncIterator[ProxyClient]:
+        near = sorted(self.addresses, key=lambda one: f"-{host.region}-" not in one)
+        calls = self.calls[host.name] = SimCalls()
+        async with ProxyClient(
+            SCHEME + ",".join(near),
+            host.runtime(),
+            calls,
+            namespace=NAMESPACE,
+            timeout_ms=60_000,
+            reader=self.cluster.settings.reader,
+        ) as client:
+            yield client
+
+    async def _work(self, host: SimHost, client: ProxyClient) -> None:
+        tasks = Tasks()
+        for number in range(PRODUCERS):
+            tasks.spawn(self._produce(host, client, number), f"producer {number}")
+        for reader in self.readers:
+            if reader.host is host:
+                tasks.spawn(self._read_on(reader, client), reader.name)
+        await asyncio.Event().wait()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def _produce(self, host: SimHost, client: ProxyClient, place: int) -> None:
+        random = self.cluster.world.random_of(f"producer {host.name} {host.starts} {place}")
+        while True:
+            if self.active != EVERYBODY or self.called >= self.wanted:
+                await asyncio.sleep(0.1)
+                continue
+            try:
+                writer = await client.namespace().open_writer(STREAM)
+            except RhumblineError as error:
+                self._note(host, f"cannot open a writer: {_words(error)}")
+                await asyncio.sleep(0.2)
+                continue
+            session = self.history.new_session()
+            self._writers[session] = _process_of(host)
+            tasks = Tasks()
+            number = 0
+            try:
+                while self.active == EVERYBODY and self.called < self.wanted:
+                    number += self._burst(
+                        cast(StreamWriter, writer), session, number, random, tasks
+                    )
+                    await asyncio.sleep(random.random() * self.habits.pause_ms / 1000)
+            except TooManyRequestsError:
+                await asyncio.sleep(0.2)
+            except RhumblineError as error:
+                self._note(host, f"session {session} failed: {_words(error)}")
+            try:
+                await writer.close()
+            except RhumblineError as error:
+                self._note(host, f"session {session} failed: {_words(error)}")
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _read_on(self, me: ThinReader, client: ProxyClient) -> None:
+        """Reads from where it was, for ever; an error that lasts does not end it."""
+        random = self.cluster.world.random_of(f"{me.name} {me.sittings}")
+        while True:
+            me.sittings += 1
+            try:
+                start = me.start if me.position is None else me.position
+                async with await client.namespace().open_reader(STREAM, start) as reader:
+                    if me.read is None:
+                        me.position = reader.position
+                        from_ = None if me.start is EARLIEST else me.position
+                        me.read = self.history.begin_read(me.name, from_)
+                    while await self._take_batch(reader, me.read):
+                        me.position = reader.position
+                        if not self.cluster.world.is_healed:  # in the end everybody hurries
+                            await asyncio.sleep(random.random() * me.pause_s)
+            except RhumblineError as error:
+                if not error.retryable:
+                    raise
+                self._note(me.host, f"{me.name} waits at {me.position}: {_words(error)}")
+                await asyncio.sleep(1.0)
+
+
+class ProxyRun(SeedRun):
+    """A run with two write proxies, and perhaps read proxies, in each region; its producers know
+    only those."""
+
+    config = ProxyConfig(session_ttl_ms=1_000, balance_ms=0)
+
+    def __init__(
+        self,
+        world: SimWorld,
+        plan: Plan,
+        *,
+        read_proxies: int = 0,
+        thin_readers: int = 0,
+        config: ProxyConfig | None = None,
+    ) -> None:
+        """``read_proxies`` and ``thin_readers`` are for each region."""
+        super().__init__(world, plan)
+        self.config = config or self.config
+        self.quiet_s = 0.0
+        """Before anybody writes."""
+        self.services: dict[str, ProxyService] = {}
+        """By host: for looking, not for touching."""
+        self.proxy_hosts = [
+            world.host(f"proxy-{region}-{n}", region)
+            for region in plan.topology.regions
+            for n in range(2)
+        ]
+        self.read_hosts = [
+            world.host(f"reads-{region}-{n}", region)
+            for region in plan.topology.regions
+            for n in range(read_proxies)
+        ]
+        apps = self.thin = ThinApplications(self.cluster, self.history, plan.habits)
+        self.apps = apps
+        hosts = [*self.read_hosts, *self.proxy_hosts]
+        apps.addresses = tuple(f"{host.name}:{PROXY_PORT}" for host in hosts)
+        random = world.random_of("thin readers")
+        apps.readers = tuple(
+            _thin_reader(host, number, random)
+            for host in self.cluster.app_hosts
+            for number in range(thin_readers)
+        )
+
+    async def play_course(self, course: Callable[["ProxyRun"], Awaitable[None]]) -> None:
+        """From the founding through the course to the last question."""
+        await self.cluster.found()
+        for host in self.proxy_hosts:
+            host.start(self._write_proxy)
+        for host in self.read_hosts:
+            host.start(self._read_proxy)
+        for host in self.cluster.app_hosts:
+            self.apps.start(host, reads=host.name in self.plan.readers)
+        self.apps.wanted = self.plan.appends_max
+        await asyncio.sleep(self.quiet_s)
+        self.apps.active = EVERYBODY
+        await course(self)
+        self.heal()
+        self.apps.active = "nobody"
+        await self._epilogue()
+        await self._thin_readers_end()
+
+    def heal(self) -> None:
+        """Ends all faults for good. Safe to repeat."""
+        if not self.world.is_healed:
+            self.world.heal_everything()
+            self.world.is_healed = True
+
+    async def acks(self, count: int, within_s: float) -> None:
+        """Waits until so many more appends are acknowledged."""
+        goal = self.apps.acked + count
+        async with asyncio.timeout(within_s):
+            await until(lambda: self.apps.acked >= goal)
+
+    async def _thin_readers_end(self) -> None:
+        """Each thin reader comes to the end soon; what it read is complete then."""
+        acked = self.history.of_outcome(Outcome.OK)
+        last = max(append.dlsn for append in acked if append.dlsn is not None)
+
+        def late() -> list[ThinReader]:
+            return [one for one in self.thin.readers if not one.has_read(last)]
+
+        try:
+            async with asyncio.timeout(RESUME_S_MAX):
+                await until(lambda: not late())
+        except TimeoutError as error:
+            words = f"{late()[0].name} is at {late()[0].position} after the faults, not at {last}"
+            raise LivenessError("V5", words) from error
+        for reader in self.thin.readers:
+            assert reader.read is not None
+            reader.read.is_complete = True
+
+    # --- proxies --------------------------------------------------------------------------------
+
+    async def _write_proxy(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            await self._serve(host, client, WRITE)
+
+    async def _read_proxy(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            await self._serve(host, client, READ)
+
+    async def _serve(self, host: SimHost, client: SimClient, role: str) -> None:
+        self.services.pop(host.name, None)
+        service = ProxyService(
+            host.runtime(),
+            client.store,
+            lambda _: client.namespace,
+            self.config,
+            roles=(role,),
+            address=f"{host.name}:{PROXY_PORT}",
+            region=host.region,
+        )
+        await serve_calls(service, host.name, PROXY_PORT)
+        try:
+            await service.join()
+            self.services[host.name] = service
+            await asyncio.Event().wait()
+        except RhumblineError:
+            await service.hand_over()
+            raise
+
+    def stop(self, host: SimHost, lasts_ms: int) -> None:
+        """SIGTERM: its proxy hands over and ends; after so long it is started again."""
+        service = self.services.get(host.name)
+        if service is None or not host.is_running:
+            return
+        self.world.trace.note(host.name, "is asked to stop")
+        process = host.process
+
+        async def work() -> None:
+            await service.hand_over()
+            await asyncio.sleep(_GRACE_S)
+            await service.leave()
+            if host.process is process:
+                host.kill("has stopped")
+                self.world.later(lasts_ms / 1000, host.start_again)
+
+        host.spawn(work(), "stop")
+
+    def owners(self) -> list[SimHost]:
+        """The proxies that live, or are stopped, and believe to own the stream."""
+        return [host for host in self.proxy_hosts if host.is_running and self._has_stream(host)]
+
+    def _has_stream(self, host: SimHost) -> bool:
+        service = self.services.get(host.name)
+        return (
+            service is not None
+            and service.writes is not None
+            and service.writes.serves(NAMESPACE, STREAM)
+        )
+
+    def reading(self) -> list[SimHost]:
+        """The read proxies that live, or are stopped, and have readers."""
+        return [
+            host
+            for host in self.read_hosts
+            if host.is_running and (reads := self._reads(host)) is not None and reads.reader_count
+        ]
+
+    def _reads(self, host: SimHost) -> ReadProxy | None:
+        service = self.services.get(host.name)
+        return None if service is None else service.reads
+
+    def check_caches(self) -> None:
+        """No read proxy keeps more than it may, and what it counts is what it keeps."""
+        for host in self.read_hosts:
+            reads = self._reads(host)
+            if reads is not None:
+                cache = reads._cache
+                tails = dict.fromkeys(tail for tail, _ in cache._order)
+                kept = sum(block.size for tail in tails for block in tail._blocks)
+                assert kept == cache.bytes <= self.config.cache_bytes_max, (host, kept, cache.bytes)
+
+    def calls_by_second(self) -> Counter[tuple[str, int]]:
+        """(client host, second) to the calls that it began."""
+        return Counter(
+            (name, int(at)) for name, calls in self.thin.calls.items() for at in calls.begun_at
+        )
+
+
+def _thin_reader(host: SimHost, number: int, random: Random) -> ThinReader:
+    return ThinReader(
+        host,
+        f"thin {host.name}/{number}",
+        EARLIEST if number == 0 or random.random() < 0.5 else LATEST,
+        random.choice((0.0, 0.05, 0.5)),
+    )
+
+
+class WanMeter:
+    """How often each record was sent to the read proxies of a region by bookies of others."""
+
+    def __init__(self, run: ProxyRun) -> None:
+        self.crossings: Counter[tuple[str, bytes]] = Counter()
+        """(region, token of a record) to the number of times."""
+        self._readers = {host.name for host in run.read_hosts}
+        network = run.world.network
+        self._others = network.on_sent
+        network.on_sent = self._sent
+
+    def _sent(self, end: SimTransport, data: bytes) -> None:
+        if self._others is not None:
+            self._others(end, data)
+        to = end.peer.node
+        if end.port == PORT and to.name in self._readers and to.region != end.node.region:
+            self.crossings.update((to.region, token) for token in TOKEN.findall(data))

@@ -1,0 +1,277 @@
+"""Scenarios about regions: load, repair in each region, and a course of events written as code.
+
+The end is that of every simulated run: a new writer, everything read in every region, every bookie
+asked for every entry, and the checker's verdict.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rhumbline.chaos.simulation.cluster import ClusterSettings, until
+from rhumbline.chaos.simulation.seed_run import Plan, SeedRun
+from rhumbline.chaos.simulation.workload.workload import WriterHabits
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, SimWorld, Topology
+from rhumbline.core.bookie.config import KIB
+from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.log.config import ReaderConfig, WriterConfig
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.protocol.bookie_id import BookieId, Region
+from rhumbline.core.protocol.errors import RhumblineError
+from rhumbline.core.protocol.ledger_metadata import LedgerMetadata
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.placement.region_aware import RegionAwarePlacement
+from rhumbline.regions.repair.config import RepairConfig
+from rhumbline.regions.repair.entry_ranges import settled_spans
+from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.regions.states import State, States
+from rhumbline.tests.support.simulation.course_run import play_to_verdict
+
+FIVE_REGIONS = Topology(
+    regions=("a", "b", "c", "d", "e"),
+    delays_ms=tuple(
+        (x, y, 10.0 + 5 * abs(ord(x) - ord(y)))
+        for i, x in enumerate("abcde")
+        for y in "abcde"[i + 1 :]
+    ),
+)
+
+REPAIR = RepairConfig(
+    lost_after_ms=5_000,
+    audit_interval_ms=2_000,
+    recovery_grace_ms=5_000,
+    retry_ms_min=500,
+    retry_ms_max=4_000,
+    session_ttl_ms=2_000,
+)
+
+Course = Callable[["RegionRun"], Awaitable[None]]
+
+
+def plan(
+    seed: int | str,
+    *,
+    topology: Topology = THREE_REGIONS,
+    quorum: Quorum | None = None,
+    each: int = 2,
+    roll_ms: int = 3_000,
+    pause_ms: int = 100,
+    regions: tuple[str, ...] = (),
+) -> Plan:
+    """A plan without faults: those are the course's."""
+    return Plan(
+        seed=f"{seed} regions",
+        topology=topology,
+        bookies_by_region=(each,) * len(topology.regions),
+        settings=ClusterSettings(
+            policy=StreamPolicy(
+                quorum=quorum or Quorum(3, 3, 2, 2),
+                flush=FlushPolicy(period_ms=0),
+                roll_ms=roll_ms,
+                regions=regions,
+            ),
+            ledger=LedgerConfig(request_timeout_ms=1000, underreplicated_ms_max=2000),
+            writer=WriterConfig(),
+            reader=ReaderConfig(),
+            log_file_bytes=256 * KIB,
+        ),
+        habits=WriterHabits(pause_ms=pause_ms, is_polite=True),
+        faults=(),
+        writers=(),
+        readers=(f"app-{topology.regions[-1]}",),
+        lasts_ms=0,
+        appends_max=1 << 60,
+    )
+
+
+class RegionRun(SeedRun):
+    """One run; a course calls its methods."""
+
+    def __init__(
+        self,
+        world: SimWorld,
+        plan: Plan,
+        *,
+        repairs: bool = True,
+        repair_config: RepairConfig = REPAIR,
+    ) -> None:
+        super().__init__(world, plan)
+        self.repair_config = repair_config
+        self.repairs: dict[str, RepairService] = {}
+        self.repair_hosts: list[SimHost] = []
+        if repairs:
+            self.repair_hosts = [world.host(f"repair-{r}", r) for r in plan.topology.regions]
+        self.menders += self.repair_hosts
+        self.operator = world.host("operator", plan.topology.regions[0])
+
+    async def play_course(self, course: Course) -> None:
+        """From the founding through the course to the last question."""
+        await self.cluster.found()
+        for host in self.cluster.app_hosts:
+            self.apps.start(host, reads=host.name in self.plan.readers)
+        for host in self.repair_hosts:
+            host.start(self._repair)
+        self.apps.wanted = self.plan.appends_max
+        self.write_in(self.plan.topology.regions[0])
+        await course(self)
+        self.apps.active = "nobody"
+        self.world.heal_everything()
+        await self._epilogue()
+
+    async def _repair(self, host: SimHost) -> None:
+        async with self.cluster.client(host) as client:
+            service = RepairService(
+                host.runtime(),
+                client.store,
+                client.ledgers,
+                client.directory,
+                RegionAwarePlacement(),
+                self.repair_config,
+            )
+            self.repairs[host.name] = service
+            service.start()
+            await asyncio.Event().wait()
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def write_in(self, region: str) -> None:
+        """The application of this region is told to write."""
+        self._tell(f"app-{region}")
+
+    async def acks(self, count: int, within_s: float) -> float:
+        """Waits until so many more appends are acknowledged; returns how long it took."""
+        goal, start = self.apps.acked + count, self.world.loop.now
+        async with asyncio.timeout(within_s):
+            await until(lambda: self.apps.acked >= goal)
+        return self.world.loop.now - start
+
+    def destroy(self, region: str) -> None:
+        """The region goes with all its disks, for good; its network comes back at the end."""
+        self.world.cut_region(region)
+        for host in self.cluster.bookie_hosts:
+            if host.region == region:
+                self.cluster.damage(host)
+                host.wipe()
+                host.main = None
+                self.cluster.bookies.pop(host.name, None)
+
+    async def command(self, change: Callable[[States], States]) -> None:
+        """What an operator says of regions and bookies."""
+
+        async def work(host: SimHost) -> None:
+            async with self.cluster.client(host) as client:
+                await client.directory.states.change(change)
+
+        await self.as_operator(work)
+
+    async def set_region(self, region: str, state: State | None) -> None:
+        """``region drain`` and the like."""
+        await self.command(lambda states: states.with_region(Region(region), state))
+
+    async def as_operator(self, work: Callable[[SimHost], Any]) -> None:
+        """Runs ``work`` in a process of its own on the operator's machine."""
+        self.operator.start(_idle)
+        try:
+            async with asyncio.timeout(60):
+                await self.operator.spawn(work(self.operator), "operator")
+        finally:
+            self.operator.kill("is done")
+
+    # --- what is seen from outside --------------------------------------------------------------
+
+    def ledgers(self) -> list[LedgerMetadata]:
+        """Every ledger that exists, as it is stored now."""
+        last = [versions[-1].metadata for versions in self._ledger_versions().values()]
+        return [metadata for metadata in last if metadata is not None]
+
+    def incomplete(self, *, regions_min: int) -> list[str]:
+        """Settled fragments that miss a copy, or lie in fewer regions than they should."""
+        faults = []
+        storages = {b.bookie_id: b.storage for b in self.cluster.bookies.values()}
+        for metadata in self.ledgers():
+            for span in settled_spans(metadata):
+                where = f"ledger {metadata.ledger_id} from {span.first}"
+                regions = {self.cluster.regions[b] for b in span.fragment.bookies}
+                if len(regions) < regions_min:
+                    faults.append(f"{where}: only in {sorted(regions)}")
+                for entry_id in range(span.first, span.last + 1):
+                    for index in span.quorum.write_set(entry_id):
+                        bookie = span.fragment.bookies[index]
+                        if not _has(storages.get(bookie), metadata.ledger_id, entry_id):
+                            faults.append(f"{where}: {bookie} misses {entry_id}")
+                            break
+        return faults
+
+    async def whole(self, *, regions_min: int, within_s: float) -> float:
+        """Waits until every settled fragment has all its copies, well spread."""
+        start = self.world.loop.now
+        try:
+            async with asyncio.timeout(within_s):
+                await until(lambda: not self.incomplete(regions_min=regions_min), every_s=0.5)
+        except TimeoutError:
+            faults = self.incomplete(regions_min=regions_min)
+            raise AssertionError(
+                f"not whole after {within_s} s: {faults[:5]} of {len(faults)}; "
+                f"{[s.statistics() for s in self.repairs.values()]}; {self.tasks()}"
+            ) from None
+        return self.world.loop.now - start
+
+    def tasks(self) -> list[str]:
+        """The repair tasks that are stored now."""
+        now: dict[str, bytes | None] = {}
+        for commit in self.world.metadata.tree.history:
+            if "/repair/todo/" in commit.path:
+                now[commit.path] = commit.data
+        return [data.decode() for data in now.values() if data]
+
+    def asked_for(self) -> list[str]:
+        """Every repair task that there ever was, as it was stored."""
+        return [
+            commit.data.decode()
+            for commit in self.world.metadata.tree.history
+            if "/repair/todo/" in commit.path and commit.data
+        ]
+
+    def members_since(self, at_ms: float) -> list[tuple[int, BookieId]]:
+        """(ledger, bookie) of members that stored metadata has named newly after a moment."""
+        found = []
+        for ledger_id, versions in self._ledger_versions().items():
+            known: set[BookieId] = set()
+            for version in versions:
+                if version.metadata is None:
+                    continue
+                now = set(version.metadata.bookies())
+                if version.at_ms > at_ms:
+                    found += [(ledger_id, bookie) for bookie in sorted(now - known)]
+                known |= now
+        return found
+
+
+def _has(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - a look inside
+    if storage is None:
+        return False
+    try:
+        storage.find(ledger_id, entry_id)
+    except RhumblineError:
+        return False
+    return True
+
+
+async def _idle(host: SimHost) -> None:
+    await asyncio.Event().wait()
+
+
+def run_course(
+    course: Course,
+    plan: Plan,
+    *,
+    repairs: bool = True,
+    repair_config: RepairConfig = REPAIR,
+    time_limit_s: float = 7200.0,
+) -> RegionRun:
+    """Plays a course and checks the checker's verdict; the run is for further questions."""
+    with SimWorld(plan.seed, plan.topology) as world:
+        run = RegionRun(world, plan, repairs=repairs, repair_config=repair_config)
+        play_to_verdict(world, run, course, time_limit_s=time_limit_s)
+        assert run.apps.acked > 0
+        return run

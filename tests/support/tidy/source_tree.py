@@ -1,0 +1,69 @@
+"""The files of this repository, committed ones and those about to be, as tidy tests see them."""
+
+import ast
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+TYPE_LINK = ".typecheck"
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Every file that git holds or would add, relative to the root, sorted."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    paths = (Path(name) for name in listed.split("\0") if name)
+    return tuple(sorted({path for path in paths if (ROOT / path).is_file()}))
+
+
+@cache
+def pyproject() -> dict[str, Any]:
+    """pyproject.toml, parsed."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@cache
+def packages() -> tuple[str, ...]:
+    """The dotted names of the packages that the tree holds."""
+    command = ["python3", ".ci/packages.py"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return tuple(done.stdout.split())
+
+
+def folder_of(package: str) -> Path:
+    """The folder of a package, relative to the root."""
+    return Path(*package.split(".")[1:])
+
+
+def product_folders() -> list[str]:
+    """The top-level folders with product code."""
+    return sorted({package.split(".")[1] for package in packages() if "." in package})
+
+
+def is_generated(path: Path) -> bool:
+    """Whether protoc wrote this file."""
+    return "_pb2" in path.name
+
+
+def product_modules(*folders: str) -> list[Path]:
+    """The hand-written modules of the product, or of some folders of it (`core/protocol`)."""
+    tops = product_folders()
+    modules = [path for path in files() if path.suffix == ".py" and not is_generated(path)]
+    product = [path for path in modules if path.parts[0] in tops or path == Path("__init__.py")]
+    if not folders:
+        return product
+    return [path for path in product if any(path.is_relative_to(folder) for folder in folders)]
+
+
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse((ROOT / path).read_text(), str(path))
+
+
+def markdown_files() -> list[Path]:
+    """Every markdown file."""
+    return [path for path in files() if path.suffix == ".md"]

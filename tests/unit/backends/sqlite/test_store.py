@@ -1,0 +1,261 @@
+"""The SQLite file: what is refused, in one clear line, and what a busy or damaged one does."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rhumbline.backends.open_store import open_as_it_is, open_store
+from rhumbline.backends.sqlite import schema
+from rhumbline.backends.sqlite.change_probe import SETTLED_MS
+from rhumbline.backends.sqlite.database import Database
+from rhumbline.backends.sqlite.store import SqliteStore
+from rhumbline.backends.sqlite.write_queue import WriteQueue
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    ForeignDataError,
+    MetadataUnavailableError,
+    RhumblineError,
+)
+from rhumbline.core.runtime.metadata_store import Create, MetadataStore
+
+
+def uri_of(path: Path) -> str:
+    return f"sqlite://{path}"
+
+
+def use(path: Path, body: Callable[[MetadataStore], Awaitable[object]]) -> object:
+    async def run() -> object:
+        store = await open_as_it_is(uri_of(path), timeout_ms=1500)
+        try:
+            return await body(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def refusal(uri: str) -> RhumblineError:
+    with pytest.raises(RhumblineError) as caught:
+        asyncio.run(open_store(uri, timeout_ms=1500))
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def filled(path: Path, count: int = 50) -> None:
+    async def fill(store: MetadataStore) -> None:
+        for number in range(count):
+            await store.create(f"/n/{number:04d}", bytes(500))
+
+    use(path, fill)
+
+
+def test_everything_is_there_after_a_restart_and_versions_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    version = use(path, lambda store: store.create("/a", b"x"))
+    value = use(path, lambda store: store.get("/a"))
+    assert isinstance(version, tuple) and isinstance(value, tuple)
+    assert value == (b"x", version[1])
+    assert use(path, lambda store: store.put("/a", b"x")) != version[1]
+
+
+def test_wrong_places_are_refused(tmp_path: Path) -> None:
+    assert isinstance(refusal(uri_of(tmp_path)), ConfigurationError)
+    assert isinstance(refusal(uri_of(tmp_path / "no" / "m.db")), ConfigurationError)
+    assert isinstance(refusal("sqlite:relative.db"), ConfigurationError)
+    assert isinstance(refusal("sqlite://host/m.db"), ConfigurationError)
+    assert isinstance(refusal(uri_of(tmp_path / "m.db") + "?adopt=no"), ConfigurationError)
+
+
+def test_a_file_that_is_no_database_is_foreign(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    path.write_bytes(b"hello, this is a text file\n" * 100)
+    error = refusal(uri_of(path))
+    assert isinstance(error, ForeignDataError) and "is not a SQLite database" in str(error)
+    assert path.read_bytes().startswith(b"hello")
+
+
+def test_another_applications_database_is_foreign_and_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    assert "another application" in str(refusal(uri_of(path)))
+    other = sqlite3.connect(path)
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+    other.execute("PRAGMA application_id = 77")
+    other.close()
+    assert isinstance(refusal(uri_of(path)), ForeignDataError)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    filled(path, 1)
+    changed = sqlite3.connect(path)
+    changed.execute("PRAGMA user_version = 99")
+    changed.close()
+    assert "format 99" in str(refusal(uri_of(path)))
+
+
+@pytest.mark.parametrize("damage", ["zeroes", "truncated", "table"])
+def test_a_damaged_file_is_corrupt(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "m.db"
+    filled(path)
+    data = path.read_bytes()
+    match damage:
+        case "zeroes":
+            path.write_bytes(data[:4096] + bytes(len(data) - 4096))
+        case "truncated":
+            path.write_bytes(data[: len(data) // 4096 // 2 * 4096])
+        case _:
+            changed = sqlite3.connect(path)
+            changed.execute("DROP TABLE fact")
+            changed.close()
+    error = refusal(uri_of(path))
+    assert isinstance(error, CorruptionError), error
+    assert "damaged" in str(error)
+
+
+def test_another_host_is_refused_until_it_adopts_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.db"
+    filled(path, 1)
+    boot, machine = schema.host_identity()
+    monkeypatch.setattr(schema, "host_identity", lambda: ("rebooted", machine))
+    use(path, lambda store: store.get("/n/0000"))
+    monkeypatch.setattr(schema, "host_identity", lambda: ("rebooted", "a container's name"))
+    use(path, lambda store: store.get("/n/0000"))
+    monkeypatch.setattr(schema, "host_identity", lambda: ("elsewhere", "other-machine"))
+    error = refusal(uri_of(path))
+    assert isinstance(error, ForeignDataError)
+    assert "this is 'other-machine'" in str(error) and "adopt=yes" in str(error)
+    use_adopted = asyncio.run(open_and_close(uri_of(path) + "?adopt=yes"))
+    assert use_adopted == uri_of(path)
+    use(path, lambda store: store.get("/n/0000"))
+    monkeypatch.setattr(schema, "host_identity", lambda: (boot, machine))
+    assert isinstance(refusal(uri_of(path)), ForeignDataError)
+
+
+async def open_and_close(uri: str) -> str:
+    store = await open_store(uri)
+    await store.close()
+    return store.uri
+
+
+def test_a_file_that_others_keep_locked_is_unavailable_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    filled(path, 1)
+
+    async def body(store: MetadataStore) -> None:
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        doomed = [asyncio.create_task(store.put("/n/0000", b"late")) for _ in range(3)]
+        for task in doomed:
+            with pytest.raises(MetadataUnavailableError):
+                await task
+        assert loop.time() - started < 3
+        assert (await store.get("/n/0000")).data == bytes(500), "reads go on"
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        await store.put("/n/0000", b"now")
+
+    use(path, body)
+
+
+def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    filled(path, 1)
+    began = time.monotonic()
+    database = Database(path, adopt=False, deadline=began + 5)
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(time.sleep, 0.1)  # both are in the queue when it is looked at
+        queue = WriteQueue(database, thread)
+        hasty = queue.submit(lambda _: "hasty", began + 0.4)
+        patient = queue.submit(lambda _: "patient", began + 20)
+        with pytest.raises(MetadataUnavailableError):
+            hasty.outcome.result(10)
+        assert time.monotonic() - began < 5, "it hears of its end in time"
+        assert not patient.outcome.done()
+        blocker.execute("ROLLBACK")
+        assert patient.outcome.result(10) == "patient"
+    blocker.close()
+    database.close()
+
+
+def test_a_watcher_that_fell_behind_the_change_log_is_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rhumbline.backends.sqlite.database.CHANGES_KEPT", 3)
+    path = tmp_path / "m.db"
+
+    async def body(store: MetadataStore) -> None:
+        other = await open_store(uri_of(path))
+        await other.create("/a")
+        woken = asyncio.Event()
+        store.watch("/a", woken.set)
+        await asyncio.wait_for(woken.wait(), 5)
+        await asyncio.sleep(0.1)
+        woken.clear()
+        await other.put("/a", b"x")
+        await other.txn([Create(f"/b/{number}") for number in range(20)])
+        await asyncio.wait_for(woken.wait(), 5)
+        await other.close()
+
+    use(path, body)
+
+
+def test_nobody_polls_an_unwatched_file(tmp_path: Path) -> None:
+    async def body(store: MetadataStore) -> None:
+        assert isinstance(store, SqliteStore)
+        assert not store.poller.is_running
+        first, second = store.watch("/a", lambda: None), store.watch("/b", lambda: None)
+        assert store.poller.is_running
+        first.close()
+        assert store.poller.is_running
+        second.close()
+        assert not store.poller.is_running
+
+    use(tmp_path / "m.db", body)
+
+
+def test_a_file_that_nobody_changes_is_looked_at_once_a_second(tmp_path: Path) -> None:
+    """And every change of another process is heard of at once, also one right behind another."""
+
+    async def body(store: MetadataStore) -> None:
+        assert isinstance(store, SqliteStore)
+        looks = 0
+        ask = store._changes_after
+
+        async def counted(number: int) -> tuple[int, list[str] | None]:
+            nonlocal looks
+            looks += 1
+            return await ask(number)
+
+        store.poller._ask = counted
+        woken = asyncio.Event()
+        store.watch("/", woken.set, prefix=True)
+        await asyncio.sleep(SETTLED_MS / 1000 + 0.1)
+        before = looks
+        await asyncio.sleep(1.5)
+        assert looks - before <= 3
+        other = await open_as_it_is(store.uri)
+        for number in range(40):
+            await other.create("/n/x", sequential=True)
+            woken.clear()
+            await other.create(f"/m/{number}")
+            async with asyncio.timeout(0.5):
+                await woken.wait()
+            await asyncio.sleep(0.001 * (number % 25))
+        await other.close()
+
+    use(tmp_path / "m.db", body)

@@ -1,0 +1,187 @@
+"""A migration may be killed before and after each of its calls; what follows finishes or undoes it.
+
+Writers run all the time through handles that follow. Memory stores, virtual time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rhumbline.backends.migration import Outcome
+from rhumbline.core.metadata.ledger_store import LedgerStore
+from rhumbline.core.runtime.metadata_store import MetadataStore
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.migration_world import KEYS, Deaths, Killed, World, Writers
+
+MOMENTS_MAX = 200
+
+
+async def under_writes(
+    world: World, work: Callable[[MetadataStore, Writers], Awaitable[None]]
+) -> None:
+    """Runs ``work`` while writers write to "a", wherever that leads, and checks them."""
+    store = await world.open("a")
+    await Writers.prepare(store)
+    await LedgerStore(store).next_id()
+    writers = Writers()
+    tasks = [asyncio.create_task(writers.run(await world.open("a"), key)) for key in range(KEYS)]
+    try:
+        await work(store, writers)
+        await asyncio.sleep(0.5)
+        done = sum(writers.known)
+        await asyncio.sleep(0.1)
+        assert sum(writers.known) > done, "writes go on"
+    finally:
+        writers.is_stopped = True
+        for task in tasks:
+            await task
+    await writers.check(store)
+    await world.aclose()
+
+
+def kill_at(moment: int, then: Callable[[World], Awaitable[object]]) -> bool:
+    """Whether the migration lived long enough to end."""
+
+    async def run() -> bool:
+        world = World("a", "b")
+        ended = []
+
+        async def work(store: MetadataStore, _: Writers) -> None:
+            first = await LedgerStore(store).next_id()
+            try:
+                await world.migration("a", "b", moment=Deaths(moment)).run()
+                ended.append(True)
+            except Killed:
+                await asyncio.sleep(0.1)
+                await then(world)
+            assert await LedgerStore(store).next_id() > first
+
+        await under_writes(world, work)
+        return bool(ended)
+
+    return run_jumping(run())
+
+
+async def again(world: World) -> None:
+    assert isinstance(await world.migration("a", "b").run(), Outcome)
+    assert world.trees["a"].gate.successor == "b"
+    assert world.trees["b"].gate.successor is None
+
+
+async def back(world: World) -> None:
+    """Given up if it was not decided, else migrated back."""
+    if world.trees["b"].gate.successor is None and world.trees["a"].gate.successor == "b":
+        await world.migration("b", "a").run()
+    else:
+        await world.migration("a", "b").abort()
+    assert world.trees["a"].gate.successor is None
+
+
+async def elsewhere(world: World) -> None:
+    """Undone, then moved to a third store, and from there to the one that was left half full."""
+    await back(world)
+    world.trees["c"] = type(world.trees["a"])("c")
+    await world.migration("a", "c").run()
+    await world.migration("c", "b").run()
+    assert world.trees["b"].gate.successor is None
+
+
+@pytest.mark.parametrize("then", [again, back, elsewhere])
+def test_killed_at_every_step(then: Callable[[World], Awaitable[object]]) -> None:
+    for moment in range(MOMENTS_MAX):
+        if kill_at(moment, then):
+            print(f"{moment} moments")
+            assert moment > 20
+            return
+    raise AssertionError("the migration has no end")
+
+
+def test_killed_at_every_step_of_the_second_attempt() -> None:
+    """The second attempt takes over from one that died behind the fence."""
+
+    async def run(first: int, second: int) -> bool:
+        world = World("a", "b")
+        ended = []
+
+        async def work(_: MetadataStore, __: Writers) -> None:
+            with pytest.raises(Killed):
+                await world.migration("a", "b", moment=Deaths(first)).run()
+            assert world.trees["a"].gate.successor == "b"
+            try:
+                await world.migration("a", "b", moment=Deaths(second)).run()
+                ended.append(True)
+            except Killed:
+                await again(world)
+
+        await under_writes(world, work)
+        return bool(ended)
+
+    fenced = next(moment for moment in range(MOMENTS_MAX) if _fences(moment))
+    for second in range(MOMENTS_MAX):
+        if run_jumping(run(fenced, second)):
+            assert second > 10
+            return
+    raise AssertionError("the migration has no end")
+
+
+def test_a_migration_that_was_killed_often_needs_no_more_steps() -> None:
+    """What attempts leave behind does not add up: not in the tree, and not in the work to do."""
+
+    async def run(kills: int) -> tuple[int, int]:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        for number in range(kills):
+            with pytest.raises(Killed):
+                await world.migration("a", "b", moment=Deaths(number % 12)).run()
+            await world.migration("a", "b").abort()
+        steps = Deaths(10**9)
+        outcome = await world.migration("a", "b", moment=steps).run()
+        await world.aclose()
+        return steps.moments, outcome.nodes
+
+    assert run_jumping(run(60)) == run_jumping(run(12))
+
+
+def _fences(moment: int) -> bool:
+    async def run() -> bool:
+        world = World("a", "b")
+        found = []
+
+        async def work(_: MetadataStore, __: Writers) -> None:
+            with pytest.raises(Killed):
+                await world.migration("a", "b", moment=Deaths(moment)).run()
+            found.append(world.trees["a"].gate.successor == "b")
+            await back(world)
+
+        await under_writes(world, work)
+        return found[0]
+
+    return run_jumping(run())
+
+
+def test_two_attempts_at_once_are_one_migration() -> None:
+    """Whatever their order, one of them wins and nothing is lost."""
+
+    async def run(lead_ms: int) -> None:
+        world = World("a", "b")
+
+        async def work(_: MetadataStore, __: Writers) -> None:
+            attempts = [asyncio.create_task(world.migration("a", "b").run())]
+            await asyncio.sleep(lead_ms / 1000)
+            attempts.append(asyncio.create_task(world.migration("a", "b").run()))
+            results = [await _ended(attempt) for attempt in attempts]
+            if not any(isinstance(result, Outcome) for result in results):
+                await again(world)
+
+        await under_writes(world, work)
+
+    for lead_ms in range(0, 40, 2):
+        run_jumping(run(lead_ms))
+
+
+async def _ended(attempt: "asyncio.Task[Outcome]") -> Outcome | Exception:
+    try:
+        return await attempt
+    except Exception as error:
+        return error

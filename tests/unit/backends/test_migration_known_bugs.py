@@ -1,0 +1,284 @@
+"""Bugs that migrations of metadata stores have had elsewhere, and what must be refused."""
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.backends.migration import MigrationError, Outcome, scan
+from rhumbline.backends.migration_fence import GateState
+from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
+from rhumbline.core.metadata.ledger_store import LedgerStore
+from rhumbline.core.protocol.errors import (
+    BadVersionError,
+    ForeignDataError,
+    MetadataUnavailableError,
+    SessionLostError,
+    StoreFencedError,
+    WrongClusterError,
+)
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.migration_world import Deaths, Killed, World, Writers
+
+
+def in_world(work: Coroutine[object, object, None]) -> None:
+    run_jumping(work)
+
+
+def test_a_retry_after_a_failure_is_not_stuck() -> None:
+    """A failed attempt left a state behind that no later one could leave."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        await Writers.prepare(store)
+        for moment in (3, 9, 12, 15):
+            with pytest.raises(Killed):
+                await world.migration("a", "b", moment=Deaths(moment)).run()
+        slow = world.migration("a", "b", longest_pause_ms=1)
+        with pytest.raises(MigrationError, match="a is in use again"):
+            await slow.run()
+        assert isinstance(await world.migration("a", "b").run(), Outcome)
+        assert (await store.get("/counters/0")).data == b"0"
+        assert store.uri == "b"
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_time_out_aborts() -> None:
+    """It was reported, and then the migration went on; or nobody could write any more."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        await Writers.prepare(store)
+        before = await store.get("/counters/0")
+        with pytest.raises(MigrationError, match="took longer than 1 ms"):
+            await world.migration("a", "b", longest_pause_ms=1).run()
+        await asyncio.sleep(60)
+        assert world.trees["a"].gate.successor is None
+        assert world.trees["b"].gate.is_partial
+        await store.put("/counters/0", b"1", expect=before.version)
+        assert store.uri == "a"
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_late_joiner_finds_the_store_in_use() -> None:
+    """A process that starts during the migration, or after it, with either URI."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        with pytest.raises(Killed):
+            await world.migration("a", "b", moment=Deaths(14)).run()
+        assert world.trees["b"].gate.is_partial
+        early = [await world.open("a"), await world.open("b")]
+        assert [handle.uri for handle in early] == ["a", "a"]
+        await early[1].put("/counters/0", b"written before")
+        await world.migration("a", "b").run()
+        late = [await world.open("a"), await world.open("b")]
+        for handle in early + late:
+            assert (await handle.get("/counters/0")).data == b"written before"
+            await handle.put("/counters/1", b"written after")
+            assert handle.uri == "b"
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_late_joiner_waits_while_neither_store_can_be_written() -> None:
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        await half_cut(world)
+        with pytest.raises(MetadataUnavailableError, match="is being migrated"):
+            await world.open("b")
+        joining = asyncio.create_task(world.open("a"))
+        await asyncio.sleep(0.5)
+        assert not joining.done()
+        await world.migration("a", "b").run()
+        assert (await joining).uri == "b"
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_the_mark_of_a_migration_is_not_copied_into_the_target() -> None:
+    """The target took itself for a store that was replaced, or the way back was barred."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        for source, target in (("a", "b"), ("b", "a"), ("a", "b")):
+            await world.migration(source, target).run()
+            gate = world.trees[target].gate
+            assert gate == GateState(gate.epoch, gate.tree)
+            assert world.trees[source].gate.successor == target
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_versions_of_an_earlier_life_never_match() -> None:
+    """Also of a node that was changed and changed back elsewhere meanwhile."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        await Writers.prepare(store)
+        old = (await store.get("/counters/0")).version
+        await world.migration("a", "b").run()
+        await store.put("/counters/0", b"other")
+        await store.put("/counters/0", b"0")
+        await world.migration("b", "a").run()
+        with pytest.raises(BadVersionError):
+            await store.put("/counters/0", b"x", expect=old)
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_ledger_ids_go_on_behind_the_highest() -> None:
+    """Deleted ledgers count too, and a counter that a restore set back is repaired."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        ids = LedgerStore(store)
+        await initialise_cluster(store, Random(1))
+        given = [await ids.next_id() for _ in range(30)]
+        outcome = await world.migration("a", "b").run()
+        assert outcome.next_ledger_id == 30
+        assert await ids.next_id() == max(given) + 1
+        await store.create(Paths().ledger(123_456), b"restored")
+        assert (await world.migration("b", "a").run()).next_ledger_id == 123_457
+        assert await ids.next_id() == 123_457
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_sessions_are_lost_and_watches_move() -> None:
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        await Writers.prepare(store)
+        session = await store.session(1_000)
+        await store.create("/claim", b"mine", ephemeral=session)
+        lost, rung = asyncio.Event(), asyncio.Event()
+        session.on_lost(lost.set)
+        store.watch("/counters", rung.set, prefix=True)
+        await world.migration("a", "b").run()
+        await asyncio.wait_for(lost.wait(), 5)
+        await asyncio.wait_for(rung.wait(), 5)
+        with pytest.raises(SessionLostError):
+            await store.create("/other", ephemeral=session)
+        await store.create("/claim", b"anew", ephemeral=await store.session(1_000))
+        rung.clear()
+        await store.put("/counters/1", b"news")
+        await asyncio.wait_for(rung.wait(), 5)
+        await session.close()
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_target_that_holds_something_else_is_refused_and_left_alone() -> None:
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        other = await world.open("b")
+        await other.create("/theirs", b"precious")
+        for moment in (*range(8), 1_000):
+            with pytest.raises((ForeignDataError, Killed)):
+                await world.migration("a", "b", moment=Deaths(moment)).run()
+        with pytest.raises(ForeignDataError, match="b is not empty"):
+            await world.migration("a", "b").run()
+        assert (await other.get("/theirs")).data == b"precious"
+        await other.put("/theirs", b"written")
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_an_incomplete_copy_is_never_a_source() -> None:
+    """The way back, taken too early, would replace the whole by a part of it."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        store = await world.open("a")
+        await Writers.prepare(store)
+        await half_cut(world)
+        with pytest.raises(MigrationError, match="incomplete copy"):
+            await world.migration("b", "a").run()
+        await world.migration("a", "b").abort()
+        assert (await store.get("/counters/0")).data == b"0"
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_replaced_store_is_not_a_source_for_another() -> None:
+    async def run() -> None:
+        world = World("a", "b", "c")
+        await Writers.prepare(await world.open("a"))
+        await world.migration("a", "b").run()
+        with pytest.raises(MigrationError, match="a was replaced by b"):
+            await world.migration("a", "c").run()
+        assert (await world.migration("a", "b").run()).was_done
+        with pytest.raises(MigrationError, match="same store"):
+            await world.migration("b", "b").run()
+        with pytest.raises(MigrationError, match="migrate back instead"):
+            await world.migration("a", "b").abort()
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_nobody_follows_to_a_store_that_was_erased() -> None:
+    """Bookies that took an empty store for their own would delete every ledger."""
+
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        await world.migration("a", "b").run()
+        world.trees["b"] = MemoryTree("erased")
+        with pytest.raises(WrongClusterError, match="something else"):
+            await world.open("a")
+        await world.aclose()
+
+    in_world(run())
+
+
+def test_a_closed_store_answers_nothing_but_stale_reads() -> None:
+    async def run() -> None:
+        world = World("a", "b")
+        await Writers.prepare(await world.open("a"))
+        await world.migration("a", "b").run()
+        old = MemoryStore(world.trees["a"], "a")
+        assert (await old.get("/counters/0", stale_ok=True)).data == b"0"
+        for attempt in (
+            old.get("/counters/0"), old.children("/"), old.put("/counters/0", b""),
+            old.create("/n"), old.delete("/n"), old.txn([]), old.session(1_000),
+        ):  # fmt: skip
+            with pytest.raises(StoreFencedError):
+                await attempt
+        assert len(await scan(old)) > 1
+        await world.aclose()
+
+    in_world(run())
+
+
+async def half_cut(world: World) -> None:
+    """Kills an attempt when the source is closed and the target is not open yet."""
+    for moment in range(100):
+        with pytest.raises(Killed):
+            await world.migration("a", "b", moment=Deaths(moment)).run()
+        if world.trees["a"].gate.successor == "b":
+            assert world.trees["b"].gate.is_partial
+            return

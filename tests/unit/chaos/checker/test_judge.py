@@ -1,0 +1,428 @@
+"""Made-up records of runs: a whole one breaks nothing, and each thing wrong with it is found."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rhumbline.chaos.checker import run_record
+from rhumbline.chaos.checker.history import (
+    Append,
+    Cut,
+    Delivered,
+    End,
+    Gap,
+    History,
+    LateAdd,
+    Look,
+    Outcome,
+    Read,
+    Wish,
+)
+from rhumbline.chaos.checker.judge import CHECKS, judge
+from rhumbline.chaos.checker.run_record import (
+    Copy,
+    LedgerVersion,
+    Record,
+    SegmentVersion,
+    StreamVersions,
+    Swap,
+)
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.recovery import Answer, Evidence, Said, Verdict
+from rhumbline.core.protocol.segments import Segment
+
+A, B, C = (BookieId(f"{name}@0000000a") for name in "abc")
+MEMBERS = (A, B, C)
+PRODUCER = b"p" * 16
+ENTRIES = 3
+"""Of segment 1, with two records each: of one set, whose sequences are numbered on."""
+
+
+def a_ledger(ledger_id: int = 5) -> LedgerMetadata:
+    open_ = LedgerMetadata(ledger_id, 3, 3, 2, (Fragment(0, MEMBERS),))
+    return open_.closed(ENTRIES - 1, 100)
+
+
+def a_segment(lssn: int = 1, ledger_id: int = 5) -> Segment:
+    return Segment(
+        lssn,
+        ledger_id,
+        1,
+        0,
+        is_completed=True,
+        last_entry_id=ENTRIES - 1,
+        record_count=2 * ENTRIES,
+        length_bytes=100,
+    )
+
+
+def a_record() -> Record:
+    """Six records in three entries; each is acknowledged before the next entry is called."""
+    history = History(lambda: 0.0)
+    testimony = run_record.Testimony()
+    read = Read("reader", None, is_complete=True, called_ms=900.0, ready_ms=910.0)
+    copies = {}
+    for entry_id in range(ENTRIES):
+        group = []
+        for slot in range(2):
+            number = 2 * entry_id + slot
+            append = history.call(1, number, b"")
+            append.called_ms, append.ended_ms = 100.0 * entry_id, 100.0 * entry_id + 50
+            append.outcome, append.dlsn = Outcome.OK, Dlsn(1, entry_id, slot)
+            append.holders, append.is_alone = MEMBERS, False
+            append.group, append.told = entry_id + 1, [append.dlsn]
+            append.producer = (PRODUCER, number) if entry_id == 0 else None
+            txid = 10 * (number + 1)
+            delivered = Delivered(950.0, append.dlsn, append.payload, txid, append.producer)
+            read.records.append(delivered)
+            group.append(append.token)
+        testimony.tokens[5, entry_id] = tuple(group)
+        for bookie in MEMBERS:
+            testimony.stored[bookie, 5, entry_id] = (100.0 * entry_id + 10,) * 2
+            for token in group:
+                testimony.durable.setdefault(token, {})[bookie] = 100.0 * entry_id + 5
+            size = 100 if entry_id == 0 else 0
+            copies[entry_id, str(bookie)] = Copy(-1, size, bytes(size))
+    history.reads.append(read)
+    stored = StreamVersions({1: [SegmentVersion(400.0, a_segment())]}, [(0.0, FIRST_DLSN)])
+    return Record(
+        history,
+        {5: [LedgerVersion(0.0, a_ledger())]},
+        stored.segments,
+        {A: "east", B: "north", C: "west"},
+        copies={5: copies},
+        testimony=testimony,
+        stored=stored,
+        streams={"stream": stored},
+    )
+
+
+def read_of(record: Record) -> Read:
+    return record.history.reads[0]
+
+
+def append_of(record: Record, number: int) -> Append:
+    return list(record.history.appends.values())[number]
+
+
+def truncate(record: Record, at_ms: float, start: Dlsn) -> None:
+    record.stored.starts.append((at_ms, start))
+
+
+# --- what may be wrong, by the invariant that it breaks -------------------------------------------
+
+
+def asked_and_told_too_little(record: Record) -> None:
+    """The append of entry 1 was acknowledged at 150, and carried by that of entry 2 at 250."""
+    record.history.looks.append(Look("somebody", 260.0, Dlsn(1, 1, 0)))
+
+
+def asked_and_told_less_than_bookies_knew(record: Record) -> None:
+    record.testimony.lacs[5] = [(300.0, A, 2), (301.0, B, 2)]
+    record.history.looks.append(Look("somebody", 310.0, Dlsn(1, 2, 0)))
+
+
+def two_segments_of_one_ledger(record: Record) -> None:
+    segments = {7: [SegmentVersion(500.0, a_segment(7))]}
+    record.streams["other"] = StreamVersions(segments, [(0.0, FIRST_DLSN)])
+
+
+def ledger_in_use_is_deleted(record: Record) -> None:
+    record.ledgers[5].append(LedgerVersion(1_000.0, None))
+
+
+def truncation_goes_back(record: Record) -> None:
+    truncate(record, 1_000.0, Dlsn(1, 2, 0))
+    truncate(record, 1_100.0, Dlsn(1, 1, 0))
+
+
+def truncation_that_was_acknowledged_is_not_there(record: Record) -> None:
+    record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
+
+
+def reader_gets_what_was_truncated(record: Record) -> None:
+    truncate(record, 800.0, Dlsn(1, 1, 0))
+
+
+def reader_skips(record: Record) -> None:
+    read_of(record).is_complete = False
+    del read_of(record).records[2:4]
+
+
+def reader_is_told_of_a_missing_ledger(record: Record) -> None:
+    read = Read("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
+    read.failed_ms, read.failure = 970.0, "NoSuchLedgerError"
+    record.history.reads.append(read)
+
+
+def reader_is_told_of_a_truncation_that_is_none(record: Record) -> None:
+    read = Read("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
+    read.failed_ms, read.failure = 970.0, "TruncatedError"
+    record.history.reads.append(read)
+
+
+def acknowledged_behind_the_end(record: Record) -> None:
+    record.history.ends.append(End(1, 150.0, 190.0))
+
+
+def segment_behind_the_end(record: Record) -> None:
+    ended = replace(a_segment(), ends_stream=True)
+    record.segments[1] = [SegmentVersion(400.0, ended)]
+    record.ledgers[6] = [LedgerVersion(0.0, a_ledger(6))]
+    more = replace(a_segment(2, 6), start_sequence_id=6, ends_stream=True)
+    record.segments[2] = [SegmentVersion(500.0, more)]
+
+
+def reader_is_told_of_an_end(record: Record) -> None:
+    read_of(record).is_ended = True
+
+
+def set_is_torn_for_a_reader(record: Record) -> None:
+    read_of(record).is_complete = False
+    del read_of(record).records[5]
+
+
+def set_is_in_two_places(record: Record) -> None:
+    append_of(record, 5).dlsn = Dlsn(1, 2, 2)
+
+
+def txids_fall(record: Record) -> None:
+    records = read_of(record).records
+    records[3] = records[3]._replace(txid=5)
+
+
+def seek(record: Record, txid: int, first: int) -> None:
+    read = Read("seek", None, called_ms=960.0, ready_ms=961.0, seeks_txid=txid)
+    read.records = read_of(record).records[first : first // 2 * 2 + 2]  # to the end of the set
+    record.history.reads.append(read)
+
+
+def seek_ends_too_far(record: Record) -> None:
+    seek(record, 30, 3)
+
+
+def seek_ends_too_early(record: Record) -> None:
+    seek(record, 30, 1)
+
+
+def number_is_there_twice(record: Record) -> None:
+    records = read_of(record).records
+    records[4] = records[4]._replace(producer=(PRODUCER, 1))
+
+
+def number_was_told_two_places(record: Record) -> None:
+    append_of(record, 1).told.append(Dlsn(1, 7, 0))
+
+
+def number_that_was_said_to_be_there_is_not(record: Record) -> None:
+    append = record.history.call(9, 0, b"")
+    append.producer, append.is_told_there = (b"q" * 16, 0), True
+
+
+def owner_does_not_know_a_number(record: Record) -> None:
+    record.history.gaps.append(Gap(1, 160.0, append_of(record, 1)))
+
+
+def of_one_name(record: Record) -> StreamVersions:
+    """The stream was made at 0 ms by a call for it, and nobody meant to do anything else."""
+    record.stored.identity = "this one"
+    record.history.wishes.append(Wish("create", 0.0, ended_ms=1.0, is_unknown=False))
+    return record.stored
+
+
+def stream_that_nobody_made(record: Record) -> None:
+    of_one_name(record)
+    record.history.wishes[0].called_ms = 2.0
+
+
+def late_creation(record: Record) -> None:
+    of_one_name(record).made_ms = 2.0
+
+
+def delete(record: Record, wish: Wish) -> None:
+    record.history.wishes.append(wish)
+    stored = of_one_name(record)
+    stored.deleting_ms, stored.gone_ms = 1_000.0, 1_100.0
+
+
+def deletion_that_another_stream_was_meant_for(record: Record) -> None:
+    delete(record, Wish("delete", 500.0, "another one", ended_ms=2_000.0))
+
+
+def deletion_that_had_ended(record: Record) -> None:
+    delete(record, Wish("delete", -10.0, ended_ms=-5.0))
+
+
+def deletion_without_a_mark(record: Record) -> None:
+    delete(record, Wish("delete", 500.0, "this one", ended_ms=2_000.0))
+    record.stored.deleting_ms = record.stored.gone_ms
+
+
+def truncation_that_had_ended(record: Record) -> None:
+    of_one_name(record)
+    truncate(record, 1_000.0, Dlsn(1, 1, 0))
+    record.history.wishes.append(Wish("truncate", -10.0, position=Dlsn(1, 1, 0), ended_ms=-5.0))
+
+
+def segment_goes_by_itself(record: Record) -> None:
+    of_one_name(record).segments[1].append(SegmentVersion(1_000.0, None))
+
+
+def subscription_goes_by_itself(record: Record) -> None:
+    of_one_name(record).unsubscribed.append((1_000.0, "mine"))
+
+
+def reader_gets_what_was_sent_elsewhere(record: Record) -> None:
+    tokens = record.testimony.tokens
+    tokens[5, 1], tokens[5, 2] = tokens[5, 2], tokens[5, 1]
+
+
+def recovery_makes_up_a_no(record: Record) -> None:
+    """Or takes a damaged copy for one."""
+    recovering = a_ledger()
+    record.ledgers[5].insert(
+        0, LedgerVersion(0.0, replace(recovering, state=LedgerState.IN_RECOVERY))
+    )
+    answers = (Answer(0, A, Said.NEVER), Answer(1, B, Said.HAVE))
+    record.testimony.fences[A, 5] = 300.0
+    fragment, quorum = Fragment(0, MEMBERS), Quorum(3, 3, 2)
+    regions = ("east", "north", "west")
+    record.evidence = [Evidence(5, 1, Verdict.RECOVER, fragment, regions, (quorum,), answers, -1)]
+
+
+def two_changes_at_once(record: Record) -> None:
+    record.swaps = [
+        Swap("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
+        Swap("app/1", 5, LedgerState.OPEN, 1, 20.0, 40.0),
+    ]
+
+
+def older_version_is_replaced(record: Record) -> None:
+    record.swaps = [
+        Swap("app/1", 5, LedgerState.OPEN, 2, 10.0, 30.0),
+        Swap("app/1", 5, LedgerState.OPEN, 1, 40.0, 50.0),
+    ]
+
+
+def copy_is_dropped(record: Record) -> None:
+    del record.copies[5][1, C]
+
+
+def deleted_stream_is_read(record: Record) -> None:
+    record.stored.deleting_ms = record.history.deleted_ms = 800.0
+
+
+def deleted_ledger_takes_an_add(record: Record) -> None:
+    record.late_adds = [LateAdd(A, 4, is_confirmed=True, is_readable=False)]
+
+
+def deleted_ledger_gives_an_entry(record: Record) -> None:
+    record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=True)]
+
+
+def answer_of_one_that_is_not_named_counts(record: Record) -> None:
+    other = BookieId("d@0000000a")
+    record.regions[other] = "west"
+    stored = record.testimony.stored
+    for bookie in (B, C):
+        stored[bookie, 5, 1] = (190.0, 190.0)
+    stored[other, 5, 1] = (110.0, 110.0)
+
+
+WRONG: dict[str, tuple[Callable[[Record], None], ...]] = {
+    "G6": (asked_and_told_too_little, asked_and_told_less_than_bookies_knew),
+    "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
+    "G12": (
+        truncation_goes_back,
+        truncation_that_was_acknowledged_is_not_there,
+        reader_gets_what_was_truncated,
+        reader_skips,
+        reader_is_told_of_a_missing_ledger,
+        reader_is_told_of_a_truncation_that_is_none,
+    ),
+    "G13": (acknowledged_behind_the_end, segment_behind_the_end, reader_is_told_of_an_end),
+    "G14": (set_is_torn_for_a_reader, set_is_in_two_places),
+    "G15": (txids_fall, seek_ends_too_far, seek_ends_too_early),
+    "G16": (
+        number_is_there_twice,
+        number_was_told_two_places,
+        number_that_was_said_to_be_there_is_not,
+        owner_does_not_know_a_number,
+    ),
+    "G18": (
+        stream_that_nobody_made,
+        late_creation,
+        deletion_that_another_stream_was_meant_for,
+        deletion_that_had_ended,
+        deletion_without_a_mark,
+        truncation_that_had_ended,
+        segment_goes_by_itself,
+        subscription_goes_by_itself,
+    ),
+    "L13": (reader_gets_what_was_sent_elsewhere, recovery_makes_up_a_no),
+    "L16": (two_changes_at_once, older_version_is_replaced),
+    "L18": (copy_is_dropped,),
+    "L19": (deleted_stream_is_read, deleted_ledger_takes_an_add, deleted_ledger_gives_an_entry),
+    "L20": (answer_of_one_that_is_not_named_counts,),
+}
+
+
+def broken(record: Record) -> set[str]:
+    assert CHECKS
+    return {violation.id for violation in judge(record)}
+
+
+def test_whole_record_breaks_nothing() -> None:
+    assert [str(violation) for violation in judge(a_record())] == []
+
+
+def test_a_stream_that_is_made_and_deleted_as_was_meant_breaks_nothing() -> None:
+    for identity in (None, "this one"):
+        record = a_record()
+        delete(record, Wish("delete", 500.0, identity, ended_ms=2_000.0))
+        assert [str(violation) for violation in judge(record)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [(name, spoil) for name, spoils in WRONG.items() for spoil in spoils],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_each_thing_wrong_is_found(name: str, spoil: Callable[[Record], None]) -> None:
+    record = a_record()
+    spoil(record)
+    assert name in broken(record)
+
+
+def test_what_is_legal_is_not_found() -> None:
+    record = a_record()
+    truncate(record, 1_000.0, Dlsn(1, 1, 0))
+    record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
+    late = Read("late", Dlsn(1, 0, 1), called_ms=1_010.0, failed_ms=1_020.0)
+    late.failure = "TruncatedError"
+    inside = Read("inside", Dlsn(1, 1, 1), called_ms=1_010.0, ready_ms=1_020.0)
+    inside.records = read_of(record).records[3:]
+    record.history.reads += [late, inside]
+    seek(record, 30, 2)
+    record.history.looks.append(Look("somebody", 260.0, Dlsn(1, 2, 0)))
+    record.history.ends.append(End(1, 260.0, 270.0))
+    record.swaps = [
+        Swap("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
+        Swap("app/1", 5, LedgerState.IN_RECOVERY, 1, 20.0, 40.0),
+        Swap("app/2", 5, LedgerState.OPEN, 1, 25.0, 40.0),
+    ]
+    record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=False)]
+    assert [str(violation) for violation in judge(record)] == []
+
+
+def test_ledger_of_nobody_is_counted_and_no_violation() -> None:
+    record = a_record()
+    record.ledgers[8] = [LedgerVersion(0.0, LedgerMetadata(8, 3, 3, 2, (Fragment(0, MEMBERS),)))]
+    assert record.orphans() == [8]
+    assert broken(record) == set()
+    record.ledgers[8].append(LedgerVersion(10.0, None))
+    assert record.orphans() == []

@@ -1,0 +1,188 @@
+"""The simulated disk keeps what was synced, and nothing else that it does not have to."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rhumbline.chaos.simulation.world.disk import SimDisk
+from rhumbline.chaos.simulation.world.sim_world import Main, SimHost, SimWorld
+from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError, InvalidArgumentError
+
+Work = Callable[[SimDisk], Coroutine[Any, Any, Any]]
+
+
+def on_disk(
+    seed: int,
+    first: Work,
+    then: Work | None = None,
+    *,
+    between: Callable[[SimHost], None] = SimHost.power_off,
+) -> list[Any]:
+    """Runs ``first(disk)`` on a machine, cuts its power, and ``then(disk)`` in a new process."""
+    with SimWorld(seed) as world:
+        host = world.host("one", "east")
+        results: list[Any] = []
+
+        def main_of(work: Work) -> Main:
+            async def main(host: SimHost) -> None:
+                results.append(await work(host.disk("data")))
+                await asyncio.Event().wait()
+
+            return main
+
+        async def scenario() -> None:
+            host.start(main_of(first))
+            await asyncio.sleep(10)
+            if then is not None:
+                between(host)
+                await asyncio.sleep(1)
+                host.start(main_of(then))
+                await asyncio.sleep(10)
+
+        world.run(scenario())
+        return results
+
+
+def test_synced_bytes_survive_power_cuts_and_unsynced_ones_may_be_torn() -> None:
+    async def write(disk: SimDisk) -> None:
+        file = await disk.open("log", create=True)
+        await disk.sync_directory("")
+        await file.write_durable(0, [b"safe" * 256])
+        await file.write(1024, [b"gone" * 256])
+
+    async def read(disk: SimDisk) -> object:
+        file = await disk.open("log")
+        return await file.read(0, 4096)
+
+    ends = set()
+    for seed in range(40):
+        data = on_disk(seed, write, read)[1]
+        assert data[:1024] == b"safe" * 256
+        tail = data[1024:].rstrip(b"\0")
+        ends.add("none" if not tail else "all" if tail == b"gone" * 256 else "torn")
+    assert ends == {"none", "all", "torn"}
+
+
+def test_what_a_killed_process_had_written_is_there() -> None:
+    async def write(disk: SimDisk) -> None:
+        file = await disk.open("log", create=True)
+        await file.write(0, [b"cached"])
+
+    async def read(disk: SimDisk) -> object:
+        return await (await disk.open("log")).read(0, 100)
+
+    for seed in range(5):
+        assert on_disk(seed, write, read, between=SimHost.kill)[1] == b"cached"
+
+
+def test_names_are_durable_after_their_directory_was_synced_and_not_before() -> None:
+    async def write(disk: SimDisk) -> None:
+        for name in ("a", "b"):
+            file = await disk.open(f"{name}.tmp", create=True)
+            await file.write_durable(0, [name.encode()])
+        await disk.rename("a.tmp", "a")
+        await disk.sync_directory("")
+        await disk.rename("b.tmp", "b")
+        await disk.open("c", create=True)
+
+    async def read(disk: SimDisk) -> object:
+        return tuple(await disk.list(""))
+
+    seen = {on_disk(seed, write, read)[1] for seed in range(40)}
+    assert seen == {
+        ("a", "b.tmp"),
+        ("a", "b"),
+        ("a", "b.tmp", "c"),
+        ("a", "b", "c"),
+    }
+
+
+def test_a_lying_disk_forgets_what_it_said_was_durable() -> None:
+    async def write(disk: SimDisk) -> None:
+        disk.image.health.is_lying = True
+        file = await disk.open("log", create=True)
+        await disk.sync_directory("")
+        await file.write_durable(0, [b"x" * 100])
+
+    async def read(disk: SimDisk) -> object:
+        return await (await disk.open("log")).read(0, 100)
+
+    assert any(on_disk(seed, write, read)[1] != b"x" * 100 for seed in range(10))
+
+
+def test_a_failed_sync_says_so_and_reads_still_show_the_bytes() -> None:
+    async def work(disk: SimDisk) -> object:
+        file = await disk.open("log", create=True)
+        await disk.sync_directory("")
+        await file.write(0, [b"doubtful"])
+        disk.image.health.sync_failures = 1
+        with pytest.raises(DiskFailedError):
+            await file.sync()
+        await file.sync()
+        return await file.read(0, 100)
+
+    async def read(disk: SimDisk) -> object:
+        return await (await disk.open("log")).read(0, 100)
+
+    runs = [on_disk(seed, work, read) for seed in range(20)]
+    assert all(run[0] == b"doubtful" for run in runs)
+    assert any(run[1] != b"doubtful" for run in runs)
+
+
+def test_a_full_disk_refuses_and_reserved_space_is_still_there() -> None:
+    async def work(disk: SimDisk) -> object:
+        disk.image.capacity_bytes = 10_000
+        kept = await disk.open("kept", create=True, allocate_bytes=4000)
+        other = await disk.open("other", create=True)
+        with pytest.raises(DiskFullError):
+            await other.write(0, [bytes(7000)])
+        await other.truncate(6000)
+        await kept.write_durable(0, [bytes(4000)])
+        with pytest.raises(DiskFullError):
+            await kept.write(4000, [bytes(1)])
+        return await disk.free_bytes()
+
+    assert on_disk(1, work)[0] == 0
+
+
+def test_bit_rot_changes_one_bit() -> None:
+    async def work(disk: SimDisk) -> object:
+        file = await disk.open("log", create=True)
+        await file.write_durable(0, [bytes(1000)])
+        assert disk.image.rot() is not None
+        data = await file.read(0, 1000)
+        return sum(byte.bit_count() for byte in data)
+
+    assert on_disk(1, work)[0] == 1
+
+
+def test_paths_stay_inside() -> None:
+    async def work(disk: SimDisk) -> object:
+        for bad in ("../x", "/x", "a//b", "a/./b"):
+            with pytest.raises(InvalidArgumentError):
+                await disk.open(bad, create=True)
+        with pytest.raises(FileNotFoundError):
+            await disk.open("missing")
+        with pytest.raises(FileNotFoundError):
+            await disk.open("no-directory/x", create=True)
+        await disk.make_directory("deep/er")
+        file = await disk.open("deep/er/x", create=True)
+        with pytest.raises(DiskFailedError):
+            await disk.open("deep/er/x", create=True)
+        return file.path, await disk.list("deep"), await disk.list("deep/er")
+
+    assert on_disk(1, work)[0] == ("deep/er/x", ["er"], ["x"])
+
+
+def test_a_wiped_machine_is_empty() -> None:
+    async def write(disk: SimDisk) -> None:
+        file = await disk.open("log", create=True)
+        await disk.sync_directory("")
+        await file.write_durable(0, [b"x"])
+
+    async def read(disk: SimDisk) -> object:
+        return await disk.list("")
+
+    assert on_disk(1, write, read, between=SimHost.wipe)[1] == []

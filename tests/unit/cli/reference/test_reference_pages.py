@@ -1,0 +1,38 @@
+"""The reference pages in docs/ are what the program would write now."""
+
+from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
+from rhumbline.cli.reference.reference_pages import (
+    COMMANDS_FILE,
+    GRPC_FILE,
+    SETTINGS_FILE,
+    commands_page,
+    settings_page,
+)
+from rhumbline.proxies.rpc import rhumbline_pb2
+from rhumbline.tests.support.tidy.source_tree import ROOT
+
+HINT = "run `make reference`"
+
+
+def test_commands() -> None:
+    assert (ROOT / "docs/reference" / COMMANDS_FILE).read_text() == commands_page(), HINT
+
+
+def test_settings() -> None:
+    assert (ROOT / "docs/reference" / SETTINGS_FILE).read_text() == settings_page(), HINT
+
+
+def test_grpc_api() -> None:
+    assert (ROOT / "docs/reference" / GRPC_FILE).read_text() == grpc_page(), HINT
+
+
+def test_the_grpc_page_has_every_call_and_field_with_a_word_about_each_call() -> None:
+    page = grpc_page()
+    file = rhumbline_pb2.DESCRIPTOR
+    for method in file.services_by_name["Rhumbline"].methods:
+        _, _, text = page.partition(f"### {method.name}\n\n")
+        assert text.splitlines()[2], f"{PROTO}: {method.name} has no comment"
+    for message in file.message_types_by_name.values():
+        _, _, text = page.partition(f"### {message.name}\n")
+        for field in message.fields:
+            assert f"| `{field.name}` = {field.number} |" in text.partition("###")[0]

@@ -1,0 +1,73 @@
+"""Policy options: what they mean, what they refuse, and what fits a cluster by default."""
+
+from dataclasses import fields
+
+import pytest
+
+from rhumbline.cli.errors import UnsafeError
+from rhumbline.cli.streams.policy_options import PolicyOptions, default_quorum, parse_quorum
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.bookie_id import BookieId, Region
+from rhumbline.core.protocol.errors import IllegalQuorumError, InvalidArgumentError
+from rhumbline.core.protocol.placement import BookieInfo
+from rhumbline.core.protocol.quorum import Quorum
+
+
+def said(**options: str) -> PolicyOptions:
+    nothing = dict.fromkeys(f.name for f in fields(PolicyOptions))
+    return PolicyOptions(**{**nothing, "unsafe_ack_1": False, **options})  # type: ignore[arg-type]
+
+
+def test_a_quorum_is_read_with_and_without_r() -> None:
+    assert parse_quorum("3/3/2/2", allow_ack_1=False) == Quorum(3, 3, 2, 2)
+    assert parse_quorum("6/4/2/R2", allow_ack_1=False) == Quorum(6, 4, 2, 2)
+    assert parse_quorum("3/3/2", allow_ack_1=False) == Quorum(3, 3, 2, 1)
+
+
+def test_an_impossible_quorum_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="write E/WQ/AQ/R"):
+        parse_quorum("three", allow_ack_1=False)
+    with pytest.raises(IllegalQuorumError, match="R=3 is above AQ=2"):
+        parse_quorum("3/3/2/3", allow_ack_1=False)
+
+
+def test_one_ack_of_several_copies_needs_a_word() -> None:
+    with pytest.raises(UnsafeError, match="--unsafe-ack-1"):
+        parse_quorum("3/3/1", allow_ack_1=False)
+    assert parse_quorum("3/3/1", allow_ack_1=True).ack_quorum == 1
+    assert parse_quorum("1/1/1", allow_ack_1=False).ack_quorum == 1
+
+
+def test_options_change_only_what_they_name() -> None:
+    before = StreamPolicy()
+    after = said(
+        flush="10ms", roll_bytes="64MiB", retention="7d", codec="zstd", quorum="1/1/1"
+    ).apply_to(before)
+    assert after.flush.period_ms == 10
+    assert after.flush.bytes_max == before.flush.bytes_max
+    assert (after.roll_bytes, after.retention_ms) == (64 << 20, 7 * 86_400_000)
+    assert after.roll_ms == before.roll_ms
+    assert said(retention="none", flush="immediate").apply_to(after).retention_ms is None
+    with pytest.raises(InvalidArgumentError, match="flush period_ms"):
+        said(flush="10h").apply_to(before)
+
+
+@pytest.mark.parametrize(
+    ("regions", "quorum"),
+    [
+        ([], Quorum(1, 1, 1, 1)),
+        (["a"], Quorum(1, 1, 1, 1)),
+        (["a", "a"], Quorum(2, 2, 2, 1)),
+        (["a", "a", "a", "a"], Quorum(3, 3, 2, 1)),
+        (["a", "b", "c"], Quorum(3, 3, 2, 2)),
+        (["a", "a", "b"], Quorum(3, 3, 2, 2)),
+        (["a", "b", "c", "d"], Quorum(4, 4, 3, 3)),
+        (["a", "b", "c", "d", "e"], Quorum(5, 5, 3, 3)),
+    ],
+)
+def test_the_default_fits_the_cluster(regions: list[str], quorum: Quorum) -> None:
+    bookies = [
+        BookieInfo(BookieId(f"b{number}@00000000"), Region(region))
+        for number, region in enumerate(regions)
+    ]
+    assert default_quorum(bookies) == quorum

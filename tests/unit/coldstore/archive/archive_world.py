@@ -1,0 +1,89 @@
+"""Streams with archived segments in a world of fake ledgers, and a cold store in memory."""
+
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.archive.manifest import Manifest
+from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST, LATEST, Start
+from rhumbline.core.log.read.record_batch import Record
+from rhumbline.core.protocol.errors import NoSuchObjectError
+from rhumbline.core.runtime.cold_store import ColdStore, ObjectStat
+from rhumbline.tests.support.fakes.log_world import LogWorld
+
+
+class DictColdStore:
+    """Objects in a dict, with the number of bytes that were given out."""
+
+    uri = "memory:"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.bytes_given = 0
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        return self.objects.setdefault(key, data) is data
+
+    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        if key not in self.objects:
+            raise NoSuchObjectError(key)
+        data = self.objects[key][offset : None if length is None else offset + length]
+        self.bytes_given += len(data)
+        return data
+
+    async def stat(self, key: str) -> ObjectStat:
+        if key not in self.objects:
+            raise NoSuchObjectError(key)
+        return ObjectStat(len(self.objects[key]), None)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
+    async def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+
+    async def close(self) -> None:
+        return
+
+
+async def archived(
+    world: LogWorld, cold: ColdStore, stream: str = "s", upto: int | None = None
+) -> list[Manifest]:
+    """Archives every completed segment of ``stream`` (below ``upto``), in order."""
+    streams = StreamStore(world.store, "test")
+    archiver = SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
+    world.archives = ColdArchives(cold, "test")
+    world.namespace = world.opened()
+    return [
+        await archiver.archive(stream, segment.lssn)
+        for segment in await world.segments(stream)
+        if segment.is_completed and (upto is None or segment.lssn < upto)
+    ]
+
+
+async def filled(world: LogWorld, segments: int = 4, records: int = 30) -> None:
+    """A stream "s" whose hot copies may go as soon as they are archived."""
+    policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=0)
+    for number in range(segments):
+        writer = await world.writer("s", policy)
+        for n in range(records):
+            writer.append(b"%d/%d" % (number, n), txid=1 + number * records + n // 2)
+            if n % 7 == 0:
+                await writer.flush()
+        await writer.close()
+
+
+async def everything(world: LogWorld, start: Start = EARLIEST, stream: str = "s") -> list[Record]:
+    """Every record from ``start`` to what is visible now."""
+    async with await world.namespace.open_reader(stream, LATEST) as at_end:
+        until = at_end.position
+    records: list[Record] = []
+    async with await world.namespace.open_reader(stream, start) as reader:
+        while (batch := await reader.next_batch(until=until)) is not None:
+            records.extend(batch.records())
+    return records
+
+
+def told(records: list[Record]) -> list[tuple[object, ...]]:
+    """What must be equal wherever a record was read."""
+    return [(r.dlsn, r.sequence_id, r.txid, r.payload, r.created_ms, r.producer) for r in records]

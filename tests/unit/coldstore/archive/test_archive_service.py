@@ -1,0 +1,119 @@
+"""The service archives everything once, shares streams with others, and goes on after faults."""
+
+import asyncio
+
+from rhumbline.coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig, Pass
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.archive.rate_limiter import Pace
+from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.protocol.errors import UnavailableError
+from rhumbline.core.protocol.segments import Residence
+from rhumbline.core.runtime.cold_store import ColdStore
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
+    DictColdStore,
+    everything,
+    filled,
+    told,
+)
+
+
+def service(
+    world: LogWorld, cold: ColdStore, passes: list[Pass] | None = None, pace: Pace | None = None
+) -> ArchiveService:
+    world.archives = ColdArchives(cold, "test")
+    world.namespace = world.opened()
+    streams = StreamStore(world.store, "test")
+    return ArchiveService(
+        world.runtime,
+        world.store,
+        world.namespace,
+        SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams, pace=pace),
+        config=ArchiveServiceConfig(pause_ms=1000, session_ttl_ms=5000),
+        on_pass=None if passes is None else passes.append,
+    )
+
+
+@in_world
+async def test_it_archives_retires_and_then_rests(world: LogWorld) -> None:
+    await filled(world)
+    before = told(await everything(world))
+    passes: list[Pass] = []
+    running = asyncio.ensure_future(service(world, DictColdStore(), passes).run())
+    await asyncio.sleep(2.5)
+    running.cancel()
+    await asyncio.wait([running])
+    assert [(one.archived, one.retired) for one in passes] == [(4, 4), (0, 0), (0, 0)]
+    assert told(await everything(world)) == before
+    assert world.ledgers.ledgers == {}
+
+
+@in_world
+async def test_a_stream_that_another_archives_is_left_alone(world: LogWorld) -> None:
+    await filled(world)
+    one, other = service(world, DictColdStore()), service(world, DictColdStore())
+    mine, theirs = await world.store.session(5000), await world.store.session(5000)
+    assert await one._claim(mine, "s")
+    assert (await other.once(theirs)).archived == 0
+    await mine.close()
+    assert (await other.once(theirs)).archived == 4
+    await theirs.close()
+
+
+class BrokenFor(DictColdStore):
+    """Refuses what belongs to one stream, as long as ``stream`` is set."""
+
+    stream = "test/s/"
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        if self.stream and key.startswith(self.stream):
+            raise UnavailableError("no route to it")
+        return await super().put_if_absent(key, data)
+
+
+@in_world
+async def test_a_fault_of_one_stream_does_not_hold_up_others(world: LogWorld) -> None:
+    await filled(world)
+    writer = await world.writer("t")
+    await writer.append(b"x")
+    await writer.close()
+    cold = BrokenFor()
+    session = await world.store.session(5000)
+    archiver = service(world, cold)
+    done = await archiver.once(session)
+    assert (done.archived, list(done.faults)) == (1, ["s"])
+    cold.stream = ""
+    assert (await archiver.once(session)).archived == 4
+    await session.close()
+
+
+@in_world
+async def test_bandwidth_is_bounded(world: LogWorld) -> None:
+    await filled(world, segments=1)
+    loop = asyncio.get_running_loop()
+    cold = DictColdStore()
+    session = await world.store.session(500_000)
+    begin = loop.time()
+    await service(world, cold, pace=Pace(1000)).once(session)
+    moved = sum(len(data) for key, data in cold.objects.items() if "part" in key)
+    assert loop.time() - begin >= 2 * moved / 1000 - 1, "written and read back"
+    await session.close()
+
+
+@in_world
+async def test_leftovers_of_other_attempts_are_swept(world: LogWorld) -> None:
+    await filled(world, segments=1)
+    cold = DictColdStore()
+    folder = "test/s/lssn=0000000000000000001"
+    cold.objects[f"{folder}/part-0000-00000.parquet"] = b"litter of a crash"
+    cold.objects["test/s/lssn=0000000000000000002/part-0000-00000.parquet"] = b"not yet decided"
+    session = await world.store.session(5000)
+    await service(world, cold).once(session)
+    names = [key for key in await cold.list(folder) if "part-" in key]
+    assert len(names) == 1
+    assert "part-0000" not in names[0]
+    assert len(await cold.list("test/s/lssn=0000000000000000002")) == 1
+    segment = (await world.segments("s"))[0]
+    assert segment.residence is Residence.ARCHIVE
+    await session.close()

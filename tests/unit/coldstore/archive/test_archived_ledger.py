@@ -1,0 +1,263 @@
+"""Readers do not notice that segments moved to the archive: every record, position and number."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rhumbline.coldstore.archive import archived_ledger
+from rhumbline.coldstore.archive import part as part_module
+from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import AtSequenceId, AtTxid
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    CorruptionError,
+    NoSuchLedgerError,
+    RhumblineError,
+    TruncatedError,
+)
+from rhumbline.core.protocol.record_set import Kind, decode_entry, encode_control, encode_record_set
+from rhumbline.core.protocol.segments import Residence
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
+    DictColdStore,
+    archived,
+    everything,
+    filled,
+    told,
+)
+
+
+class CrashError(RhumblineError):
+    """The process ended in the middle."""
+
+    code = "test-crash"
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many parts, row groups and reads a segment, so that all borders are crossed."""
+    monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
+    monkeypatch.setattr(part_module, "ROW_GROUP_BYTES", 25)
+    monkeypatch.setattr(archived_ledger, "CHUNK_BYTES_MAX", 300)
+
+
+@in_world
+async def test_all_records_are_the_same_from_the_archive(world: LogWorld) -> None:
+    await filled(world)
+    before = told(await everything(world))
+    await archived(world, DictColdStore())
+    assert (await world.namespace.maintain("s")).retired == (1, 2, 3, 4)
+    assert world.ledgers.ledgers == {}
+    assert told(await everything(world)) == before
+    assert len(before) == 120
+
+
+@in_world
+async def test_archive_hot_and_open_segments_are_one_stream(world: LogWorld) -> None:
+    await filled(world)
+    await archived(world, DictColdStore(), upto=3)
+    assert (await world.namespace.maintain("s")).retired == (1, 2)
+    residences = [s.residence for s in await world.segments("s")]
+    assert residences == [Residence.ARCHIVE] * 2 + [Residence.HOT] * 2
+    writer = await world.writer("s")
+    await writer.append(b"tail")
+    await writer.flush()
+    records = await everything(world)
+    assert len(records) == 121
+    assert [r.sequence_id for r in records] == list(range(121))
+    await writer.close()
+
+
+@in_world
+async def test_every_start_is_found_in_the_archive(world: LogWorld) -> None:
+    await filled(world)
+    all_of_it = told(await everything(world))
+    records = await everything(world)
+    await archived(world, DictColdStore())
+    await world.namespace.maintain("s")
+    for n in range(0, 120, 7):
+        record = records[n]
+        assert told(await everything(world, record.dlsn)) == all_of_it[n:]
+        assert told(await everything(world, AtSequenceId(n))) == all_of_it[n:]
+        first = next(i for i, r in enumerate(records) if r.txid >= record.txid)
+        assert told(await everything(world, AtTxid(record.txid))) == all_of_it[first:]
+
+
+@in_world
+async def test_a_reader_goes_on_while_its_ledger_goes(world: LogWorld) -> None:
+    await filled(world)
+    before = told(await everything(world))
+    await archived(world, DictColdStore())
+    world.ledgers.batch_entries_max = 1
+    async with await world.namespace.open_reader("s", Dlsn(1, 0, 0)) as reader:
+        seen = [await anext(reader) for _ in range(2)]
+        await world.namespace.maintain("s")
+        seen += [await asyncio.wait_for(anext(reader), 60) for _ in range(118)]
+    assert told(seen) == before
+
+
+@in_world
+async def test_without_the_archive_the_reason_is_said(world: LogWorld) -> None:
+    await filled(world)
+    await archived(world, DictColdStore())
+    await world.namespace.maintain("s")
+    world.archives = None
+    world.namespace = world.opened()
+    with pytest.raises(ConfigurationError, match="archive only"):
+        await everything(world)
+
+
+@in_world
+async def test_a_hot_copy_stays_until_its_archive_is_checked(world: LogWorld) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    await archived(world, cold)
+    part = next(k for k in cold.objects if "lssn=0000000000000000002/part" in k)
+    data = cold.objects.pop(part)
+    for broken in (None, data[:-1]):
+        if broken is not None:
+            cold.objects[part] = broken
+        with pytest.raises(CorruptionError):
+            await world.namespace.maintain("s")
+        residences = [s.residence for s in await world.segments("s")]
+        assert residences == [Residence.ARCHIVE] + [Residence.HOT_AND_ARCHIVE] * 3
+    cold.objects[part] = data
+    assert (await world.namespace.maintain("s")).retired == (2, 3, 4)
+
+
+@in_world
+async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -> None:
+    await filled(world)
+    before = told(await everything(world))
+    await archived(world, DictColdStore())
+    client = world.namespace._ledgers
+    delete = client.delete
+    failures = iter([True, False, True, False, False, True])
+
+    async def failing(ledger_id: int) -> None:
+        if next(failures, False):
+            raise CrashError("crashed here")
+        await delete(ledger_id)
+
+    client.delete = failing  # type: ignore[method-assign]
+    for _ in range(8):
+        try:
+            await world.namespace.maintain("s")
+        except CrashError:
+            continue
+    assert world.ledgers.ledgers == {}
+    assert told(await everything(world)) == before
+
+
+@in_world
+async def test_what_is_too_young_or_has_snapshots_of_producers_stays_hot(world: LogWorld) -> None:
+    policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=1000)
+    for number in range(3):
+        writer = await world.writer("s", policy)
+        await writer.append_numbered(b"p" * 16, number, [b"x"])
+        await writer.close()
+    await archived(world, DictColdStore())
+    assert (await world.namespace.maintain("s")).retired == ()
+    world.clock.now_ms += 1000
+    retired = (await world.namespace.maintain("s")).retired
+    newest = (await world.segments("s"))[-1]
+    assert retired == tuple(range(1, newest.producers_lssn))
+    writer = await world.writer("s")
+    assert writer.last_sequence(b"p" * 16) == 2
+    await writer.close()
+
+
+@in_world
+async def test_truncated_archives_are_purged_after_the_grace(world: LogWorld) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    await archived(world, cold)
+    await world.namespace.maintain("s")
+    await world.namespace.truncate("s", Dlsn(3, 0, 0))
+    assert (await world.namespace.maintain("s")).purged == ()
+    assert await cold.list("test/s/lssn=0000000000000000001")
+    world.clock.now_ms += 3_600_000
+    assert (await world.namespace.maintain("s")).purged == (1, 2)
+    assert not await cold.list("test/s/lssn=0000000000000000001")
+    assert await cold.list("test/s/lssn=0000000000000000003")
+    with pytest.raises(TruncatedError):
+        await everything(world, Dlsn(1, 0, 0))
+    assert len(await everything(world)) == 60
+
+
+@in_world
+async def test_an_archive_that_vanished_is_a_missing_ledger(world: LogWorld) -> None:
+    await filled(world, segments=2)
+    cold = DictColdStore()
+    await archived(world, cold)
+    await world.namespace.maintain("s")
+    segment = (await world.segments("s"))[0]
+    assert world.archives is not None
+    reader = await world.archives.open("s", segment)
+    for key in list(cold.objects):
+        if "part" in key:
+            del cold.objects[key]
+    with pytest.raises(NoSuchLedgerError):
+        await reader.read(segment.last_entry_id, segment.last_entry_id)
+    with pytest.raises(NoSuchLedgerError):
+        await world.archives.open("s", segment)
+    await reader.aclose()
+
+
+sets = st.lists(st.binary(max_size=5), min_size=1, max_size=3)
+entries = st.lists(st.lists(st.one_of(st.none(), sets), min_size=1, max_size=3), max_size=10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries)
+def test_entries_come_back_with_slots_positions_and_gaps(
+    shape: list[list[list[bytes] | None]],
+) -> None:
+    """``None`` is a control record, alone in its entry or between data."""
+
+    @in_world
+    async def check(world: LogWorld) -> None:
+        await world.namespace.create_stream("s", StreamPolicy(hot_retention_ms=0))
+        writer = await world.writer("s")
+        ledger = list(world.ledgers.ledgers.values())[-1]
+        position = 0
+        for sets_of_entry in shape:
+            payload = b""
+            for one in sets_of_entry:
+                if one is None:
+                    payload += encode_control(Kind.FLUSH, txid=1, position=position, created_ms=0)
+                else:
+                    payload += encode_record_set(one, first_txid=1, last_txid=1, position=position)
+                    position += len(one)
+            ledger.entries.append(payload)
+        ledger.acked = len(shape) - 1
+        expected = [decode_entry(entry) for entry in ledger.entries]
+        later = await world.writer("s")
+        await archived(world, DictColdStore())
+        segment = (await world.segments("s"))[0]
+        if segment.is_empty:
+            return
+        assert world.archives is not None
+        reader = await world.archives.open("s", segment)
+        at = 0
+        while at < len(expected):
+            for entry in await reader.read(at, segment.last_entry_id):
+                assert entry.entry_id == at
+                found = decode_entry(entry.payload)
+                assert [
+                    (one.slot, one.position, one.payloads()) for one in found if not one.is_control
+                ] == [
+                    (one.slot, one.position, one.payloads())
+                    for one in expected[at]
+                    if not one.is_control
+                ]
+                at += 1
+        await reader.aclose()
+        writer._pipeline.fail(RhumblineError("over"))
+        await later.close()
+
+    check()

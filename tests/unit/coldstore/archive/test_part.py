@@ -1,0 +1,133 @@
+"""Parts hold every record exactly; the digest from rows is the digest from the log."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rhumbline.coldstore.archive import part as part_module
+from rhumbline.coldstore.archive.content_digest import ContentDigest, raw_crc_of
+from rhumbline.coldstore.archive.manifest import CHAIN_START, Manifest, Part
+from rhumbline.coldstore.archive.part import PartWriter, read_part
+from rhumbline.core.protocol.compression import Codec
+from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError
+from rhumbline.core.protocol.record_set import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Kind,
+    Producer,
+    decode_entry,
+    encode_control,
+    encode_record_set,
+)
+
+
+@st.composite
+def record_sets(draw: st.DrawFn) -> bytes:
+    payloads = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
+    if draw(st.booleans()):
+        txids = sorted(
+            draw(st.lists(st.integers(1, 99), min_size=len(payloads), max_size=len(payloads)))
+        )
+    else:
+        txids = [draw(st.integers(1, 99))] * len(payloads)
+    producer = draw(st.sampled_from([Producer(NO_PRODUCER, NO_SEQUENCE), Producer(b"p" * 16, 7)]))
+    return encode_record_set(
+        payloads,
+        first_txid=txids[0],
+        last_txid=txids[-1],
+        txids=txids,
+        created_ms=draw(st.integers(0, 10**12)),
+        codec=draw(st.sampled_from(list(Codec))),
+        producer=producer,
+    )
+
+
+control = st.just(encode_control(Kind.FLUSH, txid=1, position=0, created_ms=1))
+entries = st.lists(
+    st.lists(st.one_of(record_sets(), control), min_size=1, max_size=3).map(b"".join), max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries, st.integers(1, 60))
+def test_what_is_written_comes_back_and_proves_itself(
+    payloads: list[bytes], group_bytes: int
+) -> None:
+    before = part_module.ROW_GROUP_BYTES
+    part_module.ROW_GROUP_BYTES = group_bytes
+    try:
+        writer = PartWriter(lssn=3)
+        from_log = ContentDigest()
+        expected = []
+        for entry_id, payload in enumerate(payloads):
+            sets = decode_entry(payload)
+            writer.add(entry_id, sets)
+            for one in sets:
+                if not one.is_control:
+                    from_log.add(entry_id, one.slot, one.raw_crc)
+                    expected.append((entry_id, one.slot, list(one.txids()), one.payloads()))
+        data = writer.finish()
+    finally:
+        part_module.ROW_GROUP_BYTES = before
+    from_rows = ContentDigest()
+    found = []
+    for one_set in read_part(data, 3):
+        from_rows.add(one_set.entry_id, one_set.slot, raw_crc_of(one_set.txids, one_set.payloads))
+        found.append((one_set.entry_id, one_set.slot, one_set.txids, one_set.payloads))
+    assert found == expected
+    assert from_rows.hex() == from_log.hex()
+    assert writer.record_count == sum(len(one[3]) for one in expected)
+
+
+def test_rows_of_another_segment_or_no_parquet_are_corruption() -> None:
+    writer = PartWriter(lssn=3)
+    writer.add(0, decode_entry(encode_record_set([b"x"], first_txid=1, last_txid=1)))
+    data = writer.finish()
+    for broken, lssn in ((data, 4), (data[:-9], 3), (b"", 3), (b"PAR1" * 5, 3)):
+        with pytest.raises(CorruptionError):
+            list(read_part(broken, lssn))
+
+
+def manifest(lssn: int = 1, previous: str = CHAIN_START, start: int = 0) -> Manifest:
+    part = Part("part-a-0.parquet", 0, 4, 1, 9, 10, 100, 90, "ab")
+    return Manifest(
+        "ns",
+        "s",
+        "id",
+        lssn,
+        5,
+        10,
+        100,
+        1,
+        9,
+        start,
+        1,
+        2,
+        False,
+        f"digest{lssn}",
+        previous,
+        (part,),
+    )
+
+
+def test_a_manifest_round_trips_and_chains() -> None:
+    first, second = manifest(), manifest(2, "digest1", 10)
+    assert Manifest.decode(first.encode()) == first
+    assert second.follows(first)
+    assert not manifest(2, "other", 10).follows(first)
+    assert not manifest(3, "digest1", 10).follows(first)
+    assert not manifest(2, "digest1", 11).follows(first)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 1}', b"\xff"])
+def test_what_is_no_manifest_is_corruption(data: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        Manifest.decode(data)
+
+
+def test_a_newer_manifest_is_foreign_and_a_contradicting_one_corrupt() -> None:
+    text = manifest().encode()
+    with pytest.raises(ForeignDataError):
+        Manifest.decode(text.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(CorruptionError, match="add up"):
+        Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))

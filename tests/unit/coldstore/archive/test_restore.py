@@ -1,0 +1,111 @@
+"""An archive is enough: a fresh metadata store, no ledger, and every record at its old DLSN."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.coldstore.archive.catalog import list_manifests
+from rhumbline.coldstore.archive.cold_archives import ColdArchives
+from rhumbline.coldstore.archive.restore import restore_stream
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.log.namespace import create_namespace
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    RhumblineError,
+    StreamExistsError,
+)
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.coldstore.archive.archive_world import (
+    DictColdStore,
+    archived,
+    everything,
+    filled,
+    told,
+)
+
+
+async def fresh(cold: DictColdStore) -> LogWorld:
+    """Another cluster, that knows only the archive."""
+    world = LogWorld()
+    await create_namespace(world.store, world.runtime, "test", world.policy)
+    world.archives = ColdArchives(cold, "test")
+    world.namespace = world.opened()
+    return world
+
+
+@in_world
+async def test_all_records_have_their_old_positions(world: LogWorld) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    await archived(world, cold)
+    before = told(await everything(world))
+    other = await fresh(cold)
+    manifests = await list_manifests(cold, "test")
+    await restore_stream(other.store, StreamStore(other.store, "test"), manifests)
+    assert told(await everything(other)) == before
+    writer = await other.writer("s")
+    receipt = await writer.append(b"goes on", txid=1000)
+    assert receipt.dlsn == Dlsn(5, 0, 0)
+    await writer.close()
+    records = await everything(other)
+    assert (len(records), records[-1].sequence_id) == (121, 120)
+    assert (await other.namespace.maintain("s")).retired == ()
+    await other.namespace.delete_stream("s")
+    assert await other.namespace.streams() == []
+
+
+@in_world
+async def test_an_archive_without_its_oldest_segments_is_restored_from_there(
+    world: LogWorld,
+) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    manifests = await archived(world, cold)
+    before = told(await everything(world))
+    other = await fresh(cold)
+    await restore_stream(other.store, StreamStore(other.store, "test"), manifests[2:])
+    assert told(await everything(other)) == before[60:]
+
+
+@in_world
+async def test_a_hole_or_a_stream_that_exists_is_refused(world: LogWorld) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    manifests = await archived(world, cold)
+    other = await fresh(cold)
+    known = StreamStore(other.store, "test")
+    with pytest.raises(CorruptionError, match="does not follow"):
+        await restore_stream(other.store, known, [manifests[0], manifests[2]])
+    with pytest.raises(InvalidArgumentError, match="namespace"):
+        await restore_stream(other.store, StreamStore(other.store, "else"), manifests)
+    await restore_stream(other.store, known, manifests)
+    with pytest.raises(StreamExistsError):
+        await restore_stream(other.store, known, manifests)
+
+
+@in_world
+async def test_restoring_goes_on_after_a_crash_at_any_step(world: LogWorld) -> None:
+    await filled(world)
+    cold = DictColdStore()
+    manifests = await archived(world, cold)
+    before = told(await everything(world))
+    for steps in range(1, 12):
+        other = await fresh(cold)
+        known = StreamStore(other.store, "test")
+        task = asyncio.ensure_future(restore_stream(other.store, known, manifests))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            assert task.exception() is None
+            break
+        try:
+            await restore_stream(other.store, known, manifests)
+        except StreamExistsError:
+            pass  # the last step was done
+        except RhumblineError as error:
+            raise AssertionError(f"after {steps} steps") from error
+        assert told(await everything(other)) == before

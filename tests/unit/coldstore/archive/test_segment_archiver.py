@@ -1,0 +1,200 @@
+"""Archiving a segment: whole or not at all, whoever crashes, races or damages what."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rhumbline.coldstore.archive import segment_archiver as archive_module
+from rhumbline.coldstore.archive.catalog import read_manifest
+from rhumbline.coldstore.archive.manifest import manifest_key
+from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
+from rhumbline.coldstore.archive.verify import verify_segment
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    NoSuchObjectError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from rhumbline.core.protocol.segments import Residence
+from rhumbline.core.runtime.cold_store import ObjectStat
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+class MemoryColdStore:
+    """Objects in a dict; ``before`` may raise or await before each step of a write."""
+
+    uri = "memory:"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.writes = 0
+        self.fail_at: int | None = None
+        self.lose_reply_at: int | None = None
+
+    async def put_if_absent(self, key: str, data: bytes) -> bool:
+        self._step()
+        await asyncio.sleep(0)
+        is_new = self.objects.setdefault(key, data) is data
+        if self.writes == self.lose_reply_at:
+            raise UnknownOutcomeError("the reply was lost")
+        return is_new
+
+    async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
+        self._step()
+        if key not in self.objects:
+            raise NoSuchObjectError(key)
+        end = None if length is None else offset + length
+        return self.objects[key][offset:end]
+
+    async def stat(self, key: str) -> ObjectStat:
+        return ObjectStat(len(await self.get(key)), None)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
+    async def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+
+    async def close(self) -> None:
+        self.objects.clear()
+
+    def _step(self) -> None:
+        self.writes += 1
+        if self.writes == self.fail_at:
+            raise UnavailableError("crashed here")
+
+
+async def written(world: LogWorld, segments: int = 2, records: int = 40) -> StreamStore:
+    """A stream "s" with so many completed segments (and one that is open)."""
+    policy = StreamPolicy(roll_bytes=1 << 40)
+    for number in range(segments + 1):
+        writer = await world.writer("s", policy if number == 0 else None)
+        for n in range(records):
+            writer.append(f"segment {number} record {n}".encode())
+            if n % 7 == 0:
+                await writer.flush()
+        await writer.flush()
+        if number < segments:
+            await writer.close()
+    return StreamStore(world.store, "test")
+
+
+def archiver(world: LogWorld, cold: MemoryColdStore, streams: StreamStore) -> SegmentArchiver:
+    return SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
+
+
+@in_world
+async def test_completed_segments_are_archived_in_a_chain(world: LogWorld) -> None:
+    streams, cold = await written(world), MemoryColdStore()
+    first = await archiver(world, cold, streams).archive("s", 1)
+    second = await archiver(world, cold, streams).archive("s", 2)
+    assert second.follows(first)
+    assert first.record_count == 40
+    for manifest in (first, second):
+        await verify_segment(cold, manifest)
+        stored = await streams.segment("s", manifest.lssn)
+        assert stored is not None
+        assert stored.segment.residence is Residence.HOT_AND_ARCHIVE
+    assert await archiver(world, cold, streams).archive("s", 1) == first, "a repeat changes nothing"
+
+
+@in_world
+async def test_what_is_open_missing_or_out_of_turn_is_refused(world: LogWorld) -> None:
+    streams, cold = await written(world), MemoryColdStore()
+    for lssn, words in ((3, "not completed"), (9, "not completed"), (2, "must be archived before")):
+        with pytest.raises(InvalidArgumentError, match=words):
+            await archiver(world, cold, streams).archive("s", lssn)
+
+
+@in_world
+async def test_a_crash_at_any_step_leaves_no_archive_or_a_whole_one(world: LogWorld) -> None:
+    streams = await written(world)
+    outcomes = set()
+    for step in range(1, 12):
+        cold = MemoryColdStore()
+        cold.fail_at = step
+        try:
+            await archiver(world, cold, streams).archive("s", 1)
+        except UnavailableError:
+            cold.fail_at = None
+            left = await read_manifest(cold, "test", "s", 1)
+            outcomes.add("whole" if left else "none")
+            if left is not None:
+                await verify_segment(cold, left)
+        cold.fail_at = None
+        await verify_segment(cold, await archiver(world, cold, streams).archive("s", 1))
+    assert "none" in outcomes
+
+
+@in_world
+async def test_a_lost_reply_is_settled_by_looking(world: LogWorld) -> None:
+    streams = await written(world)
+    for step in range(1, 8):
+        cold = MemoryColdStore()
+        cold.lose_reply_at = step
+        manifest = await archiver(world, cold, streams).archive("s", 1)
+        await verify_segment(cold, manifest)
+
+
+@in_world
+async def test_two_archivers_at_once_make_one_archive(world: LogWorld) -> None:
+    streams, cold = await written(world), MemoryColdStore()
+    works = [archiver(world, cold, streams).archive("s", 1) for _ in range(4)]
+    found = [await task for task in [asyncio.ensure_future(work) for work in works]]
+    assert len({manifest.parts for manifest in found}) == 1
+    assert len(await cold.list("test/s")) == 1 + len(found[0].parts), "the losers cleaned up"
+    await verify_segment(cold, found[0])
+
+
+Damage = Callable[[dict[str, bytes], str], Awaitable[None] | None]
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "remove", "swap"])
+def test_damage_to_a_part_is_found(how: str) -> None:
+    @in_world
+    async def check(world: LogWorld) -> None:
+        streams, cold = await written(world), MemoryColdStore()
+        manifest = await archiver(world, cold, streams).archive("s", 1)
+        other = await archiver(world, cold, streams).archive("s", 2)
+        key = next(k for k in cold.objects if k.endswith(manifest.parts[0].name))
+        data = cold.objects[key]
+        if how == "flip":
+            cold.objects[key] = data[:200] + bytes([data[200] ^ 1]) + data[201:]
+        elif how == "cut":
+            cold.objects[key] = data[:-1]
+        elif how == "remove":
+            del cold.objects[key]
+        else:
+            cold.objects[key] = next(
+                v for k, v in cold.objects.items() if k.endswith(other.parts[0].name)
+            )
+        with pytest.raises(CorruptionError):
+            await verify_segment(cold, manifest)
+
+    check()
+
+
+@in_world
+async def test_a_manifest_of_another_segment_is_refused(world: LogWorld) -> None:
+    streams, cold = await written(world), MemoryColdStore()
+    await archiver(world, cold, streams).archive("s", 1)
+    cold.objects[manifest_key("test", "s", 2)] = cold.objects[manifest_key("test", "s", 1)]
+    with pytest.raises(CorruptionError, match="another segment"):
+        await read_manifest(cold, "test", "s", 2)
+
+
+@in_world
+async def test_a_large_segment_has_several_parts(world: LogWorld) -> None:
+    before = archive_module.PART_PAYLOAD_BYTES
+    archive_module.PART_PAYLOAD_BYTES = 100
+    try:
+        streams, cold = await written(world), MemoryColdStore()
+        manifest = await archiver(world, cold, streams).archive("s", 1)
+        assert len(manifest.parts) > 2
+        await verify_segment(cold, manifest)
+    finally:
+        archive_module.PART_PAYLOAD_BYTES = before

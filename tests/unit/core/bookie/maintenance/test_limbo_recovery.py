@@ -1,0 +1,292 @@
+"""Leaving limbo: what was lost comes from the replicas, a fence comes back, and it has an end.
+
+Then a whole cluster that loses power with torn ends: unavailable until an operator's word.
+"""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.maintenance.limbo_recovery import clear_all, spans_of
+from rhumbline.core.ledger.client import LedgerClient
+from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import RecoveryIncompleteError, RhumblineError, UnavailableError
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.wire.entry import Entry
+from rhumbline.core.wire.v2 import Code
+from rhumbline.placement.region_aware import RegionAwarePlacement
+from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+
+SMALL = BookieConfig(log_file_bytes=64 << 10, maintenance_ms=3_600_000)
+OTHER = BookieId("other@00000001")
+COUNT = 10
+ACKNOWLEDGED = 20
+
+
+class Lossy:
+    """A bookie that holds entries 0 to 4 of ledgers 1 to 3, and lost all behind by a crash."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.disk = MemoryDisk()
+
+    async def start(self) -> tuple[Bookie, Wire]:
+        world = self.world
+        await world.start()
+        while await world.ledgers.next_id() < COUNT:
+            pass
+        self.bookie_id = bookie_id = await world.format(self.disk)
+        bookie = await world.open(self.disk, replace(SMALL, boot_id="one"))
+        wire = await Wire.connect(bookie)
+        for ledger_id in (1, 2, 3):
+            await world.make_ledger(ledger_id, bookie_id)
+            for number in range(5):
+                assert await wire.add(entry(ledger_id, number)) == Code.OK
+        torn = self.disk.copy()
+        path = max(path for path in torn.files if path.startswith("log/"))
+        torn.files[path] += b"\x07" * 100  # the beginning of what was lost
+        await wire.aclose()
+        await bookie.aclose()
+        bookie = await world.open(torn, replace(SMALL, boot_id="two"))
+        assert bookie.storage.states.limbo.is_active
+        await bookie.maintenance.step()
+        assert bookie.storage.states.limbo.is_active
+        return bookie, await Wire.connect(bookie)
+
+    async def replace_us(self, ledger_id: int, at: int) -> None:
+        metadata, version = await self.world.ledgers.read(ledger_id)
+        await self.world.ledgers.write(metadata.with_fragment(at, (OTHER,)), version)
+
+    async def close(self, ledger_id: int) -> None:
+        metadata, version = await self.world.ledgers.read(ledger_id)
+        await self.world.ledgers.write(metadata.closed(COUNT - 1, 50), version)
+
+
+async def from_replica(ledger_id: int, entry_id: int) -> bytes | None:
+    return entry(ledger_id, entry_id)
+
+
+def test_each_ledger_gets_out_when_its_end_no_longer_hangs_on_us() -> None:
+    async def main() -> None:
+        lossy = Lossy()
+        bookie, wire = await lossy.start()
+        bookie.scrubber.fetch = from_replica
+        await lossy.close(1)
+        await lossy.replace_us(2, 7)
+        await bookie.maintenance.step()
+
+        # Closed: whole again, and fenced again, for a fence may have been among the lost.
+        assert await bookie.service.entry_ids(1) == list(range(COUNT))
+        assert await wire.read(1, COUNT - 1) == (Code.OK, entry(1, COUNT - 1))
+        assert await wire.add(entry(1, COUNT)) == Code.FENCED
+        # Ours up to the change, and the writer may come back.
+        assert await bookie.service.entry_ids(2) == list(range(7))
+        assert bookie.storage.states.ledgers[2].takes_adds
+        # Open, and counts on us: unknown, whatever the replicas hold.
+        assert (await wire.read(3, 5))[0] == Code.IO
+        assert await wire.add(entry(3, 5)) == Code.IO
+        assert bookie.limbo.restored_count == 5 + 2
+        assert bookie.storage.states.limbo.is_active
+
+        await lossy.close(3)
+        await bookie.maintenance.step()
+        assert await bookie.service.entry_ids(3) == list(range(COUNT))
+        await bookie.maintenance.step()  # a pass that finds nobody left
+        assert not bookie.storage.states.limbo.is_active
+        await wire.aclose()
+        await bookie.aclose()
+        await lossy.world.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_ledger_whose_state_was_lost_comes_back_from_the_metadata() -> None:
+    async def main() -> None:
+        lossy = Lossy()
+        bookie, wire = await lossy.start()
+        await lossy.world.make_ledger(5, lossy.bookie_id)
+        await lossy.close(5)
+        assert (await wire.read(5, 0))[0] == Code.IO
+        bookie.scrubber.fetch = from_replica
+        await bookie.maintenance.step()
+        assert await bookie.service.entry_ids(5) == list(range(COUNT))
+        assert await wire.read(5, 3) == (Code.OK, entry(5, 3))
+        await wire.aclose()
+        await bookie.aclose()
+        await lossy.world.aclose()
+
+    asyncio.run(main())
+
+
+def test_what_no_replica_gives_is_left_to_repair_and_can_be_listed() -> None:
+    async def main() -> None:
+        lossy = Lossy()
+        bookie, wire = await lossy.start()
+
+        async def only_five(ledger_id: int, entry_id: int) -> bytes | None:
+            if entry_id > 5:
+                raise UnavailableError("nobody answers")
+            return entry(ledger_id, entry_id)
+
+        bookie.scrubber.fetch = only_five
+        await lossy.close(1)
+        await bookie.maintenance.step()
+        assert await bookie.service.entry_ids(1) == list(range(6))
+        assert (bookie.limbo.restored_count, bookie.limbo.missing_count) == (1, COUNT - 6)
+        await wire.aclose()
+        await bookie.aclose()
+        await lossy.world.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("state", list(LedgerState))
+def test_spans_are_those_of_the_striping_rule(state: LedgerState) -> None:
+    me = BookieId("b2@00000002")
+    first = tuple(BookieId(f"b{n}@0000000{n}") for n in range(4))
+    second = (*first[:2], OTHER, first[3])
+    quorum = Quorum(4, 2, 2)
+    metadata = LedgerMetadata(
+        1, 4, 2, 2, (Fragment(0, first), Fragment(9, second), Fragment(20, first)), state=state,
+        last_entry_id=30 if state is LedgerState.CLOSED else -1,
+    )  # fmt: skip
+    last = 30 if state is LedgerState.CLOSED else 19
+    expected = [
+        entry_id
+        for entry_id in range(last + 1)
+        if me in [metadata.fragment_of(entry_id).bookies[i] for i in quorum.write_set(entry_id)]
+    ]
+    found = [
+        entry_id
+        for span in spans_of(metadata, me)
+        for entry_id in range(span.first, span.last + 1)
+        if span.has(entry_id)
+    ]
+    assert found == expected
+
+
+def ledger_client(world: World) -> LedgerClient:
+    config = LedgerConfig(
+        connect_timeout_ms=500, request_timeout_ms=500, recovery_timeout_ms=1_000, backoff_ms_max=50
+    )
+    return LedgerClient(
+        world.runtime, world.ledgers, world.directory, RegionAwarePlacement(), config
+    )
+
+
+async def append_to_all(writer: LedgerWriter, bookies: list[Bookie], payload: bytes) -> int:
+    """Returns the entry's id when it is durable at every bookie."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]) -> None:
+        assert error is None
+        done.set_result(None)
+
+    entry_id = writer.add(payload, on_done)
+    await done
+    for _ in range(5_000):
+        if all(one.storage.last_entry(writer.ledger_id) >= entry_id for one in bookies):
+            return entry_id
+        await asyncio.sleep(0.001)
+    raise TimeoutError(f"entry {entry_id} is not everywhere")
+
+
+async def serve_all(world: World, disks: list[MemoryDisk], boot_id: str) -> list[Bookie]:
+    return [await world.open(disk, replace(SMALL, boot_id=boot_id)) for disk in disks]
+
+
+async def powerless_cluster(world: World) -> tuple[list[MemoryDisk], int]:
+    """Three bookies went down together while the group with entry 20 was being written to each.
+
+    Returns their disks and the ledger, whose writer is gone, too.
+    """
+    disks = [MemoryDisk() for _ in range(3)]
+    for number, disk in enumerate(disks):
+        await world.format(disk, f"b{number}")
+    bookies = await serve_all(world, disks, "one")
+    async with ledger_client(world) as client:
+        writer = await client.create(Quorum(3, 3, 2), password=PASSWORD)
+        for number in range(ACKNOWLEDGED):
+            await append_to_all(writer, bookies, b"entry %d" % number)
+        await append_to_all(writer, bookies, b"the power fails")
+        torn = [disk.copy() for disk in disks]
+        writer.abandon()
+    for image in torn:
+        del image.files[max(path for path in image.files if path.startswith("log/"))][-3:]
+    for bookie in bookies:
+        await bookie.aclose()
+    return torn, writer.ledger_id
+
+
+async def turn(bookies: list[Bookie]) -> None:
+    for bookie in bookies:
+        await bookie.maintenance.step()
+
+
+def test_a_cluster_that_lost_power_waits_for_a_word_and_is_never_wrong() -> None:
+    async def main() -> None:
+        world = World()
+        await world.start()
+        disks, ledger_id = await powerless_cluster(world)
+        bookies = await serve_all(world, disks, "two")
+        async with ledger_client(world) as client:
+            for _ in range(2):
+                await turn(bookies)
+                with pytest.raises(RecoveryIncompleteError):
+                    await client.recover(ledger_id, PASSWORD)
+            assert all(one.storage.states.limbo.covers(ledger_id) for one in bookies)
+            metadata, _ = await world.ledgers.read(ledger_id)
+            assert metadata.state is LedgerState.IN_RECOVERY
+
+            for bookie in bookies:  # the operator: these disks keep what they acknowledge
+                await bookie.aclose()
+            bookies = await serve_all(world, disks, "two")
+            for bookie in bookies:
+                await clear_all(bookie.storage)
+            closed = await client.recover(ledger_id, PASSWORD)
+            assert closed.last_entry_id == ACKNOWLEDGED - 1
+            reader = await client.open(ledger_id, PASSWORD)
+            entries: list[Entry] = []
+            while len(entries) < ACKNOWLEDGED:
+                entries += await reader.read(len(entries), ACKNOWLEDGED - 1)
+            assert [one.payload for one in entries] == [
+                b"entry %d" % number for number in range(ACKNOWLEDGED)
+            ]
+            writer = await client.create(Quorum(3, 3, 2), password=PASSWORD)
+            assert await append_to_all(writer, bookies, b"the log goes on") == 0
+            await writer.close()
+        for bookie in bookies:
+            await bookie.aclose()
+        await world.aclose()
+
+    asyncio.run(main())
+
+
+def test_one_bookie_that_lost_power_comes_back_by_itself() -> None:
+    async def main() -> None:
+        world = World()
+        await world.start()
+        disks, ledger_id = await powerless_cluster(world)
+        bookies = await serve_all(world, disks[:1], "two") + await serve_all(
+            world, disks[1:], "one"
+        )
+        await turn(bookies)
+        assert [one.storage.states.limbo.is_active for one in bookies] == [True, False, False]
+        async with ledger_client(world) as client:
+            closed = await client.recover(ledger_id, PASSWORD)
+        assert closed.last_entry_id == ACKNOWLEDGED - 1
+        await turn(bookies)
+        await turn(bookies)
+        assert not bookies[0].storage.states.limbo.is_active
+        for bookie in bookies:
+            await bookie.aclose()
+        await world.aclose()
+
+    asyncio.run(main())

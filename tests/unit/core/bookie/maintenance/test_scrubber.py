@@ -1,0 +1,116 @@
+"""Bit rot in sealed files is found by the walk and repaired; what cannot be stays unknown."""
+
+import asyncio
+
+from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
+from rhumbline.core.wire.v2 import Code
+from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
+from rhumbline.tests.unit.core.bookie.maintenance.test_compactor import (
+    PAYLOAD,
+    SMALL,
+    all_there,
+    fill,
+)
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+
+
+def rot_sorted_files(disk: MemoryDisk) -> int:
+    """Flips one bit in the middle of each sorted file."""
+    paths = [path for path in disk.files if path.startswith("sorted/")]
+    for path in paths:
+        content = disk.files[path]
+        content[len(content) // 2] ^= 0x04
+    return len(paths)
+
+
+async def unknown_entries(bookie: Bookie, wire: Wire, count: int) -> list[tuple[int, int]]:
+    found = []
+    for ledger_id in (1, 2, 3):
+        for number in range(count):
+            code, body = await wire.read(ledger_id, number)
+            if code == Code.OK:
+                assert body == entry(ledger_id, number, PAYLOAD)
+            else:
+                assert code == Code.IO
+                found.append((ledger_id, number))
+    return found
+
+
+def test_rotten_entries_are_fetched_written_anew_and_read_back() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(SMALL, disk) as (world, bookie, wire):
+            await fill(wire, 120)
+            await bookie.maintenance.step()
+            clean = await bookie.scrubber.walk()
+            assert (clean.damages, clean.repaired_count) == ([], 0)
+            assert clean.file_count == len(bookie.storage.sorted)
+            count = rot_sorted_files(disk)
+            assert count >= 3
+            bookie.storage.files._chunks.clear()
+            unknown = await unknown_entries(bookie, wire, 120)
+            assert 0 < len(unknown) <= count
+            report = await bookie.scrubber.walk()
+            assert len(report.damages) >= count
+            assert sorted(report.unreadable) == unknown
+
+            async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+                if (ledger_id, entry_id) == unknown[0]:
+                    return entry(ledger_id, entry_id + 1, PAYLOAD)
+                return entry(ledger_id, entry_id, PAYLOAD)
+
+            bookie.scrubber.fetch = fetch
+            report = await bookie.scrubber.walk()
+            assert report.unreadable == [unknown[0]]
+            assert report.repaired_count == len(unknown) - 1
+            assert await unknown_entries(bookie, wire, 120) == [unknown[0]]
+
+            async def honest(ledger_id: int, entry_id: int) -> bytes | None:
+                return entry(ledger_id, entry_id, PAYLOAD)
+
+            bookie.scrubber.fetch = honest
+            assert (await bookie.scrubber.walk()).repaired_count == 1
+            await all_there(wire, (1, 2, 3), 120)
+            bookie.maintenance.repaired([damage.number for damage in report.damages])
+            for _ in report.damages:
+                await bookie.maintenance.step()
+            assert (await bookie.scrubber.walk()).damages == []
+            assert (await verify_storage(disk)).damages == ()
+            await all_there(wire, (1, 2, 3), 120)
+            image = disk.copy()
+            await bookie.aclose()
+            again = await world.open(image, SMALL)
+            second = await Wire.connect(again)
+            await all_there(second, (1, 2, 3), 120)
+            await second.aclose()
+            await again.aclose()
+
+    asyncio.run(main())
+
+
+def test_damaged_log_is_not_sorted_away_until_it_is_repaired() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(SMALL, disk) as (_, bookie, wire):
+            bookie._maintaining.cancel()  # type: ignore[union-attr]
+            await fill(wire, 120)
+            path = min(path for path in disk.files if path.startswith("log/"))
+            disk.files[path][30_000] ^= 0x40
+            await bookie.maintenance.step()
+            assert path in disk.files
+            unknown = await unknown_entries(bookie, wire, 120)
+
+            async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+                return entry(ledger_id, entry_id, PAYLOAD)
+
+            bookie.scrubber.fetch = fetch
+            report = await bookie.scrubber.walk()
+            assert report.repaired_count >= len(unknown)
+            bookie.maintenance.repaired([])
+            for _ in range(3):
+                await bookie.maintenance.step()
+            assert path not in disk.files
+            await all_there(wire, (1, 2, 3), 120)
+
+    asyncio.run(main())

@@ -1,0 +1,80 @@
+"""A ledger that was introduced takes its first add while the metadata store is away.
+
+What an introduction may not do: make a ledger of what the metadata does not name, undo a fence, or
+bring back what was deleted.
+"""
+
+import asyncio
+from typing import NoReturn
+
+import pytest
+
+from rhumbline.core.protocol.bookie_id import check_bookie_id
+from rhumbline.core.protocol.errors import MetadataUnavailableError
+from rhumbline.core.wire import v3
+from rhumbline.core.wire.v2 import Code
+from rhumbline.core.wire.v3 import Status
+from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, lac_body, one_bookie
+
+NOTHING = -1
+
+
+async def introduce(wire: Wire, ledger_id: int) -> int:
+    """The answer to an explicit LAC that says that nothing is confirmed yet."""
+    request = v3.write_lac_request(
+        wire.next_txn(), ledger_id, NOTHING, KEY, lac_body(ledger_id, NOTHING)
+    )
+    return v3.status_of(await wire.ask3(request))
+
+
+async def away(*_: object, **__: object) -> NoReturn:
+    raise MetadataUnavailableError("the store is away")
+
+
+def test_the_first_add_needs_no_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with one_bookie() as (world, _, wire):
+            assert await introduce(wire, 1) == Status.OK
+            monkeypatch.setattr(world.store, "get", away)
+            assert await wire.add(entry(1, 0)) == Code.OK
+            assert await wire.add(entry(2, 0)) != Code.OK, "nobody introduced it"
+            assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
+
+    asyncio.run(main())
+
+
+def test_who_is_not_named_learns_nothing() -> None:
+    async def main() -> None:
+        async with one_bookie() as (world, bookie, wire):
+            await world.make_ledger(20, check_bookie_id("other@00000001"))
+            for ledger_id in (20, 21):
+                assert await introduce(wire, ledger_id) == Status.UNKNOWN_STATE
+                assert ledger_id not in bookie.service.ledgers
+                assert await wire.add(entry(ledger_id, 0)) != Code.OK
+
+    asyncio.run(main())
+
+
+def test_a_fence_before_or_after_it_holds() -> None:
+    async def main() -> None:
+        async with one_bookie() as (_, _bookie, wire):
+            assert await introduce(wire, 1) == Status.OK
+            assert await wire.fence(1) == Code.NO_ENTRY
+            assert await wire.fence(2) == Code.NO_ENTRY
+            assert await introduce(wire, 2) == Status.OK
+            for ledger_id in (1, 2):
+                assert await wire.add(entry(ledger_id, 0)) == Code.FENCED
+
+    asyncio.run(main())
+
+
+def test_a_deleted_ledger_stays_deleted() -> None:
+    async def main() -> None:
+        async with one_bookie() as (world, bookie, wire):
+            assert await introduce(wire, 2) == Status.OK
+            await world.ledgers.delete(2)
+            bookie.service.storage.delete_ledger(2)
+            assert await introduce(wire, 2) == Status.NO_LEDGER
+            assert await wire.add(entry(2, 0)) == Code.NO_LEDGER
+
+    asyncio.run(main())

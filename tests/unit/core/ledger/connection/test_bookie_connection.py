@@ -1,0 +1,355 @@
+"""Connections: identity, addresses, time-outs, loss, rest after failures, bounds."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.ledger.connection.bookie_link import address_for
+from rhumbline.core.ledger.connection.bookie_pool import BookiePool
+from rhumbline.core.protocol.bookie_id import BookieId, Region
+from rhumbline.core.protocol.errors import (
+    BookieUnavailableError,
+    DeadlineExceededError,
+    NoSuchEntryError,
+    ProtocolError,
+    RhumblineError,
+)
+from rhumbline.core.protocol.ledger_metadata import DigestType
+from rhumbline.core.wire import v2, v3
+from rhumbline.core.wire.entry import EntryDigest, encode_entry, master_key
+from rhumbline.core.wire.registration import Registration
+from rhumbline.tests.unit.core.ledger.world import HOLD, FakeBookie, World, until
+
+DIGEST = EntryDigest(DigestType.CRC32C)
+
+
+def entry(entry_id: int) -> bytes:
+    return encode_entry(DIGEST, 1, entry_id, -1, 1, b"x")
+
+
+def pool_of(world: World, config: LedgerConfig | None = None) -> BookiePool:
+    return BookiePool(
+        world.runtime,
+        world.directory,
+        config=config or LedgerConfig(request_timeout_ms=400),
+        region=Region("a"),
+    )
+
+
+class Answers:
+    def __init__(self) -> None:
+        self.all: list[tuple[RhumblineError | None, object]] = []
+
+    def __call__(self, error: RhumblineError | None, answer: object) -> None:
+        self.all.append((error, answer))
+
+    @property
+    def errors(self) -> list[type[RhumblineError] | None]:
+        return [type(error) if error is not None else None for error, _ in self.all]
+
+
+def test_requests_made_while_connecting_are_sent_and_answered() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        world.bookies[0].entries[1, 5] = entry(5)
+        connection = pool.link(world.bookies[0].bookie).connect()
+        assert connection is not None
+        found, missing, batch, lac = all_answers = [Answers() for _ in range(4)]
+        assert connection.send_read(1, 5, found)
+        assert connection.send_read(1, 6, missing)
+        assert connection.send_batch_read(1, 5, (10, 1000), batch)
+        assert connection.send_message(v3.read_lac_request(0, 1), lac)
+        assert [answers.all for answers in all_answers] == [[], [], [], []]
+        await until(lambda: all(answers.all for answers in all_answers))
+        assert found.all == [(None, entry(5))]
+        assert batch.all == [(None, [entry(5)])]
+        assert missing.errors == [NoSuchEntryError]
+        assert lac.errors == [None]
+        assert connection.is_idle
+        assert connection.in_flight_bytes == 0
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_bookie_of_another_incarnation_is_unreachable_and_never_says_no() -> None:
+    world = World("ab")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        wanted, impostor = world.bookies
+        wanted.port = impostor.port
+        connection = pool.link(wanted.bookie).connect()
+        assert connection is not None
+        answers = Answers()
+        connection.send_read(1, 5, answers)
+        await until(lambda: len(answers.all) == 1)
+        assert answers.errors == [BookieUnavailableError]
+        assert impostor.requests == []
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_lost_connection_fails_what_waits_and_rests_before_the_next() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        bookie = world.bookies[0]
+        bookie.is_hung = True
+        link = pool.link(bookie.bookie)
+        connection = link.connect()
+        assert connection is not None
+        answers = Answers()
+        connection.send_read(1, 5, answers)
+        connection.send_message(v3.read_lac_request(0, 1), answers)
+        await asyncio.sleep(0.05)
+        bookie.go_down()
+        await until(lambda: len(answers.all) == 2)
+        assert answers.errors == [BookieUnavailableError] * 2
+        assert link.connect() is None
+        pauses = []
+        for _ in range(8):
+            started = asyncio.get_running_loop().time()
+            await until(lambda: link.connect() is not None)
+            await until(lambda: link.connection is None)
+            pauses.append(asyncio.get_running_loop().time() - started)
+        assert pauses[-1] > 0.9, "the pause grows"
+        assert max(pauses) < 3.1, "up to a bound"
+        bookie.come_up()
+        bookie.is_hung = False
+        await until(lambda: link.connect() is not None)
+        again = link.connect()
+        assert again is not None
+        again.send_message(v3.read_lac_request(0, 1), answers)
+        await until(lambda: len(answers.all) == 3)
+        assert answers.errors[2] is None
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_one_late_answer_fails_alone_and_a_silent_peer_ends_the_connection() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pool = pool_of(world)
+        bookie = world.bookies[0]
+        bookie.script = lambda request: (
+            HOLD if isinstance(request, v2.ReadRequest) and request.entry_id == 5 else None
+        )
+        connection = pool.link(bookie.bookie).connect()
+        assert connection is not None
+        late, quick = Answers(), Answers()
+        connection.send_read(1, 5, late)
+        started = loop.time()
+        while not late.all:
+            connection.send_read(1, 6, quick)
+            await asyncio.sleep(0.02)
+        assert 0.4 <= loop.time() - started < 0.6
+        assert late.errors == [DeadlineExceededError]
+        await asyncio.sleep(0.01)
+        assert dict.fromkeys(quick.errors) == {NoSuchEntryError: None}
+        assert pool.link(bookie.bookie).connection is connection
+        bookie.release()  # too late: it answers nothing that waits
+        await asyncio.sleep(0.01)
+        bookie.is_hung = True
+        connection.send_read(1, 7, late)
+        await until(lambda: len(late.all) == 2)
+        assert pool.link(bookie.bookie).connection is None
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_long_poll_may_wait_longer_than_other_requests() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        connection = pool.link(world.bookies[0].bookie).connect()
+        assert connection is not None
+        answers = Answers()
+        request = v3.long_poll_request(0, 1, previous_lac=-1, timeout_ms=3_000)
+        connection.send_message(request, answers, extra_ms=3_000)
+        await until(lambda: len(answers.all) == 1)
+        assert answers.errors == [None]
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_unanswered_bytes_and_requests_are_bounded() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        config = LedgerConfig(in_flight_requests_max=10, request_timeout_ms=300)
+        pool = pool_of(world, config)
+        bookie = world.bookies[0]
+        bookie.is_hung = True
+        connection = pool.link(bookie.bookie).connect()
+        assert connection is not None
+        answers = Answers()
+        taken = [connection.send_message(v3.read_lac_request(0, i), answers) for i in range(20)]
+        assert taken == [True] * 10 + [False] * 10
+        await until(lambda: len(answers.all) == 10)
+        assert connection.in_flight_bytes == 0
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_apache_bookie_gets_messages_over_a_second_connection_and_no_greeting() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        apache = FakeBookie(BookieId("10.0.0.1:3181"), 9100, None)
+        world.bookies.append(apache)
+        world.by_id[apache.bookie] = apache
+        world.loop.bookies[apache.port] = apache
+        pool = pool_of(world)
+        fast = pool.link(apache.bookie).connect()
+        message = pool.message_link(apache.bookie).connect()
+        assert fast is not None
+        assert message is not None
+        assert fast is not message
+        answers = Answers()
+        fast.send_read(1, 0, answers)
+        message.send_message(v3.read_lac_request(0, 1), answers)
+        await until(lambda: len(answers.all) == 2)
+        assert len(apache.pipes) == 2
+        ours = world.bookies[0].bookie
+        assert pool.message_link(ours) is pool.link(ours)
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_peer_that_breaks_the_protocol_loses_its_connection() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        bookie = world.bookies[0]
+        connection = pool.link(bookie.bookie).connect()
+        assert connection is not None
+        answers = Answers()
+        connection.send_message(v3.read_lac_request(0, 1), answers)
+        await until(lambda: len(answers.all) == 1)
+        bookie.is_hung = True
+        connection.send_read(1, 5, answers)
+        await asyncio.sleep(0.01)
+        bookie.pipes[0].answer(b"\x00\x00\x00\x04\x02\x09\x00\x00")
+        await until(lambda: len(answers.all) == 2)
+        assert answers.errors[1] is ProtocolError
+        assert pool.link(bookie.bookie).connection is None
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_address_is_the_one_advertised_to_our_region() -> None:
+    bookie = BookieId("b@00000001")
+    plain = Registration(bookie, "10.0.0.1", 3181)
+    special = Registration(
+        bookie, "10.0.0.1", 3181, {"address.far": "relay:99", "address.bad": "x"}
+    )
+    assert address_for(plain, Region("far")) == ("10.0.0.1", 3181)
+    assert address_for(special, None) == ("10.0.0.1", 3181)
+    assert address_for(special, Region("near")) == ("10.0.0.1", 3181)
+    assert address_for(special, Region("far")) == ("relay", 99)
+    with pytest.raises(ProtocolError):
+        address_for(special, Region("bad"))
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, RhumblineError | None]] = []
+
+    def on_added(self, op: "Op", replica: object, error: RhumblineError | None) -> None:
+        self.heard.append((op.entry_id, error))
+
+
+class Op:
+    def __init__(self, owner: Owner, entry_id: int) -> None:
+        self.owner = owner
+        self.entry_id = entry_id
+        self.frame = v2.encode_add(master_key(b""), entry(entry_id))
+        self.key = self.frame[28:44]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 27, 28, 29, 100, 1000])
+def test_answers_are_matched_however_the_bytes_are_cut(cut: int) -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        bookie = world.bookies[0]
+        connection = pool.link(bookie.bookie).connect()
+        assert connection is not None
+        await connection.wait_ready()
+        bookie.is_hung = True
+        owner, answers = Owner(), Answers()
+        for i in range(10):
+            op = Op(owner, i)
+            assert connection.send_add(op.key, op.frame, op, None)  # type: ignore[arg-type]
+        connection.send_read(1, 3, answers)
+        data = b"".join(
+            [
+                *(v2.encode_add_response(v2.Code.OK, 1, i) for i in range(6)),
+                v2.encode_read_response(v2.Code.OK, 1, 3, entry(3)),
+                v2.encode_add_response(v2.Code.OK, 1, 99),  # nobody waits for it
+                *(v2.encode_add_response(v2.Code.FENCED, 1, i) for i in range(6, 10)),
+            ]
+        )
+        for start in range(0, len(data), cut):
+            connection.data_received(data[start : start + cut])
+        assert [entry_id for entry_id, _ in owner.heard] == list(range(10))
+        assert [error is None for _, error in owner.heard] == [True] * 6 + [False] * 4
+        assert answers.all == [(None, entry(3))]
+        assert connection.is_idle
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_add_that_is_sent_again_is_answered_once() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        connection = pool.link(world.bookies[0].bookie).connect()
+        assert connection is not None
+        owner = Owner()
+        op = Op(owner, 0)
+        for _ in range(2):
+            assert connection.send_add(op.key, op.frame, op, None)  # type: ignore[arg-type]
+        await asyncio.sleep(0.1)
+        assert owner.heard == [(0, None)]
+        assert connection.in_flight_bytes == 0
+        await pool.aclose()
+
+    world.run(main())
+
+
+def test_idle_connection_keeps_no_timer() -> None:
+    world = World("a")
+
+    async def main() -> None:
+        pool = pool_of(world)
+        connection = pool.link(world.bookies[0].bookie).connect()
+        assert connection is not None
+        answers = Answers()
+        connection.send_read(1, 0, answers)
+        await asyncio.sleep(1)
+        assert len(answers.all) == 1
+        timers = [handle for handle in world.loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
+        assert timers == []
+        await pool.aclose()
+
+    world.run(main())

@@ -1,0 +1,191 @@
+"""Retention: by age, by subscriptions; purging after a grace, in an order that survives crashes."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.ledger_interface import LedgerReader
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    InvalidArgumentError,
+    NoSuchLedgerError,
+    NoSuchSubscriptionError,
+    RhumblineError,
+    TruncatedError,
+)
+from rhumbline.core.protocol.segments import Residence, Segment
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+HOUR_MS = 3_600_000
+
+
+async def filled(world: LogWorld, policy: StreamPolicy, segments: int = 6) -> list[Dlsn]:
+    """One record a segment, one segment an hour; the last one is completed too."""
+    dlsns = []
+    for n in range(segments):
+        writer = await world.writer("s", policy)
+        dlsns.append((await writer.append(b"%d" % n)).dlsn)
+        await writer.close()
+        world.clock.now_ms += HOUR_MS
+    return dlsns
+
+
+async def all_there(world: LogWorld, first: int, last: int) -> None:
+    records = await world.read_all("s", last - first + 1)
+    assert [r.payload for r in records] == [b"%d" % n for n in range(first, last + 1)]
+
+
+@in_world
+async def test_by_age_of_completion_and_purged_a_grace_later(world: LogWorld) -> None:
+    await filled(world, StreamPolicy(retention_ms=3 * HOUR_MS + 1, purge_grace_ms=HOUR_MS))
+    done = await world.namespace.maintain("s")
+    assert (done.start, done.purged) == (Dlsn(4, 0, 0), ())
+    await all_there(world, 3, 5)
+    world.clock.now_ms += HOUR_MS - 1
+    assert (await world.namespace.maintain("s")).purged == ()
+    assert len(world.ledgers.ledgers) == 6
+    world.clock.now_ms += 1
+    done = await world.namespace.maintain("s")
+    assert (done.start, done.purged) == (Dlsn(5, 0, 0), (1, 2, 3))
+    assert sorted(world.ledgers.ledgers) == [4, 5, 6]
+    assert [s.lssn for s in await world.segments("s")] == [4, 5, 6]
+    await all_there(world, 4, 5)
+    with pytest.raises(TruncatedError):
+        await world.namespace.open_reader("s", Dlsn(2, 0, 0))
+
+
+@in_world
+async def test_everything_may_go_but_counting_goes_on(world: LogWorld) -> None:
+    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
+    for _ in range(3):
+        world.clock.now_ms += HOUR_MS
+        done = await world.namespace.maintain("s")
+    assert done.start == Dlsn(7, 0, 0)
+    assert [s.lssn for s in await world.segments("s")] == [6], "the newest completed one stays"
+    writer = await world.writer("s")
+    assert (await writer.append(b"6")).dlsn == Dlsn(7, 0, 0)
+    await writer.close()
+    (record,) = await world.read_all("s", 1)
+    assert (record.payload, record.sequence_id) == (b"6", 6)
+
+
+@in_world
+async def test_without_retention_nothing_goes(world: LogWorld) -> None:
+    await filled(world, StreamPolicy(purge_grace_ms=0))
+    world.clock.now_ms += 1000 * HOUR_MS
+    for _ in range(3):
+        assert (await world.namespace.maintain("s")).purged == ()
+    await all_there(world, 0, 5)
+
+
+@in_world
+async def test_the_application_truncates_inside_a_segment(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
+    dlsns = [(await writer.append(b"%d" % n)).dlsn for n in range(5)]
+    await writer.close()
+    assert await world.namespace.truncate("s", dlsns[2]) == dlsns[2]
+    for _ in range(2):
+        assert (await world.namespace.maintain("s")).purged == ()
+    await all_there(world, 2, 4)
+
+
+@in_world
+async def test_the_slowest_subscription_truncates(world: LogWorld) -> None:
+    policy = StreamPolicy(truncates_by_subscriptions=True, purge_grace_ms=0)
+    dlsns = await filled(world, policy)
+    await world.namespace.maintain("s")
+    await all_there(world, 0, 5)
+    store = world.namespace.subscriptions
+    fast = await store.create("s", "fast", Dlsn(1, 0, 0))
+    slow = await store.create("s", "slow", Dlsn(1, 0, 0))
+    fast = await store.commit(fast, "s", dlsns[5])
+    slow = await store.commit(slow, "s", dlsns[3])
+    assert (await world.namespace.maintain("s")).start == dlsns[3]
+    assert (await world.namespace.maintain("s")).purged == (1, 2, 3)
+    await all_there(world, 3, 5)
+    await store.delete("s", "slow")
+    assert (await world.namespace.maintain("s")).start == dlsns[5]
+    assert fast.position == dlsns[5]
+
+
+@in_world
+async def test_subscriptions_move_forward_only_unless_reset(world: LogWorld) -> None:
+    await filled(world, StreamPolicy())
+    store = world.namespace.subscriptions
+    mine = await store.create("s", "app", Dlsn(1, 0, 0))
+    assert await store.create("s", "app", Dlsn(3, 0, 0)) == mine, "creating it twice is one"
+    await store.commit(mine, "s", Dlsn(4, 0, 0))
+    assert (await store.commit(mine, "s", Dlsn(2, 0, 0))).position == Dlsn(4, 0, 0)
+    await store.reset("s", "app", Dlsn(1, 0, 0))
+    with pytest.raises(InvalidArgumentError, match="was reset to 1:0:0"):
+        await store.commit(mine, "s", Dlsn(5, 0, 0))
+    again = await store.read("s", "app")
+    assert (await store.commit(again, "s", Dlsn(5, 0, 0))).position == Dlsn(5, 0, 0)
+    assert await store.names("s") == ["app"]
+    with pytest.raises(NoSuchSubscriptionError):
+        await store.read("s", "other")
+
+
+@in_world
+async def test_a_purge_that_is_interrupted_anywhere_goes_on(world: LogWorld) -> None:
+    from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
+
+    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0), segments=8)
+    for fate in (UNAVAILABLE, LOST_REPLY, LOST_REQUEST):
+        for at in range(3):
+            world.store.fates = ["ok"] * at + [fate]
+            try:
+                await world.namespace.maintain("s")
+            except RhumblineError as error:
+                assert error.retryable
+    world.store.fates = []
+    await world.namespace.maintain("s")
+    assert [s.lssn for s in await world.segments("s")] == [8]
+    assert sorted(world.ledgers.ledgers) == [8]
+
+
+class ListedArchives:
+    """Archives that only note what was deleted."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, int]] = []
+
+    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+        raise NoSuchLedgerError(f"{stream} segment {segment.lssn}")
+
+    async def check(self, stream: str, segment: Segment) -> None:
+        raise AssertionError("nothing here is retired")
+
+    async def delete(self, stream: str, segment: Segment) -> None:
+        self.deleted.append((stream, segment.lssn))
+
+
+@in_world
+async def test_an_archived_segment_is_not_purged_behind_the_archives_back(world: LogWorld) -> None:
+    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
+    streams = world.namespace._streams
+    stored = await streams.segment("s", 1)
+    assert stored is not None
+    moved = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
+    assert await streams.replace_segment("s", stored, moved)
+    for _ in range(2):
+        assert (await world.namespace.maintain("s")).purged == ()
+    world.archives = archives = ListedArchives()
+    assert (await world.opened().maintain("s")).purged == (1, 2, 3, 4, 5)
+    assert archives.deleted == [("s", 1)]
+
+
+@in_world
+async def test_a_reader_in_what_is_purged_gets_a_typed_error(world: LogWorld) -> None:
+    await filled(world, StreamPolicy(retention_ms=2 * HOUR_MS, purge_grace_ms=0))
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"0"
+    for _ in range(2):
+        await world.namespace.maintain("s")
+    with pytest.raises(TruncatedError) as failure:
+        for _ in range(6):
+            await asyncio.wait_for(anext(reader), 60)
+    assert isinstance(failure.value.first_active, Dlsn)
+    await reader.aclose()

@@ -1,0 +1,30 @@
+"""Truncation by the application: readers start behind it, it never moves back, never too far."""
+
+import pytest
+
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import InvalidArgumentError, TruncatedError
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+@in_world
+async def test_truncated_records_are_hidden_for_good(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    results = [await writer.append(b"%d" % n) for n in range(5)]
+    await writer.close()
+    third = results[2].dlsn
+    assert await world.namespace.truncate("s", third) == third
+    assert await world.namespace.truncate("s", results[0].dlsn) == third
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"2"
+    await reader.aclose()
+    with pytest.raises(TruncatedError):
+        await world.namespace.open_reader("s", results[1].dlsn)
+
+
+@in_world
+async def test_a_segment_that_is_not_there_yet_is_refused(world: LogWorld) -> None:
+    await (await world.writer("s")).close()
+    with pytest.raises(InvalidArgumentError, match="has no segment 9; its last is 1"):
+        await world.namespace.truncate("s", Dlsn(9, 0, 0))

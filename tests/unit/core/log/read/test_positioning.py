@@ -1,0 +1,386 @@
+"""Start positions, stored positions, typed errors: a reader gives all from there, or says why."""
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from rhumbline.core.log.config import ReaderConfig
+from rhumbline.core.log.ledger_interface import LedgerClient, LedgerReader
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.log.namespace import Namespace
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    BookieUnavailableError,
+    ClosedError,
+    CorruptionError,
+    GapError,
+    InvalidArgumentError,
+    NoSuchLedgerError,
+    NoSuchStreamError,
+    TruncatedError,
+)
+from rhumbline.core.protocol.record_set import encode_record_set
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+async def filled(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
+    """60 records, txid 10 * n, several slots an entry, several segments; their positions."""
+    writer = await world.writer("s", StreamPolicy(roll_bytes=400))
+    dlsns: list[Dlsn] = []
+    for n in range(0, 60, 3):
+        tickets = [writer.append(b"%d" % m, txid=10 * m + 1) for m in range(n, n + 3)]
+        dlsns += [(await ticket).dlsn for ticket in tickets]
+        await asyncio.sleep(0.01)
+    if close:
+        await writer.close()
+    assert len({d.lssn for d in dlsns}) > 5
+    return dlsns
+
+
+@in_world
+async def test_from_every_position(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    for n, dlsn in enumerate(dlsns):
+        records = await world.read_all("s", 60 - n, dlsn)
+        assert [r.payload for r in records] == [b"%d" % m for m in range(n, 60)]
+        assert [r.sequence_id for r in records] == list(range(n, 60))
+
+
+@in_world
+async def test_from_between_positions(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    for n, dlsn in enumerate(dlsns[:-1]):
+        behind = dlsn._replace(slot=dlsn.slot + 1)
+        assert (await world.read_all("s", 1, behind))[0].payload == b"%d" % (n + 1)
+    last = dlsns[30]
+    beyond = Dlsn(last.lssn, last.entry_id + 1000, 0)
+    expected = next(n for n, d in enumerate(dlsns) if d.lssn > last.lssn)
+    for between in (beyond, Dlsn(last.lssn + 1, 0, 0)):
+        assert (await world.read_all("s", 1, between))[0].payload == b"%d" % expected
+
+
+@in_world
+async def test_from_every_txid(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    for n in range(60):
+        for txid in (10 * n + 1, 10 * n - 8, 10 * n):
+            if txid > 0:
+                assert (await world.read_all("s", 1, AtTxid(txid)))[0].dlsn == dlsns[n], txid
+
+
+@in_world
+async def test_a_txid_that_comes_later_is_waited_for(world: LogWorld) -> None:
+    await filled(world)
+    reader = await world.namespace.open_reader("s", AtTxid(1000))
+    writer = await world.writer("s")
+    writer.append(b"too low", txid=999)
+    writer.append(b"right", txid=1001)
+    writer.append(b"next", txid=1001)
+    await writer.close()
+    assert [(await anext(reader)).payload for _ in range(2)] == [b"right", b"next"]
+    await reader.aclose()
+
+
+@in_world
+async def test_from_every_sequence_id(world: LogWorld) -> None:
+    dlsns = await filled(world, close=False)
+    await asyncio.sleep(1)
+    for n, dlsn in enumerate(dlsns):
+        record = (await world.read_all("s", 1, AtSequenceId(n)))[0]
+        assert (record.dlsn, record.sequence_id) == (dlsn, n)
+    for bad in (-1, 60, 10**9):
+        with pytest.raises(InvalidArgumentError):
+            await world.namespace.open_reader("s", AtSequenceId(bad))
+    await (await world.writer("s")).close()
+
+
+@in_world
+async def test_positioning_looks_at_few_segments(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    for n in range(300):
+        await writer.append(b"%d" % n, txid=n + 1)
+        await asyncio.sleep(0.001)
+    await writer.close()
+    assert len(await world.segments("s")) > 200
+    world.store.reads = world.ledgers.reads = 0
+    reader = await world.namespace.open_reader("s", AtTxid(150))
+    assert world.store.reads <= 2 + 9
+    assert world.ledgers.reads <= 3
+    assert (await anext(reader)).payload == b"149"
+    await reader.aclose()
+
+
+@in_world
+async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
+    world: LogWorld,
+) -> None:
+    dlsns = await filled(world, close=False)
+    client = world.ledgers.client()
+    first = [next(d for d in dlsns if d.lssn == lssn) for lssn in (2, 3, 4)]
+
+    class Purging:
+        """Whoever opens a ledger finds that its segment has just been truncated."""
+
+        async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+            if first:
+                await world.namespace.truncate("s", first.pop(0))
+                raise NoSuchLedgerError(f"ledger {ledger_id}")
+            return await client.open(ledger_id, password)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(client, name)
+
+    namespace = Namespace(world.runtime, world.store, cast(LedgerClient, Purging()), "test")
+    start = AtTxid(1)
+    async with await namespace.open_reader("s", start, on_truncated=lambda *_: None) as reader:
+        record = await asyncio.wait_for(anext(reader), 5)
+    assert record.dlsn == next(d for d in dlsns if d.lssn == 4) and not first
+
+
+@in_world
+async def test_from_the_latest(world: LogWorld) -> None:
+    await filled(world)
+    reader = await world.namespace.open_reader("s", LATEST)
+    writer = await world.writer("s")
+    await writer.append(b"new")
+    assert (await anext(reader)).payload == b"new"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_stored_position_skips_and_repeats_nothing(world: LogWorld) -> None:
+    await filled(world)
+    seen: list[bytes] = []
+    position: Dlsn | None = None
+    for count in (1, 2, 3, 4, 5, 45):
+        start = EARLIEST if position is None else Dlsn.parse(str(position))
+        async with await world.namespace.open_reader("s", start) as reader:
+            for _ in range(count):
+                seen.append((await anext(reader)).payload)
+            position = Dlsn.from_bytes(reader.position.to_bytes())
+    assert seen == [b"%d" % n for n in range(60)]
+
+
+@in_world
+async def test_records_and_batches_mix_at_the_borders_of_batches(world: LogWorld) -> None:
+    await filled(world)
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    first = await reader.next_batch()
+    assert first is not None
+    assert first.payloads() == [b"0", b"1", b"2"]
+    assert list(first.txids()) == [1, 11, 21]
+    assert (await anext(reader)).payload == b"3"
+    second = await reader.next_batch()
+    assert second is not None
+    assert second.first_dlsn.entry_id > first.last_dlsn.entry_id
+    table = second.to_arrow(with_positions=True)
+    assert table.column("payload").to_pylist() == second.payloads()
+    assert table.column("txid").to_pylist() == list(second.txids())
+    assert table.column("slot").to_pylist() == [0, 1, 2]
+    await reader.aclose()
+    with pytest.raises(ClosedError):
+        await reader.next_batch()
+
+
+@in_world
+async def test_a_batch_begins_at_the_start_position(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    async with await world.namespace.open_reader("s", dlsns[4]) as reader:
+        batch = await reader.next_batch()
+        assert batch is not None
+        assert (len(batch), batch.first_dlsn, batch.last_dlsn) == (2, dlsns[4], dlsns[5])
+        assert batch.payloads() == [b"4", b"5"]
+        assert [r.dlsn for r in batch.records()] == dlsns[4:6]
+        assert batch.to_arrow().column("payload").to_pylist() == [b"4", b"5"]
+
+
+@in_world
+async def test_a_truncated_start_is_an_error_or_advances(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    await StreamStore(world.store, "test").update("s", lambda r: r.truncated(dlsns[31]))
+    with pytest.raises(TruncatedError) as failure:
+        await world.namespace.open_reader("s", dlsns[30])
+    assert failure.value.first_active == dlsns[31]
+    advanced: list[tuple[Dlsn, Dlsn]] = []
+    reader = await world.namespace.open_reader(
+        "s", dlsns[3], on_truncated=lambda wanted, first: advanced.append((wanted, first))
+    )
+    assert (await anext(reader)).payload == b"31"
+    assert advanced == [(dlsns[3], dlsns[31])]
+    await reader.aclose()
+    assert (await world.read_all("s", 1))[0].payload == b"31"
+    assert (await world.read_all("s", 1, AtTxid(1)))[0].payload == b"31"
+    with pytest.raises(TruncatedError):
+        await world.namespace.open_reader("s", AtSequenceId(30))
+
+
+@in_world
+async def test_what_goes_while_it_is_read_is_a_typed_error(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    reader = await world.namespace.open_reader("s", dlsns[0])
+    await anext(reader)
+    streams = StreamStore(world.store, "test")
+    await streams.update("s", lambda r: r.truncated(dlsns[31]))
+    for ledger_id in list(world.ledgers.ledgers)[:3]:
+        del world.ledgers.ledgers[ledger_id]
+    with pytest.raises(TruncatedError):
+        for _ in range(60):
+            await anext(reader)
+    await reader.aclose()
+    reader = await world.namespace.open_reader("s", dlsns[31])
+    await anext(reader)
+    await world.namespace.delete_stream("s")
+    with pytest.raises(NoSuchStreamError):
+        for _ in range(60):
+            await anext(reader)
+    await reader.aclose()
+
+
+@in_world
+async def test_a_ledger_that_vanished_is_a_gap(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    del world.ledgers.ledgers[2]
+    reader = await world.opened().open_reader("s", dlsns[0])
+    got = 0
+    with pytest.raises(GapError, match="segment 2"):
+        async for _ in reader:
+            got += 1
+    assert got == sum(d.lssn == 1 for d in dlsns)
+    assert asyncio.get_running_loop().time() > 60, "it was tried for a while"
+    await reader.aclose()
+
+
+@in_world
+async def test_a_corrupt_entry_stops_the_reader_behind_what_is_good(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    bad = dlsns[33]
+    entries = world.ledgers.ledgers[bad.lssn].entries
+    entries[bad.entry_id] = entries[bad.entry_id][:-1] + b"?"
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    got = []
+    for _ in range(2):
+        with pytest.raises(CorruptionError):
+            async for record in reader:
+                got.append(record.payload)
+    assert got == [b"%d" % n for n in range(33)], "and it never skips"
+    await reader.aclose()
+
+
+@in_world
+async def test_records_that_do_not_join_are_a_gap(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    bad = dlsns[33]
+    entries = world.ledgers.ledgers[bad.lssn].entries
+    entries[bad.entry_id] = encode_record_set([b"x"], first_txid=1, last_txid=1, position=77)
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    with pytest.raises(GapError):
+        async for _ in reader:
+            pass
+    await reader.aclose()
+
+
+@in_world
+async def test_a_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    ledger = world.ledgers.ledgers[dlsns[0].lssn]
+    last = ledger.metadata.last_entry_id - 1
+    ledger.metadata = replace(ledger.metadata, last_entry_id=last)
+    ledger.known_lac = last
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    with pytest.raises(GapError, match="metadata says"):
+        async for _ in reader:
+            pass
+    await reader.aclose()
+
+
+@in_world
+async def test_unavailable_bookies_are_waited_for_and_then_said(world: LogWorld) -> None:
+    dlsns = await filled(world)
+    namespace = world.opened(reader_config=ReaderConfig(unavailable_ms_max=1000, retry_ms=100))
+    reader = await namespace.open_reader("s", dlsns[0])
+    world.ledgers.read_error = BookieUnavailableError("the test says so")
+    asyncio.get_running_loop().call_later(0.5, lambda: setattr(world.ledgers, "read_error", None))
+    assert (await anext(reader)).payload == b"0"
+    world.ledgers.read_error = BookieUnavailableError("the test says so")
+    got = 1
+    with pytest.raises(BookieUnavailableError):
+        async for _ in reader:
+            got += 1
+    world.ledgers.read_error = None
+    async for record in reader:
+        assert record.payload == b"%d" % got
+        got += 1
+        if got == 60:
+            break
+    await reader.aclose()
+
+
+@in_world
+async def test_lost_watches_cost_time_and_no_records(world: LogWorld) -> None:
+    from rhumbline.core.runtime.metadata_store import Watch
+
+    class Deaf:
+        def close(self) -> None:
+            return
+
+    def watch(path: str, callback: object, *, prefix: bool = False) -> Watch:
+        return Deaf()
+
+    world.store.inner.watch = watch  # type: ignore[method-assign]
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    await anext(reader)
+    waiting = asyncio.ensure_future(anext(reader))
+    await writer.close()
+    await asyncio.sleep(0.2)
+    writer = await world.writer("s")
+    await writer.append(b"b")
+    assert (await asyncio.wait_for(waiting, 1)).payload == b"b"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_cancelled_wait_loses_nothing(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    for n in range(20):
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        await writer.append(b"%d" % n)
+        assert (await anext(reader)).payload == b"%d" % n
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_empty_segments_are_passed(world: LogWorld) -> None:
+    for n in range(5):
+        for _ in range(3):
+            await (await world.writer("s")).close()
+        writer = await world.writer("s")
+        await writer.append(b"%d" % n)
+        await writer.close()
+    records = await world.read_all("s", 5)
+    assert [r.payload for r in records] == [b"%d" % n for n in range(5)]
+    assert [r.sequence_id for r in records] == list(range(5))
+    assert (await world.read_all("s", 1, AtSequenceId(4)))[0].payload == b"4"
+
+
+@pytest.mark.parametrize("bad", [Dlsn(0, 0, 0)])
+def test_impossible_positions_are_refused(bad: Dlsn) -> None:
+    @in_world
+    async def body(world: LogWorld) -> None:
+        await filled(world)
+        with pytest.raises(InvalidArgumentError):
+            await world.namespace.open_reader("s", bad)
+
+    body()

@@ -1,0 +1,47 @@
+"""Create, append, read, tail, take over: the whole way through streams over ledgers in memory."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.errors import StreamLostError
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+@in_world
+async def test_what_was_appended_is_read_in_order(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    tickets = [writer.append(b"%d" % n) for n in range(1000)]
+    results = [await ticket for ticket in tickets]
+    assert [r.dlsn for r in results] == sorted({r.dlsn for r in results})
+    await writer.close()
+    records = await world.read_all("s", 1000)
+    assert [r.payload for r in records] == [b"%d" % n for n in range(1000)]
+    assert [r.dlsn for r in records] == [r.dlsn for r in results]
+    assert [r.sequence_id for r in records] == list(range(1000))
+
+
+@in_world
+async def test_a_tail_sees_a_single_record_soon(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    reader = await world.namespace.open_reader("s", EARLIEST)
+    for n in range(5):
+        await writer.append(b"%d" % n)
+        assert (await asyncio.wait_for(anext(reader), 1)).payload == b"%d" % n
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_the_second_writer_goes_on_and_the_first_has_lost(world: LogWorld) -> None:
+    first = await world.writer("s")
+    await first.append(b"a")
+    second = await world.writer("s")
+    with pytest.raises(StreamLostError):  # it was sent, and the closed ledger lacks it
+        await first.append(b"x")
+    with pytest.raises(StreamLostError):
+        await first.append(b"x")
+    await second.append(b"b")
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]

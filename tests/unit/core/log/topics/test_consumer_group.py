@@ -1,0 +1,256 @@
+"""Groups over rebalances: every record at least once, no partition read by two at once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore
+from rhumbline.core.log.namespace import delete_namespace
+from rhumbline.core.log.topics.consumer_group import GroupMember
+from rhumbline.core.log.topics.topics import (
+    Topic,
+    TopicWriter,
+    create_topic,
+    delete_topic,
+    open_topic,
+    open_topic_writer,
+)
+from rhumbline.core.protocol.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    RhumblineError,
+)
+from rhumbline.core.runtime.tasks import Tasks
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    for _ in range(2400):
+        if is_so():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not within two minutes")
+
+
+@dataclass
+class Readers:
+    """Members that commit each batch after a while, and what they were given."""
+
+    world: LogWorld
+    topic: Topic
+    processing_s: float = 0.0
+    seen: Counter[bytes] = field(default_factory=Counter)
+    failures: list[RhumblineError] = field(default_factory=list)
+    members: dict[str, GroupMember] = field(default_factory=dict)
+    tasks: Tasks = field(default_factory=Tasks)
+
+    async def join(self, name: str) -> None:
+        world = self.world
+        member = GroupMember(world.runtime, world.store, world.namespace, self.topic, "g")
+        self.members[name] = await member.__aenter__()
+        self.tasks.spawn(self._work(member), name)
+
+    async def leave(self, name: str) -> None:
+        await self.members.pop(name).aclose()
+
+    async def _work(self, member: GroupMember) -> None:
+        while True:
+            try:
+                async for delivery in member:
+                    if self.processing_s:
+                        await asyncio.sleep(self.processing_s)
+                    self.seen.update(delivery.batch.payloads())
+                    await member.commit(delivery)
+            except ClosedError:
+                return
+            except RhumblineError as error:
+                self.failures.append(error)
+
+    def shares(self) -> list[tuple[int, ...]]:
+        return [member.partitions for member in self.members.values()]
+
+    async def settle(self) -> None:
+        """Waits until everything is shared out; then nobody reads what another reads."""
+        everything = list(range(self.topic.partition_count))
+        await until(
+            lambda: (
+                sorted(n for share in self.shares() for n in share) == everything
+                and max(map(len, self.shares())) - min(map(len, self.shares())) <= 1
+            )
+        )
+
+    async def wait_for(self, count: int) -> None:
+        await until(lambda: len(self.seen) >= count)
+
+    async def aclose(self) -> None:
+        for name in list(self.members):
+            await self.leave(name)
+        await self.tasks.aclose()
+
+
+async def begun(world: LogWorld, partitions: int = 8) -> tuple[Readers, TopicWriter]:
+    topic = await create_topic(world.store, world.namespace, "t", partitions)
+    return Readers(world, topic), await open_topic_writer(world.namespace, topic)
+
+
+@in_world
+async def test_keys_stay_in_order_and_everything_is_given_once_without_rebalance(
+    world: LogWorld,
+) -> None:
+    readers, writer = await begun(world, 3)
+    await readers.join("a")
+    await readers.join("b")
+    await readers.settle()
+    sent = [(b"key %d" % (n % 5), b"%d" % n) for n in range(300)]
+    for key, payload in sent:
+        writer.append(payload, key=key)
+    await writer.flush()
+    await readers.wait_for(300)
+    assert readers.seen == Counter(payload for _, payload in sent)
+    await readers.leave("a")
+    await readers.leave("b")
+    await readers.join("c")
+    await readers.settle()
+    await asyncio.sleep(60)
+    assert sum(readers.seen.values()) == 300, "positions were stored"
+    await readers.aclose()
+    await writer.close()
+    assert not readers.failures
+
+
+@in_world
+async def test_members_come_and_go_in_order_and_nothing_is_given_twice(world: LogWorld) -> None:
+    readers, writer = await begun(world)
+    readers.processing_s = 0.01
+    count = 0
+    for step in ("+a", "+b", "+c", "-a", "+d", "-b", "-c"):
+        await (readers.join if step[0] == "+" else readers.leave)(step[1])
+        for _ in range(50):
+            writer.append(b"%d" % count)
+            count += 1
+            await asyncio.sleep(0.002)
+        await readers.settle()
+    await writer.flush()
+    await readers.wait_for(count)
+    assert len(readers.seen) == count
+    # Leaving in the middle of a batch repeats it; handing over does not.
+    assert sum(readers.seen.values()) <= count + 3 * 8
+    await readers.aclose()
+    await writer.close()
+    assert not readers.failures
+
+
+@in_world
+async def test_a_partition_is_handed_over_after_the_batch_in_hand(world: LogWorld) -> None:
+    readers, writer = await begun(world, 2)
+    readers.processing_s = 3.0
+    await readers.join("a")
+    await readers.settle()
+    writer.append(b"x")
+    writer.append(b"y")
+    await writer.flush()
+    await asyncio.sleep(1)
+    await readers.join("b")
+    await readers.settle()
+    await readers.wait_for(2)
+    await asyncio.sleep(10)
+    assert readers.seen == Counter([b"x", b"y"])
+    await readers.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_member_whose_session_expires_is_replaced_and_comes_back(world: LogWorld) -> None:
+    readers, writer = await begun(world)
+    await readers.join("a")
+    await readers.join("b")
+    await readers.settle()
+    assert isinstance(world.store.inner, MemoryStore)
+    session = readers.members["a"]._session
+    assert session is not None
+    session.expire()  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+    assert readers.members["a"].partitions == (), "at once"
+    await readers.settle()
+    assert all(len(share) == 4 for share in readers.shares())
+    for n in range(100):
+        writer.append(b"%d" % n)
+    await writer.flush()
+    await readers.wait_for(100)
+    await readers.aclose()
+    await writer.close()
+    assert not readers.failures
+
+
+@pytest.mark.seeds(12)
+def test_at_least_once_over_lost_replies_and_expired_sessions(seed: int) -> None:
+    @in_world
+    async def run(world: LogWorld) -> None:
+        random = Random(seed)
+        readers, writer = await begun(world, 6)
+        await readers.join("first")
+        count = 0
+        for round_number in range(20):
+            fate = random.choice([LOST_REPLY, LOST_REQUEST, UNAVAILABLE, OK])
+            world.store.fates = [OK] * random.randint(0, 6) + [fate]
+            chance = random.random()
+            if chance < 0.4 or len(readers.members) < 2:
+                await readers.join(f"m{round_number}")
+            elif chance < 0.6:
+                await readers.leave(random.choice(list(readers.members)))
+            else:
+                session = random.choice(list(readers.members.values()))._session
+                if session is not None:
+                    session.expire()  # type: ignore[attr-defined]
+            for _ in range(10):
+                writer.append(b"%d" % count)
+                count += 1
+            await asyncio.sleep(random.random())
+        world.store.fates = []
+        await readers.settle()
+        await writer.flush()
+        await readers.wait_for(count)
+        await readers.aclose()
+        await writer.close()
+        assert all(error.retryable for error in readers.failures), readers.failures
+
+    run()
+
+
+@in_world
+async def test_a_topic_is_made_once_and_deleted_whole(world: LogWorld) -> None:
+    readers, writer = await begun(world, 2)
+    assert await create_topic(world.store, world.namespace, "t", 2) == readers.topic
+    assert await open_topic(world.store, world.namespace, "t") == readers.topic
+    with pytest.raises(InvalidArgumentError, match="2 partitions"):
+        await create_topic(world.store, world.namespace, "t", 3)
+    await readers.join("a")
+    await readers.settle()
+    await readers.aclose()
+    await writer.close()
+    await delete_topic(world.store, world.namespace, "t")
+    with pytest.raises(NoSuchStreamError):
+        await open_topic(world.store, world.namespace, "t")
+    assert await world.namespace.streams() == []
+    await delete_namespace(world.store, "test")
+
+
+@in_world
+async def test_errors_of_one_partition_reach_the_application(world: LogWorld) -> None:
+    readers, writer = await begun(world, 2)
+    await readers.join("a")
+    await readers.settle()
+    await writer.writers[0].abort()
+    await world.namespace.delete_stream("t.0")
+    writer.writers[1].append(b"still")
+    await readers.wait_for(1)
+    await until(lambda: bool(readers.failures))
+    assert isinstance(readers.failures[0], NoSuchStreamError)
+    await readers.aclose()
+    await writer.writers[1].close()

@@ -1,0 +1,48 @@
+"""Which record goes to which partition, and which member reads it: the same answer everywhere."""
+
+from random import Random
+
+import pytest
+
+from rhumbline.core.log.topics.partitions import ByKey, RoundRobin, assigned, check_partition_count
+from rhumbline.core.protocol.errors import InvalidArgumentError
+
+
+def test_shares_are_even_complete_and_independent_of_the_order() -> None:
+    random = Random(1)
+    for _ in range(300):
+        count, members = random.randint(1, 60), [f"m{n}" for n in range(random.randint(1, 12))]
+        shares = assigned(count, members)
+        assert sorted(n for share in shares.values() for n in share) == list(range(count))
+        sizes = [len(share) for share in shares.values()]
+        assert max(sizes) - min(sizes) <= 1
+        random.shuffle(members)
+        assert assigned(count, members) == shares
+    assert assigned(5, []) == {}
+
+
+def test_one_who_goes_moves_little_beside_its_own_share() -> None:
+    moved = 0
+    for gone in range(10):
+        members = [f"member {n}" for n in range(10)]
+        before = {n: m for m, share in assigned(100, members).items() for n in share}
+        members.remove(f"member {gone}")
+        after = {n: m for m, share in assigned(100, members).items() for n in share}
+        moved += sum(after[n] != before[n] for n in after)
+    assert 100 <= moved <= 400, "of 1,000; 100 must move, and all would be 900"
+
+
+def test_keys_stay_and_the_rest_goes_round() -> None:
+    by_key, again = ByKey(), ByKey()
+    keys = [b"%d" % n for n in range(1000)]
+    chosen = [by_key.choose(key, 7) for key in keys]
+    assert chosen == [again.choose(key, 7) for key in keys]
+    assert all(100 < chosen.count(n) < 200 for n in range(7))
+    assert [by_key.choose(None, 3) for _ in range(4)] == [0, 1, 2, 0]
+    assert [RoundRobin().choose(b"k", 3), RoundRobin().choose(None, 3)] == [0, 0]
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_001, True, "3"])
+def test_impossible_counts_are_refused(count: int) -> None:
+    with pytest.raises(InvalidArgumentError):
+        check_partition_count(count)

@@ -1,0 +1,131 @@
+"""Keepalives, rolling without traffic, and what a reader says that heard nothing for long."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.config import ReaderConfig, WriterConfig
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    MetadataUnavailableError,
+    ReaderStalledError,
+    StreamIdleError,
+)
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+def away(name: str) -> None:
+    raise MetadataUnavailableError(f"{name}: the store is away")
+
+
+def patient(world: LogWorld, idle_ms_max: int = 5_000) -> ReaderConfig:
+    return ReaderConfig(retry_ms=100, poll_ms=50, idle_ms_max=idle_ms_max)
+
+
+@in_world
+async def test_an_idle_writer_says_that_it_lives(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
+    await writer.append(b"a")
+    sent = world.ledgers.entries_sent
+    await asyncio.sleep(60)
+    assert 58 <= world.ledgers.entries_sent - sent <= 61
+    await writer.append(b"b")
+    await writer.close()
+    sent = world.ledgers.entries_sent
+    await asyncio.sleep(60)
+    assert world.ledgers.entries_sent == sent, "a closed writer is silent"
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+
+
+@in_world
+async def test_a_busy_writer_needs_no_keepalives(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
+    for _ in range(100):
+        await writer.append(b"x")
+        await asyncio.sleep(0.5)
+    assert world.ledgers.entries_sent == 100
+    await writer.close()
+
+
+@in_world
+async def test_keepalives_are_heard_and_not_shown(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(keepalive_ms=1_000))
+    await writer.append(b"a")
+    reader = await world.opened(reader_config=patient(world)).open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"a"
+    late = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(3600)
+    assert not late.done(), "the stream is idle, and its writer lives"
+    await writer.append(b"b")
+    assert (await late).payload == b"b"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_reader_says_that_a_stream_is_idle(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    reader = await world.opened(reader_config=patient(world)).open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"a"
+    for _ in range(3):
+        with pytest.raises(StreamIdleError) as caught:
+            await anext(reader)
+        assert caught.value.retryable
+    await writer.append(b"b")
+    assert (await anext(reader)).payload == b"b", "a repeat goes on"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_reader_that_cannot_know_says_so(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    reader = await world.opened(reader_config=patient(world)).open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"a"
+    world.store.on_call = away
+    with pytest.raises(ReaderStalledError) as caught:
+        await anext(reader)
+    assert isinstance(caught.value.__cause__, MetadataUnavailableError)
+    world.store.on_call = lambda name: None
+    await writer.append(b"b")
+    assert (await anext(reader)).payload == b"b"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_a_reader_that_misses_what_is_confirmed_says_so(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    reader = await world.opened(reader_config=patient(world)).open_reader("s", EARLIEST)
+    assert (await anext(reader)).payload == b"a"
+    world.ledgers.read_error = MetadataUnavailableError("no bookie gives it")
+    await writer.append(b"b")
+    with pytest.raises(ReaderStalledError, match="is confirmed"):
+        await anext(reader)
+    world.ledgers.read_error = None
+    assert (await anext(reader)).payload == b"b"
+    await reader.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_the_end_is_what_was_acknowledged(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    first = await world.namespace.end("s")
+    ticket = await writer.append(b"a")
+    end = await world.namespace.end("s")
+    assert first <= ticket.dlsn < end
+    assert await world.namespace.end("s", fresh=False) <= end
+    await writer.close()
+
+
+def test_the_patience_of_a_reader_is_checked() -> None:
+    with pytest.raises(ConfigurationError):
+        ReaderConfig(idle_ms_max=0)
+    with pytest.raises(ConfigurationError):
+        WriterConfig(close_ms_max=None)  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""Rolling by size, by time, and on a policy change; what a segment records of itself."""
+
+import asyncio
+
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+@in_world
+async def test_by_size(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=10_000))
+    for _ in range(100):
+        await writer.append(bytes(1000))
+        await asyncio.sleep(0.01)
+    await writer.close()
+    segments = await world.segments("s")
+    assert 9 <= len(segments) <= 13
+    assert all(s.length_bytes <= 13_000 for s in segments)
+    assert sum(s.record_count for s in segments) == 100
+    assert [s.start_sequence_id for s in segments] == [
+        sum(s.record_count for s in segments[:n]) for n in range(len(segments))
+    ]
+    assert len(await world.read_all("s", 100)) == 100
+
+
+@in_world
+async def test_by_time_though_nothing_is_appended(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_ms=60_000))
+    await asyncio.sleep(300)
+    assert len(await world.segments("s")) == 1, "an empty segment is not worth another"
+    await writer.append(b"a")
+    await asyncio.sleep(61)
+    segments = await world.segments("s")
+    assert [segment.is_completed for segment in segments] == [True, False]
+    assert segments[0].record_count == 1
+    await asyncio.sleep(600)
+    assert len(await world.segments("s")) == 2
+    result = await writer.append(b"d")
+    assert result.dlsn.lssn == 2
+    await writer.close()
+
+
+@in_world
+async def test_no_entry_goes_to_the_next_segment_before_all_of_the_old_are_acknowledged(
+    world: LogWorld,
+) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    world.ledgers.are_acks_held = True
+    first = writer.append(b"a")
+    await asyncio.sleep(1)
+    second = writer.append(b"b")
+    await asyncio.sleep(1)
+    assert len(await world.segments("s")) == 2
+    assert [len(ledger.entries) for ledger in world.ledgers.ledgers.values()] == [1, 0]
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    assert (await first).dlsn.lssn == 1
+    assert (await second).dlsn.lssn == 2
+    await writer.close()
+
+
+@in_world
+async def test_readers_cross_segments_without_a_seam(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=300))
+    readers = [await world.namespace.open_reader("s", EARLIEST) for _ in range(3)]
+
+    async def read(count: int, index: int) -> list[bytes]:
+        return [(await anext(readers[index])).payload for _ in range(count)]
+
+    reading = [asyncio.ensure_future(read(200, n)) for n in range(3)]
+    for n in range(200):
+        ticket = writer.append(b"%d" % n)
+        if n % 3 == 0:
+            await ticket
+    await writer.close()
+    for task in reading:
+        assert await task == [b"%d" % n for n in range(200)]
+    for reader in readers:
+        await reader.aclose()
+    assert len(await world.segments("s")) > 5
+
+
+@in_world
+async def test_a_policy_change_takes_effect_at_the_next_segment(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    await world.namespace.set_stream_policy("s", StreamPolicy(Quorum(5, 3, 2)))
+    await writer.append(b"a")
+    await asyncio.sleep(0.1)
+    for _ in range(10):
+        await writer.append(b"b")
+    await writer.close()
+    sizes = [ledger.metadata.ensemble_size for ledger in world.ledgers.ledgers.values()]
+    assert sizes == [3, 5], "and the new policy's roll_bytes holds from there on"
+
+
+@in_world
+async def test_ledgers_say_whose_they_are(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    await writer.append(b"a")
+    await asyncio.sleep(0.1)
+    await writer.close()
+    named = [dict(ledger.metadata.custom) for ledger in world.ledgers.ledgers.values()]
+    assert named == [
+        {"rhumbline.namespace": b"test", "rhumbline.stream": b"s", "rhumbline.lssn": b"%d" % n}
+        for n in (1, 2)
+    ]

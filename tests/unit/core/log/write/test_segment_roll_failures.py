@@ -1,0 +1,375 @@
+"""Failed ledgers, fenced writers, stores that are away: nothing acknowledged is lost or doubled."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.config import WriterConfig
+from rhumbline.core.log.metadata.stream_store import StreamStore
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    ClosedError,
+    DeadlineExceededError,
+    LedgerFencedError,
+    NotEnoughBookiesError,
+    RhumblineError,
+    StreamLostError,
+)
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
+
+
+@pytest.mark.parametrize("keeps_unacked", [True, False])
+@pytest.mark.parametrize("acked", [0, 1, 3, 5])
+def test_records_of_a_failed_ledger_are_neither_lost_nor_doubled(
+    acked: int, keeps_unacked: bool
+) -> None:
+    """Whether recovery finds what was not acknowledged or not: each record is there once."""
+
+    @in_world
+    async def body(world: LogWorld) -> None:
+        world.ledgers.keeps_unacked = keeps_unacked
+        world.ledgers.are_acks_held = True
+        writer = await world.writer("s")
+        tickets = []
+        for n in range(5):
+            tickets.append(writer.append(b"%d" % n))
+            await asyncio.sleep(0)
+        world.ledgers.release_acks(acked)
+        world.ledgers.are_acks_held = False
+        world.ledgers.fail_writers()
+        tickets.append(writer.append(b"5"))
+        results = [await ticket for ticket in tickets]
+        dlsns = [result.dlsn for result in results]
+        assert dlsns == sorted(set(dlsns))
+        assert [r.dlsn.lssn for r in results[:acked]] == [1] * acked
+        assert results[-1].dlsn.lssn == 2
+        await writer.close()
+        records = await world.read_all("s", 6)
+        assert [r.payload for r in records] == [b"%d" % n for n in range(6)]
+        assert [r.dlsn for r in records] == dlsns
+        assert [r.sequence_id for r in records] == list(range(6))
+        segments = await world.segments("s")
+        assert [s.is_completed for s in segments] == [True, True]
+
+    body()
+
+
+@in_world
+async def test_a_failed_ledger_on_an_idle_stream_is_replaced_at_once(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    await writer.append(b"a")
+    await asyncio.sleep(1)
+    world.ledgers.fail_writers()
+    await asyncio.sleep(1)
+    assert len(await world.segments("s")) == 2
+    await writer.append(b"b")
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+
+
+@in_world
+async def test_three_failures_in_a_row(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    tickets = []
+    for n in range(30):
+        tickets.append(writer.append(b"%d" % n))
+        if n % 10 == 9:
+            await asyncio.sleep(0)
+            world.ledgers.keeps_unacked = n == 19
+            world.ledgers.fail_writers()
+            await asyncio.sleep(0)
+    assert [(await t).dlsn for t in tickets] == sorted({(await t).dlsn for t in tickets})
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 30)] == [b"%d" % n for n in range(30)]
+
+
+@in_world
+async def test_no_recovery_in_time_means_unknown_and_the_rest_certainly_not(
+    world: LogWorld,
+) -> None:
+    writer = await world.writer("s", None, WriterConfig(failover_ms_max=5000))
+    world.ledgers.are_acks_held = True
+    sent = writer.append(b"sent")
+    await asyncio.sleep(0)
+    world.ledgers.is_recovery_refused = True
+    world.ledgers.fail_writers()
+    unsent = writer.append(b"unsent")
+    with pytest.raises(AppendOutcomeUnknownError):
+        await sent
+    with pytest.raises(RhumblineError) as failure:
+        await unsent
+    assert not isinstance(failure.value, AppendOutcomeUnknownError)
+    assert 5 <= asyncio.get_running_loop().time() <= 8
+    with pytest.raises(RhumblineError):
+        writer.append(b"more")
+    with pytest.raises(RhumblineError):
+        await writer.close()
+    world.ledgers.is_recovery_refused = False
+    world.ledgers.are_acks_held = False
+    following = await world.writer("s")
+    await following.append(b"after")
+    await following.close()
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"sent", b"after"]
+
+
+@in_world
+async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
+    first = await world.writer("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
+    await first.append(b"a")
+    world.ledgers.are_acks_held = True
+    sent = first.append(b"sent")
+    await asyncio.sleep(0.02)
+    second = await world.writer("s")
+    buffered = first.append(b"buffered")
+    world.ledgers.are_acks_held = False
+    world.ledgers.release_acks()
+    assert str((await sent).dlsn) == "1:1:0"  # the end of the closed ledger says so
+    with pytest.raises(StreamLostError):
+        await buffered
+    with pytest.raises(StreamLostError):
+        first.append(b"late")
+    with pytest.raises(StreamLostError):
+        await first.flush()
+    with pytest.raises(StreamLostError):
+        await first.close()
+    await second.append(b"b")
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 3)] == [b"a", b"sent", b"b"]
+
+
+@in_world
+async def test_what_the_closed_ledger_of_a_fenced_writer_lacks_was_not_appended(
+    world: LogWorld,
+) -> None:
+    first = await world.writer("s")
+    world.ledgers.are_acks_held = True
+    sent = first.append(b"sent")
+    await asyncio.sleep(0.01)
+    world.ledgers.keeps_unacked = False
+    await (await world.writer("s")).close()
+    world.ledgers.release_acks()
+    with pytest.raises(StreamLostError):
+        await sent
+    await first.abort()
+
+
+@in_world
+async def test_what_a_fenced_writer_sent_is_unknown_while_its_ledger_cannot_be_closed(
+    world: LogWorld,
+) -> None:
+    first = await world.writer("s", None, WriterConfig(failover_ms_max=5000))
+    world.ledgers.are_acks_held = True
+    sent = first.append(b"sent")
+    await asyncio.sleep(0.01)
+    world.ledgers.is_recovery_refused = True
+    world.ledgers.fail_writers(LedgerFencedError("by another writer"))
+    with pytest.raises(AppendOutcomeUnknownError):
+        await sent
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=2.5)
+    await first.abort()
+
+
+@in_world
+async def test_whoever_loses_the_claim_while_rolling_sends_nothing_more(world: LogWorld) -> None:
+    first = await world.writer("s", StreamPolicy(roll_bytes=1))
+    await StreamStore(world.store, "test").claim("s", "another writer, that then died")
+    ticket = first.append(b"a")
+    await ticket
+    await asyncio.sleep(1)
+    with pytest.raises(StreamLostError):
+        first.append(b"b")
+    with pytest.raises(StreamLostError):
+        await first.close()
+    assert len(world.ledgers.ledgers) == 1, "the ledger that was not published is deleted"
+    second = await world.writer("s")
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+
+
+@in_world
+async def test_an_old_writer_that_wakes_up_late_never_acknowledges(world: LogWorld) -> None:
+    """The pause of a whole process: both believe to own the stream (G17)."""
+    first = await world.writer("s")
+    world.ledgers.keeps_unacked = False
+    second = await world.writer("s")
+    stale = first.append(b"stale")
+    await second.append(b"fresh")
+    with pytest.raises(RhumblineError):
+        await stale
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"fresh"]
+
+
+@in_world
+async def test_takeover_of_a_writer_that_died_in_the_middle_of_a_roll(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    world.ledgers.are_acks_held = True
+    ticket = writer.append(b"a")
+    await asyncio.sleep(1)
+    segments = await world.segments("s")
+    assert [s.is_completed for s in segments] == [False, False], "two in progress during a roll"
+    await writer.abort()
+    following = await world.writer("s")
+    segments = await world.segments("s")
+    assert [s.is_completed for s in segments] == [True, True, False]
+    assert [s.record_count for s in segments] == [1, 0, 0]
+    assert segments[1].is_empty
+    world.ledgers.are_acks_held = False
+    await following.append(b"b")
+    await following.close()
+    assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+    world.ledgers.release_acks()
+    with pytest.raises(RhumblineError):
+        await ticket
+
+
+@in_world
+async def test_appends_go_on_while_the_metadata_store_is_away(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=100))
+    world.store.inner.disconnect()  # type: ignore[attr-defined]
+    for n in range(100):
+        await writer.append(b"%d" % n)
+    world.store.inner.reconnect()  # type: ignore[attr-defined]
+    await asyncio.sleep(5)
+    await writer.append(b"100")
+    assert len(await world.segments("s")) >= 2
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 101)] == [b"%d" % n for n in range(101)]
+
+
+@in_world
+async def test_no_bookies_for_the_next_segment_leaves_the_old_one_in_use(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=100))
+    world.ledgers.create_error = NotEnoughBookiesError("the test says so")
+    for n in range(50):
+        await writer.append(b"%d" % n)
+    await asyncio.sleep(60)
+    assert len(await world.segments("s")) == 1
+    world.ledgers.create_error = None
+    await asyncio.sleep(3)
+    await writer.append(b"50")
+    segments = await world.segments("s")
+    assert len(segments) >= 2
+    await writer.close()
+    assert [r.payload for r in await world.read_all("s", 51)] == [b"%d" % n for n in range(51)]
+
+
+@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST, UNAVAILABLE])
+@pytest.mark.parametrize("at", range(8))
+def test_rolling_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
+    @in_world
+    async def body(world: LogWorld) -> None:
+        writer = await world.writer("s", StreamPolicy(roll_bytes=200))
+        world.store.fates = ["ok"] * at + [fate, fate]
+        for n in range(100):
+            await writer.append(b"%d" % n)
+            await asyncio.sleep(0.01)
+        await writer.close()
+        assert not world.store.fates
+        records = await world.read_all("s", 100)
+        assert [r.payload for r in records] == [b"%d" % n for n in range(100)]
+        segments = await world.segments("s")
+        assert [s.lssn for s in segments] == list(range(1, len(segments) + 1))
+        assert all(s.is_completed for s in segments)
+        assert len({s.ledger_id for s in segments}) == len(segments) == len(world.ledgers.ledgers)
+
+    body()
+
+
+@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
+@pytest.mark.parametrize("at", range(4))
+def test_opening_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
+    @in_world
+    async def body(world: LogWorld) -> None:
+        first = await world.writer("s")
+        await first.append(b"a")
+        await first.abort()
+        world.store.fates = ["ok"] * at + [fate, fate]
+        second = await world.writer("s")
+        await second.append(b"b")
+        await second.close()
+        assert [r.payload for r in await world.read_all("s", 2)] == [b"a", b"b"]
+        assert len(world.ledgers.ledgers) == 2
+
+    body()
+
+
+@in_world
+async def test_an_opening_that_fails_leaves_no_ledger_and_may_be_repeated(world: LogWorld) -> None:
+    first = await world.writer("s")
+    await first.append(b"a")
+    world.ledgers.is_recovery_refused = True
+    with pytest.raises(RhumblineError) as failure:
+        await world.writer("s")
+    assert failure.value.retryable
+    assert len(world.ledgers.ledgers) == 1
+    world.ledgers.is_recovery_refused = False
+    second = await world.writer("s")
+    await second.close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+    await first.abort()
+
+
+@in_world
+async def test_end_of_stream_survives_a_failing_ledger(world: LogWorld) -> None:
+    for keeps in (True, False):
+        world.ledgers.keeps_unacked = keeps
+        name = f"s{keeps}"
+        writer = await world.writer(name)
+        await writer.append(b"a")
+        world.ledgers.are_acks_held = True
+        ending = asyncio.ensure_future(writer.end_stream())
+        await asyncio.sleep(0.1)
+        world.ledgers.are_acks_held = False
+        world.ledgers.fail_writers()
+        await ending
+        reader = await world.namespace.open_reader(name, (await world.read_all(name, 1))[0].dlsn)
+        assert [r.payload async for r in reader] == [b"a"]
+        await reader.aclose()
+        assert (await world.namespace.describe(name)).is_ended
+
+
+@in_world
+async def test_a_deleted_stream_is_lost_to_its_writer(world: LogWorld) -> None:
+    writer = await world.writer("s", StreamPolicy(roll_bytes=1))
+    await world.namespace.delete_stream("s")
+    writer.append(b"x")
+    await asyncio.sleep(1)
+    with pytest.raises(RhumblineError):
+        writer.append(b"y")
+    with pytest.raises(RhumblineError):
+        await writer.close()
+    assert not world.ledgers.ledgers
+    assert await world.namespace.streams() == []
+
+
+@in_world
+async def test_closing_does_not_wait_for_ever(world: LogWorld) -> None:
+    writer = await world.writer("s", None, WriterConfig(close_ms_max=5000))
+    world.ledgers.are_acks_held = True
+    ticket = writer.append(b"a")
+    with pytest.raises(DeadlineExceededError):
+        await writer.close()
+    assert asyncio.get_running_loop().time() == pytest.approx(5, abs=0.1)
+    with pytest.raises(AppendOutcomeUnknownError):
+        await ticket
+    world.ledgers.release_acks()  # too late for anybody to hear
+    world.ledgers.are_acks_held = False
+    await (await world.writer("s")).close()
+    assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
+
+
+@in_world
+async def test_aborting_leaves_nobody_waiting(world: LogWorld) -> None:
+    writer = await world.writer("s")
+    world.ledgers.are_acks_held = True
+    sent = writer.append(b"sent")
+    await asyncio.sleep(0.01)
+    buffered = writer.append(b"buffered")
+    await writer.abort()
+    with pytest.raises(AppendOutcomeUnknownError):
+        await sent
+    with pytest.raises(ClosedError):
+        await buffered

@@ -1,0 +1,132 @@
+"""Making a cluster: any number of processes, any number of times, one instance id."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.core.metadata.cluster_layout import LAYOUT, Paths, initialise_cluster, instance_id
+from rhumbline.core.protocol.errors import IndeterminateError, WrongClusterError
+from rhumbline.core.runtime.metadata_store import Value
+from rhumbline.core.runtime.tasks import run_all
+from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UnsureStore
+
+
+def test_a_cluster_has_what_apache_expects() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        found = await initialise_cluster(store, Random(1))
+        assert len(found) == 36
+        assert (await store.get("/ledgers/INSTANCEID")).data == found.encode()
+        assert (await store.get("/ledgers/LAYOUT")).data == LAYOUT
+        assert LAYOUT.hex() == (
+            "320a6f72672e6170616368652e626f6f6b6b65657065722e6d6574612e48696572617263686963616c"
+            "4c65646765724d616e61676572466163746f72793a31"
+        )
+        for path in ("/ledgers/available", "/ledgers/available/readonly", "/ledgers/cookies"):
+            assert (await store.get(path)).data == b""
+
+    asyncio.run(main())
+
+
+def test_again_changes_nothing() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        first = await initialise_cluster(store, Random(1))
+        revision = store.tree.revision
+        assert await initialise_cluster(store, Random(2)) == first
+        assert await instance_id(store) == first
+        assert store.tree.revision == revision
+
+    asyncio.run(main())
+
+
+class Interleaving(UnsureStore):
+    """Gives way before each call, so that several callers run step by step."""
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        await asyncio.sleep(0)
+        return await super().get(path, stale_ok=stale_ok)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_processes_that_race_agree(count: int) -> None:
+    async def main() -> None:
+        tree = MemoryTree()
+        stores = [Interleaving(MemoryStore(tree)) for _ in range(count)]
+        works = [initialise_cluster(store, Random(n)) for n, store in enumerate(stores)]
+        assert len(set(await run_all(works, "initialise"))) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
+@pytest.mark.parametrize("step", range(7))
+def test_a_lost_reply_at_any_step_does_no_harm(fate: str, step: int) -> None:
+    async def main() -> None:
+        store = UnsureStore(MemoryStore())
+        store.fates = [OK] * step + [fate]
+        found = await initialise_cluster(store, Random(1))
+        assert found == await instance_id(store)
+
+    asyncio.run(main())
+
+
+def test_a_store_that_stays_unsure_is_said_to_be() -> None:
+    async def main() -> None:
+        store = UnsureStore(MemoryStore())
+        store.fates = [LOST_REQUEST] * 3
+        with pytest.raises(IndeterminateError):
+            await initialise_cluster(store, Random(1))
+
+    asyncio.run(main())
+
+
+def test_a_cluster_half_made_by_a_java_client_is_completed() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create("/ledgers/available/readonly")
+        await store.create("/ledgers/LAYOUT", LAYOUT + b"\n")
+        with pytest.raises(WrongClusterError, match="no instance id"):
+            await instance_id(store)
+        assert await initialise_cluster(store, Random(1)) == await instance_id(store)
+
+    asyncio.run(main())
+
+
+def test_another_layout_is_refused() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        other = b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"
+        await store.create("/ledgers/LAYOUT", other)
+        with pytest.raises(WrongClusterError, match="another layout"):
+            await initialise_cluster(store, Random(1))
+        with pytest.raises(WrongClusterError, match="another layout"):
+            await instance_id(store)
+
+    asyncio.run(main())
+
+
+def test_without_a_cluster_there_is_no_instance() -> None:
+    async def main() -> None:
+        with pytest.raises(WrongClusterError, match="no cluster at /other/root"):
+            await instance_id(MemoryStore(), "/other/root")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("ledger_id", "path"),
+    [
+        (0, "/ledgers/00/0000/L0000"),
+        (1, "/ledgers/00/0000/L0001"),
+        (1234567, "/ledgers/00/0123/L4567"),
+        (2147483646, "/ledgers/21/4748/L3646"),
+        (2147483647, "/ledgers/000/0000/0021/4748/L3647"),
+        (5000000000123, "/ledgers/000/0005/0000/0000/L0123"),
+        (2**63 - 1, "/ledgers/922/3372/0368/5477/L5807"),
+    ],
+)
+def test_ledgers_lie_where_bookkeeper_looks(ledger_id: int, path: str) -> None:
+    assert Paths().ledger(ledger_id) == path

@@ -1,0 +1,87 @@
+"""The catalogue of figures: names by convention, and the text that Prometheus reads."""
+
+import re
+
+import pytest
+
+from rhumbline.client.settings import TelemetrySettings
+from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.core.protocol.record_set import encode_extension, encode_record_set
+from rhumbline.core.protocol.trace_context import (
+    trace_extension,
+    traceparent_in,
+    traceparent_of_set,
+)
+from rhumbline.core.runtime.histogram import Histogram
+from rhumbline.core.runtime.metrics import CATALOGUE, Type, prometheus_text, samples
+
+TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
+
+
+def test_names_are_by_convention_and_unique() -> None:
+    names = [figure.prometheus_name for figure in CATALOGUE]
+    assert len(set(names)) == len(names)
+    for figure, name in zip(CATALOGUE, names, strict=True):
+        assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
+        assert name.endswith("_total") is (figure.type is Type.COUNTER)
+        assert figure.help.endswith(".")
+        if figure.unit == "By":
+            assert name.removesuffix("_total").endswith("_bytes")
+
+
+def test_latencies_are_summaries_in_seconds_and_paths_may_hold_labels() -> None:
+    adds = Histogram()
+    adds.add(0.010, 3)
+    adds.add(0.020)
+    ledgers = {"adds": adds.summary(), "bookies": {'b"1\\': {"sent_bytes": 7}}}
+    lines = prometheus_text(samples("proxy", {"client": {"ledgers": ledgers}})).splitlines()
+    name = "rhumbline_client_ledgers_adds_seconds"
+    assert lines[1] == f"# TYPE {name} summary"
+    values = dict(line.rsplit(" ", 1) for line in lines if line[0] != "#")
+    assert float(values[f'{name}{{quantile="0.5"}}']) == pytest.approx(0.010, rel=0.03)
+    assert float(values[f"{name}_sum"]) == pytest.approx(0.050, rel=0.03)
+    assert values[f"{name}_count"] == "4"
+    sent = 'rhumbline_client_ledgers_bookies_sent_bytes_total{bookie="b\\"1\\\\"}'
+    assert values[sent] == "7"
+
+
+def test_a_summary_of_nothing_is_zero() -> None:
+    assert Histogram().summary()["mean_ms"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"otlp_endpoint": "127.0.0.1:4317"},
+        {"otlp_endpoint": "http://x", "sample_ratio": 1.1},
+        {"sample_ratio": 0.5},
+        {"export_ms": 0},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, str | float]) -> None:
+    with pytest.raises(ConfigurationError):
+        TelemetrySettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_trace_goes_with_its_record_set() -> None:
+    encoded = encode_record_set(
+        [b"x"], first_txid=1, last_txid=1, extension=trace_extension(TRACEPARENT)
+    )
+    assert traceparent_of_set(encoded) == TRACEPARENT
+    assert traceparent_of_set(encode_record_set([b"x"], first_txid=1, last_txid=1)) is None
+
+
+@pytest.mark.parametrize(
+    "area",
+    [
+        b"",
+        b"\x01",
+        encode_extension({2: TRACEPARENT.encode()}),
+        encode_extension({1: b"\xff" * 55}),
+        encode_extension({1: TRACEPARENT.upper().encode()}),
+        encode_extension({1: f"00-{'0' * 32}-{'cd' * 8}-01".encode()}),
+        encode_extension({1: TRACEPARENT.encode() + b"\n"}),
+    ],
+)
+def test_what_is_no_traceparent_counts_as_absent(area: bytes) -> None:
+    assert traceparent_in(area) is None

@@ -1,0 +1,61 @@
+"""Moves that make an ensemble legal or better spread: as few as possible, and they end."""
+
+import itertools
+
+import pytest
+
+from rhumbline.core.protocol.quorum import Quorum, QuorumView
+from rhumbline.placement.ensemble_improvement import indices_to_move
+from rhumbline.placement.layouts import best_completions, rank
+
+QUORUMS = [Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 1), Quorum(4, 3, 2, 2), Quorum(5, 5, 3, 3)]
+OFFERS: list[dict[str | None, int]] = [
+    {"a": 1, "b": 1, "c": 1},
+    {"c": 2},
+    {"a": 2, "b": 1},
+    {},
+]
+
+
+def moved_to_the_end(
+    quorum: Quorum, layout: list[str | None], offers: dict[str | None, int]
+) -> list[str | None]:
+    """Moves again and again, as repair does; what leaves a region is offered by it again."""
+    left = dict(offers)
+    for _ in range(20):
+        holes = indices_to_move(quorum, layout, left)
+        if not holes:
+            return layout
+        after = best_completions(quorum, layout, holes, left)[0]
+        for index in holes:
+            left[after[index]] -= 1
+            left[layout[index]] = left.get(layout[index], 0) + 1
+        layout = list(after)
+    raise AssertionError("it goes round and round")
+
+
+@pytest.mark.parametrize("quorum", QUORUMS, ids=str)
+def test_moving_ends_and_never_makes_worse(quorum: Quorum) -> None:
+    for layout in itertools.product("abc", repeat=quorum.ensemble_size):
+        for offers in OFFERS:
+            before = rank(quorum, layout, None)
+            after = rank(quorum, moved_to_the_end(quorum, list(layout), offers), None)
+            if before is not None:
+                assert after is not None
+                assert after[:3] <= before[:3]
+
+
+def test_a_returned_region_gets_one_copy_back() -> None:
+    quorum = Quorum(3, 3, 2, 2)
+    assert indices_to_move(quorum, ["a", "a", "b"], {"c": 2, "a": 1}) in {(0,), (1,)}
+    assert indices_to_move(quorum, ["a", "b", "c"], {"c": 2, "a": 1}) == ()
+
+
+def test_a_broken_rule_is_mended_by_as_few_moves_as_possible() -> None:
+    quorum = Quorum(4, 4, 3, 3)
+    layout = ["a", "a", "a", "b"]
+    holes = indices_to_move(quorum, layout, {"c": 2, "b": 2})
+    assert len(holes) == 1
+    after = best_completions(quorum, layout, holes, {"c": 2, "b": 2})[0]
+    assert QuorumView(quorum, after).is_legal()
+    assert indices_to_move(quorum, layout, {"b": 2}) == (), "there is no third region"

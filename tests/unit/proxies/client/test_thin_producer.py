@@ -1,0 +1,222 @@
+"""Thin producers over proxies that crash, hand over and refuse: each record is there once."""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.write.batch import Append
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    AppendOutcomeUnknownError,
+    ClosedError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    RecordTooLargeError,
+    RhumblineError,
+    TxidOutOfOrderError,
+)
+from rhumbline.proxies.client.proxy_writer import ProxyWriter
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
+
+
+@in_world
+async def test_appends_are_where_they_are_said_to_be(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    anne, bert = world.writer("s"), world.writer("s")
+    tickets = [(b"%d" % n, (anne if n % 2 else bert).append(b"%d" % n)) for n in range(200)]
+    many = anne.append_many([b"m%d" % n for n in range(5)])
+    results = {(await ticket).dlsn: payload for payload, ticket in tickets}
+    result = await many
+    assert result.record_count == 5 and result.regions
+    results |= {dlsn: b"m%d" % n for n, dlsn in enumerate(many.dlsns())}
+    await anne.close()
+    await bert.close()
+    await world.stop()
+    assert dict(await world.contents("s")) == results
+
+
+@in_world
+async def test_given_txids_are_kept_and_others_are_given(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    writer = world.writer("s")
+    await asyncio.gather(writer.append(b"a", 5), writer.append(b"b", 9), writer.append(b"c"))
+    await world.stop()
+    async with await log.namespace.open_reader("s", Dlsn(1, 0, 0)) as reader:
+        records = [await anext(reader) for _ in range(3)]
+    assert [record.txid for record in records] == [5, 9, log.clock.now_ms]
+    with pytest.raises(TxidOutOfOrderError):
+        writer.append(b"d", 8)
+
+
+@in_world
+async def test_mistakes_are_refused_before_they_travel(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await world.start("one:1")
+    writer = world.writer("none")
+    with pytest.raises(RecordTooLargeError):
+        writer.append(b"x" * (StreamPolicy().record_bytes_max + 1))
+    with pytest.raises(InvalidArgumentError):
+        writer.append("text")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError):
+        writer.append_many([])
+    with pytest.raises(NoSuchStreamError):
+        await writer.append(b"x")
+    with pytest.raises(NoSuchStreamError):
+        writer.append(b"y")
+    with pytest.raises(NoSuchStreamError):
+        await writer.close()
+    await world.stop()
+
+
+@in_world
+async def test_the_deadline_ends_it_and_says_what_is_known(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    await world.proxies["one:1"].crash()
+    writer = world.writer("s", timeout_ms=1000)
+    with pytest.raises(DeadlineExceededError):
+        await writer.append(b"x")
+    await world.start("two:1")
+    log.ledgers.are_acks_held = True
+    writer = world.writer("s", world.transport("two:1"), timeout_ms=1000)
+    with pytest.raises(AppendOutcomeUnknownError):
+        await writer.append(b"x")
+    log.ledgers.are_acks_held = False
+    log.ledgers.release_acks()
+    await world.stop()
+
+
+@in_world
+async def test_a_graceful_stop_is_seen_by_no_producer(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    writer = world.writer("s")
+    longest = 0.0
+    loop = asyncio.get_running_loop()
+    for n in range(400):
+        began = loop.time()
+        if n == 100:
+            owner = await world.proxies["one:1"].writes.claims.owner("test", "s")
+            assert owner is not None
+            stopping = loop.create_task(world.proxies[owner.address].stop())
+        await writer.append(b"%d" % n)
+        longest = max(longest, loop.time() - began)
+        await asyncio.sleep(0.001)
+    await stopping
+    await writer.close()
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"%d" % n for n in range(400)]
+    assert longest < 0.2
+
+
+async def produce(
+    writer: ProxyWriter, name: str, random: Random, acked: dict[Dlsn, bytes], unknown: set[bytes]
+) -> None:
+    """Appends bursts until it fails or has sent enough."""
+    tickets: list[tuple[bytes, Append]] = []
+    try:
+        for n in range(60):
+            payload = f"{name}-{n}".encode()
+            unknown.add(payload)
+            tickets.append((payload, writer.append(payload)))
+            if random.random() < 0.5:
+                await asyncio.sleep(random.random() * 0.2)
+            if random.random() < 0.2:
+                await tickets[-1][1]
+    except RhumblineError as error:
+        assert writer.failure is error
+    for payload, ticket in tickets:
+        try:
+            result = await ticket
+        except AppendOutcomeUnknownError:
+            continue
+        except RhumblineError:
+            unknown.discard(payload)
+            continue
+        assert result.dlsn not in acked
+        acked[result.dlsn] = payload
+        unknown.discard(payload)
+
+
+@pytest.mark.seeds(25)
+def test_histories_with_crashes_and_handovers(seed: int) -> None:
+    @in_world
+    async def history(log: LogWorld) -> None:
+        random = Random(seed)
+        world = ProxyWorld(log)
+        log.ledgers.delay_s = lambda: random.random() * 0.02
+        await log.namespace.create_stream("s")
+        config = ProxyConfig(stream_records_per_s=random.choice([0, 0, 200]))
+        await world.start("p0:1", "p1:1", config=config)
+        acked: dict[Dlsn, bytes] = {}
+        unknown: set[bytes] = set()
+        transport = world.transport("p0:1", "p1:1", "p2:1", "p3:1", "p4:1")
+        for address in ("p2:1", "p3:1", "p4:1"):
+            world.proxies[address] = dead = type(world.proxies["p0:1"])(
+                world, address, "east", config
+            )
+            dead.is_dead = True
+        loop = asyncio.get_running_loop()
+        producers = [
+            loop.create_task(
+                produce(
+                    world.writer("s", transport), f"w{w}", Random(seed * 100 + w), acked, unknown
+                )
+            )
+            for w in range(4)
+        ]
+        alive, fresh = ["p0:1", "p1:1"], 2
+        for _ in range(3):
+            await asyncio.sleep(random.random() * 3)
+            victim = world.proxies[alive.pop(random.randrange(2))]
+            ending = loop.create_task(victim.crash() if random.random() < 0.6 else victim.stop())
+            address = f"p{fresh}:1"
+            fresh += 1
+            await world.start(address, config=config)
+            alive.append(address)
+            if random.random() < 0.3:
+                log.ledgers.fail_writers()
+            await ending
+        for task in producers:
+            await task
+        await world.stop()
+        contents = await world.contents("s")
+        where = dict(contents)
+        counts = Counter(payload for _, payload in contents)
+        assert all(count == 1 for count in counts.values()), "doubled"
+        assert {d: where.get(d) for d in acked} == acked, "lost or moved"
+        assert set(counts) - set(acked.values()) <= unknown, "there without a word"
+        for w in range(4):
+            mine = [p for _, p in contents if p.startswith(b"w%d-" % w)]
+            numbers = [int(p.split(b"-")[1]) for p in mine]
+            assert numbers == sorted(numbers), "out of order"
+        assert len(acked) == 240, "every record is acknowledged in the end"
+
+    history()
+
+
+@in_world
+async def test_a_closed_writer_takes_nothing(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    writer = world.writer("s")
+    ticket = writer.append(b"x")
+    await writer.close()
+    assert ticket.is_done
+    with pytest.raises(ClosedError):
+        writer.append(b"y")
+    await writer.close()
+    await world.stop()

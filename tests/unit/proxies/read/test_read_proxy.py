@@ -1,0 +1,73 @@
+"""A read proxy that stops says so before it ends its calls, and names another one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from google.protobuf.message import Message
+
+from rhumbline.core.protocol.errors import NotOwnerError
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.membership import READ, WRITE
+from rhumbline.proxies.rpc import methods
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.rpc.proxy_service import ProxyService
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+async def a_service(log: LogWorld, address: str, role: str, region: str) -> ProxyService:
+    service = ProxyService(
+        log.runtime,
+        log.store,
+        lambda _: log.opened(),
+        ProxyConfig(),
+        roles=(role,),
+        address=address,
+        region=region,
+    )
+    await service.join()
+    await asyncio.sleep(0.01)
+    return service
+
+
+async def requests(*tried: str) -> AsyncIterator[pb.ReadRequest]:
+    yield pb.ReadRequest(namespace="test", stream="s", latest=True, heartbeat_ms=100, tried=tried)
+    await asyncio.Event().wait()
+
+
+async def read(service: ProxyService, *tried: str, heard: list[Message | bytes]) -> None:
+    async def send(message: Message | bytes) -> None:
+        heard.append(message)
+
+    await service.stream_calls[methods.READ](requests(*tried), send)
+
+
+@in_world
+async def test_its_readers_and_those_who_come_are_sent_to_another(log: LogWorld) -> None:
+    await log.namespace.create_stream("s")
+    near = await a_service(log, "near:1", READ, "east")
+    far = await a_service(log, "far:1", READ, "west")
+    writes = await a_service(log, "writes:1", WRITE, "east")
+    heard: list[Message | bytes] = []
+    reading = asyncio.ensure_future(read(near, heard=heard))
+    await asyncio.sleep(1)
+    assert len(heard) > 5, "its start, and heartbeats"
+    with pytest.raises(NotOwnerError) as refused:
+        await read(writes, heard=[])
+    assert refused.value.owner == "near:1"
+    with pytest.raises(NotOwnerError) as refused:
+        await read(writes, "near:1", heard=[])
+    assert refused.value.owner == "far:1", "it could not be reached"
+
+    await near.hand_over()
+    with pytest.raises(NotOwnerError):
+        await asyncio.wait_for(reading, 1)
+    assert near.not_ready() == "stopping"
+    assert near.statistics()["calls"] == 0
+    for service in (near, writes):
+        with pytest.raises(NotOwnerError) as refused:
+            await read(service, heard=[])
+        assert refused.value.owner == "far:1", "the other one still has its session"
+    for service in (near, far, writes):
+        await service.hand_over()
+        await service.leave()

@@ -1,0 +1,242 @@
+"""Readers of a read proxy: one read for all at the tail, nobody holds anybody, none missed."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from rhumbline.core.log.read.positioning import EARLIEST, LATEST, AtTxid, Start
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import NotOwnerError, TooManyRequestsError, TruncatedError
+from rhumbline.core.protocol.record_set import decode_entry
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.membership import READ, Presence
+from rhumbline.proxies.read.read_proxy import Opened, ReadProxy
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+
+
+class Proxy(ReadProxy):
+    """A read proxy that leaves when it closes."""
+
+    presence: Presence
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self.presence.leave()
+
+
+async def a_proxy(
+    log: LogWorld, config: ProxyConfig, address: str = "r:1", region: str = "east"
+) -> Proxy:
+    presence = Presence(
+        log.store, log.runtime, roles=(READ,), address=address, region=region, session_ttl_ms=1000
+    )
+    proxy = Proxy(lambda _: log.opened(), presence, config)
+    proxy.presence = presence
+    await presence.join()
+    return proxy
+
+
+async def payloads(
+    proxy: ReadProxy, opened: Opened, count: int, *, last: bytes = b"", pause_s: float = 0.0
+) -> list[bytes]:
+    """At least ``count`` records and up to ``last`` (all of them when it is at its end)."""
+    found: list[bytes] = []
+    place = opened.position[:2]
+    while len(found) < count or (last and found[-1] != last):
+        block = await opened.cursor.next()
+        if block is None:
+            break
+        message = pb.ReadResponse.FromString(block.encoded())
+        assert (message.lssn, message.first_entry_id) >= place
+        place = (message.lssn, message.first_entry_id + len(message.entries))
+        for entry in message.entries:
+            for one in decode_entry(entry):
+                found += one.payloads() if not one.is_control else []
+        if pause_s:
+            await asyncio.sleep(pause_s)
+    await proxy.close(opened)
+    return found
+
+
+@in_world
+async def test_a_hundred_readers_cost_one_read_of_each_entry(log: LogWorld) -> None:
+    writer = await log.writer("s")
+    await writer.append(b"before")
+    proxy = await a_proxy(log, ProxyConfig())
+    opened = [await proxy.open("test", "s", LATEST) for _ in range(100)]
+    readers = [asyncio.ensure_future(payloads(proxy, one, 50)) for one in opened]
+    for n in range(50):
+        await writer.append(b"%d" % n)
+        await asyncio.sleep(0.001)
+    found = [await asyncio.wait_for(reader, 10) for reader in readers]
+    assert all(one == [b"%d" % n for n in range(50)] for one in found)
+    assert log.ledgers.reads < 20, "waits bring the entries along; nobody reads for himself"
+    assert proxy.statistics()["tails"] == 0
+    await proxy.aclose()
+    await writer.close()
+
+
+@pytest.mark.parametrize("cache_bytes", [1, 2_000, 1 << 20])
+@pytest.mark.seeds(5)
+def test_readers_of_any_speed_and_start_miss_nothing(seed: int, cache_bytes: int) -> None:
+    @in_world
+    async def run(log: LogWorld) -> None:
+        random = Random(seed)
+        log.ledgers.delay_s = lambda: random.random() * 0.01
+        writer = await log.writer("s")
+        proxy = await a_proxy(log, ProxyConfig(cache_bytes_max=cache_bytes))
+        sent: list[bytes] = []
+        positions: list[Dlsn] = []
+        readers: list[tuple[int, asyncio.Task[list[bytes]]]] = []
+        total = 120
+        for n in range(total):
+            if n % 10 == 0:
+                start: Start = EARLIEST
+                first = 0
+                if sent and random.random() < 0.7:
+                    start, first = LATEST, len(sent)
+                elif sent and random.random() < 0.5:
+                    first = random.randrange(len(sent))
+                    start = positions[first]
+                opened = await proxy.open("test", "s", start)
+                work = payloads(
+                    proxy,
+                    opened,
+                    total - first,
+                    last=b"%d" % (total - 1),
+                    pause_s=random.choice([0, 0.05, 0.2]),
+                )
+                readers.append((first, asyncio.ensure_future(work)))
+            if n in (30, 70):  # another writer: the next segment
+                await writer.close()
+                writer = await log.writer("s")
+            payload = b"%d" % n
+            positions.append((await writer.append(payload)).dlsn)
+            sent.append(payload)
+            await asyncio.sleep(random.random() * 0.05)
+        for first, reader in readers:
+            found = await asyncio.wait_for(reader, 60)
+            # A position names a record, but its entry comes whole; and what was acknowledged just
+            # before LATEST was asked for may have become readable after it.
+            assert len(found) >= total - first
+            assert found == sent[total - len(found) :]
+        await proxy.aclose()
+        await writer.close()
+
+    run()
+
+
+@in_world
+async def test_a_read_may_stop_at_what_is_there(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    writer = await log.writer("s")
+    assert (
+        await payloads(proxy, await proxy.open("test", "s", EARLIEST, stops_at_end=True), 9) == []
+    )
+    for n in range(5):
+        await writer.append(b"%d" % n)
+    await writer.close()
+    opened = await proxy.open("test", "s", AtTxid(1), stops_at_end=True)
+    assert await payloads(proxy, opened, 99) == [b"0", b"1", b"2", b"3", b"4"]
+    await proxy.aclose()
+
+
+@in_world
+async def test_the_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    writer = await log.writer("s")
+    reading = asyncio.ensure_future(payloads(proxy, await proxy.open("test", "s", EARLIEST), 99))
+    await writer.append(b"last")
+    await writer.end_stream()
+    assert await asyncio.wait_for(reading, 60) == [b"last"]
+    assert await payloads(proxy, await proxy.open("test", "s", EARLIEST), 99) == [b"last"]
+    await proxy.aclose()
+
+
+@in_world
+async def test_a_truncated_start_is_told_or_passed_over(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    writer = await log.writer("s")
+    positions = [(await writer.append(b"%d" % n)).dlsn for n in range(5)]
+    await log.namespace.truncate("s", positions[2])
+    with pytest.raises(TruncatedError):
+        await proxy.open("test", "s", positions[0])
+    opened = await proxy.open("test", "s", positions[0], advances_if_truncated=True)
+    assert (opened.truncated, opened.position) == (positions[0], positions[2])
+    assert await payloads(proxy, opened, 3) == [b"2", b"3", b"4"]
+    await proxy.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_readers_are_bounded_and_sent_to_the_proxy_of_their_stream(log: LogWorld) -> None:
+    await log.namespace.create_stream("s")
+    one = await a_proxy(log, ProxyConfig(readers_max=1), "one:1")
+    two = await a_proxy(log, ProxyConfig(readers_max=1), "two:1")
+    await asyncio.sleep(0.01)
+    right, wrong, address = one, two, "one:1"
+    try:
+        opened = await one.open("test", "s", LATEST)
+    except NotOwnerError as error:
+        right, wrong, address = two, one, "two:1"
+        assert error.owner == address
+        opened = await two.open("test", "s", LATEST)
+    with pytest.raises(TooManyRequestsError):
+        await right.open("test", "s", LATEST)
+    with pytest.raises(NotOwnerError):
+        await wrong.open("test", "s", LATEST)
+    await wrong.close(await wrong.open("test", "s", LATEST, tried=(address,)))
+    await right.close(opened)
+    await right.close(await right.open("test", "s", LATEST))
+    await one.aclose()
+    await two.aclose()
+
+
+@in_world
+async def test_who_waits_hears_that_nothing_came_and_loses_nothing(log: LogWorld) -> None:
+    proxy = await a_proxy(log, ProxyConfig())
+    writer = await log.writer("s")
+    await writer.append(b"0")
+    opened = await proxy.open("test", "s", LATEST)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await opened.cursor.next(1.0)
+    await writer.append(b"1")
+    block = await opened.cursor.next(1.0)
+    assert block is not None and len(block.entries) == 1
+    with pytest.raises(TimeoutError):
+        await opened.cursor.next(1.0)
+    await proxy.close(opened)
+    await proxy.aclose()
+    await writer.close()
+
+
+@in_world
+async def test_readers_go_home_when_their_proxy_is_up_again(log: LogWorld) -> None:
+    await log.namespace.create_stream("s")
+    one = await a_proxy(log, ProxyConfig(), "one:1")
+    two = await a_proxy(log, ProxyConfig(), "two:1")
+    far = await a_proxy(log, ProxyConfig(), "far:1", "west")
+    await asyncio.sleep(0.01)
+    home, other, address = one, two, "one:1"
+    try:
+        await home.close(await home.open("test", "s", LATEST))
+    except NotOwnerError:
+        home, other, address = two, one, "two:1"
+    unreachable = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), unreachable, strict=True)] == ["", ""]
+
+    await home.aclose()
+    await asyncio.sleep(0.01)
+    displaced = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), displaced, strict=True)] == ["", ""]
+    home = await a_proxy(log, ProxyConfig(), address)
+    await asyncio.sleep(0.01)
+    for proxy, opened in zip((other, far), displaced, strict=True):
+        assert proxy.better_for(opened) == address
+    again = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
+    assert [p.better_for(o) for p, o in zip((other, far), again, strict=True)] == ["", ""]
+    for proxy in (home, other, far):
+        await proxy.aclose()

@@ -1,0 +1,71 @@
+"""Every error of the tree has a gRPC status, and comes back as what it was."""
+
+import grpc
+import pytest
+
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    NotOwnerError,
+    OverRateError,
+    ProtocolError,
+    RefusedError,
+    RhumblineError,
+    TruncatedError,
+    UnavailableError,
+    error_classes,
+)
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.rpc.grpc_status import (
+    decode_details,
+    decode_error,
+    encode_details,
+    encode_error,
+    error_of_status,
+    status_name,
+)
+
+
+@pytest.mark.parametrize("cls", error_classes().values(), ids=lambda cls: cls.__name__)
+def test_every_error_has_a_status_and_comes_back(cls: type[RhumblineError]) -> None:
+    error = cls("what happened")
+    code = grpc.StatusCode[status_name(error)]
+    assert code is not grpc.StatusCode.OK
+    back = decode_details(encode_details(error, code.value[0]))
+    assert type(back) is cls
+    assert str(back) == "what happened"
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode, ids=lambda code: code.name)
+def test_every_status_means_an_error(code: grpc.StatusCode) -> None:
+    if code is grpc.StatusCode.OK:
+        with pytest.raises(KeyError):
+            error_of_status(code.name, "")
+    else:
+        assert str(error_of_status(code.name, "")) == code.name
+
+
+def test_what_is_retryable_here_is_not_definite_to_a_client_that_knows_only_grpc() -> None:
+    final = {"INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "DATA_LOSS", "PERMISSION_DENIED"}
+    for cls in error_classes().values():
+        if cls.retryable:
+            assert status_name(cls("")) not in final
+
+
+def test_details_travel_with_the_error() -> None:
+    moved = decode_error(encode_error(NotOwnerError("moved", "host:1")))
+    assert isinstance(moved, NotOwnerError) and moved.owner == "host:1"
+    slow = decode_error(encode_error(OverRateError("slow", 70)))
+    assert isinstance(slow, OverRateError) and slow.retry_after_ms == 70
+    gone = decode_error(encode_error(TruncatedError("gone", Dlsn(3, 4, 5))))
+    assert isinstance(gone, TruncatedError) and gone.first_active == Dlsn(3, 4, 5)
+
+
+def test_a_code_of_a_newer_version_keeps_its_retryability() -> None:
+    assert type(decode_error(pb.Error(code="new", retryable=True))) is UnavailableError
+    assert type(decode_error(pb.Error(code="new"))) is RefusedError
+
+
+def test_garbage_is_a_typed_error() -> None:
+    with pytest.raises(ProtocolError):
+        decode_details(b"\xff\xff\xff")
+    assert decode_details(b"") is None

@@ -1,0 +1,38 @@
+"""A policy says the same on both sides of a proxy, each field of it."""
+
+from dataclasses import fields
+
+import pytest
+
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.protocol.compression import Codec
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.proxies.rpc.messages import decode_policy, encode_policy
+
+UNUSUAL = StreamPolicy(
+    quorum=Quorum(5, 4, 3, 2),
+    flush=FlushPolicy(period_ms=7, bytes_max=1234, visibility_ms=5),
+    codec=Codec.ZSTD,
+    record_bytes_max=999,
+    roll_bytes=77_777,
+    roll_ms=88_888,
+    keepalive_ms=1_500,
+    retention_ms=99_999,
+    hot_retention_ms=0,
+    truncates_by_subscriptions=True,
+    purge_grace_ms=11,
+    regions=("eu", "us"),
+)
+
+
+def test_the_example_is_unusual_in_every_field() -> None:
+    usual = StreamPolicy()
+    same = [f.name for f in fields(usual) if getattr(usual, f.name) == getattr(UNUSUAL, f.name)]
+    assert same == []
+
+
+@pytest.mark.parametrize(
+    "policy", [UNUSUAL, StreamPolicy(), StreamPolicy(flush=FlushPolicy(period_ms=None))]
+)
+def test_it_comes_back_as_it_went(policy: StreamPolicy) -> None:
+    assert decode_policy(encode_policy(policy)) == policy

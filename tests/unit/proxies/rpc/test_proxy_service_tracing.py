@@ -1,0 +1,136 @@
+"""Whichever way a record is appended, here or through a proxy, its producer begins its trace."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.errors import SequenceGapError
+from rhumbline.core.protocol.record_set import (
+    TXID_FIRST,
+    Producer,
+    decode_entry,
+    encode_record_set,
+    extended,
+)
+from rhumbline.core.protocol.trace_context import trace_extension, traceparent_of_set
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.runtime.tracing import Step, Value
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
+
+ANNE = b"a" * 16
+
+
+class NotedSpan:
+    def __init__(self, number: int, step: Step) -> None:
+        self.traceparent = f"00-{number:032x}-{'cd' * 8}-01"
+        self.step = step
+        self.ends: list[tuple[BaseException | None, Value | None]] = []
+
+    def end(self, error: BaseException | None = None, **attributes: Value) -> None:
+        self.ends.append((error, attributes.get("regions")))
+
+
+class NotingTracer:
+    """Samples everything, or nothing."""
+
+    def __init__(self, *, samples: bool = True) -> None:
+        self.samples = samples
+        self.spans: list[NotedSpan] = []
+
+    def sample(self, step: Step, **attributes: Value) -> NotedSpan | None:
+        if not self.samples:
+            return None
+        self.spans.append(NotedSpan(len(self.spans) + 1, step))
+        return self.spans[-1]
+
+    def follow(self, step: Step, parents: Sequence[str], **attributes: Value) -> NotedSpan:
+        return NotedSpan(999, step)
+
+    @property
+    def appends(self) -> list[NotedSpan]:
+        return [span for span in self.spans if span.step is Step.APPEND]
+
+
+def traced(log: LogWorld, *, samples: bool = True) -> NotingTracer:
+    """From now on producers of this world are traced."""
+    tracer = NotingTracer(samples=samples)
+    log.runtime = Runtime(log.clock, log.runtime.random, tracer)
+    log.namespace = log.opened()
+    return tracer
+
+
+async def traces(log: LogWorld, count: int) -> list[str | None]:
+    """The trace that each of the stream's batches names."""
+    async with await log.namespace.open_reader("s", EARLIEST) as reader:
+        found = [await reader.next_batch() for _ in range(count)]
+    return [batch.traceparent for batch in found if batch is not None]
+
+
+@in_world
+async def test_a_writer_traces_what_it_numbers(log: LogWorld) -> None:
+    tracer = traced(log)
+    writer = await log.writer("s")
+    await writer.append(b"0")
+    await writer.append_numbered(ANNE, 0, [b"1", b"2"])
+    await writer.append_numbered(ANNE, 0, [b"1", b"2"])  # it is there already
+    with pytest.raises(SequenceGapError):
+        writer.append_numbered(ANNE, 7, [b"7"])
+    await writer.close()
+    spans = tracer.appends
+    assert [len(span.ends) for span in spans] == [1, 1, 1, 1]
+    assert isinstance(spans[3].ends[0][0], SequenceGapError)
+    assert all(error is None and regions for ((error, regions),) in [s.ends for s in spans[:3]])
+    assert await traces(log, 2) == [spans[0].traceparent, spans[1].traceparent]
+
+
+def a_set(sequence: int, extension: bytes = b"") -> bytes:
+    return encode_record_set(
+        [b"x"],
+        first_txid=TXID_FIRST,
+        last_txid=TXID_FIRST,
+        producer=Producer(ANNE, sequence),
+        extension=extension,
+    )
+
+
+@in_world
+async def test_a_thin_writer_traces_sets_that_nobody_traces(log: LogWorld) -> None:
+    tracer = traced(log)
+    others = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    writer = world.writer("s")
+    await writer.append_set(a_set(0))
+    await writer.append_set(a_set(1, trace_extension(others)))
+    await writer.close()
+    await world.stop()
+    ((error, regions),) = [end for span in tracer.appends for end in span.ends]
+    assert error is None and regions
+    assert await traces(log, 2) == [tracer.appends[0].traceparent, others]
+
+
+@in_world
+async def test_what_is_not_sampled_goes_as_it_is(log: LogWorld) -> None:
+    traced(log, samples=False)
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    writer = world.writer("s")
+    await writer.append_set(a_set(0))
+    await writer.close()
+    await world.stop()
+    numbering = await log.writer("s")
+    await numbering.append_numbered(ANNE, 1, [b"y"])
+    await numbering.close()
+    assert await traces(log, 2) == [None, None]
+
+
+def test_a_set_with_an_extension_is_the_same_but_for_that() -> None:
+    traceparent = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    made = extended(a_set(3), trace_extension(traceparent))
+    assert made == a_set(3, trace_extension(traceparent))
+    assert traceparent_of_set(made) == traceparent
+    assert decode_entry(made)[0].payloads() == [b"x"]

@@ -1,0 +1,331 @@
+"""A write proxy: fan-in, ownership, order, limits, repeats, handover."""
+
+import asyncio
+
+import pytest
+
+from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
+from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import (
+    CorruptionError,
+    EndOfStreamError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+    NotOwnerError,
+    OverRateError,
+    RecordTooLargeError,
+    RhumblineError,
+    TooManyRequestsError,
+)
+from rhumbline.core.protocol.record_set import HEADER
+from rhumbline.proxies.config import ProxyConfig
+from rhumbline.proxies.rpc import rhumbline_pb2 as pb
+from rhumbline.proxies.write.append_item import Item, Placed
+from rhumbline.proxies.write.append_session import ANSWERS_MAX, AppendSession
+from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
+from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
+
+ANNE, BERT = b"a" * 16, b"b" * 16
+
+
+@in_world
+async def test_sets_of_many_producers_share_entries_and_keep_their_records(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
+    await world.start("one:1")
+    await world.placed("one:1", an_item("s", b"first"))
+    before = log.ledgers.entries_sent
+    items = [an_item("s", b"%d" % n, b"+%d" % n, producer=b"%016d" % n) for n in range(100)]
+    answers = await asyncio.gather(*(world.placed("one:1", item) for item in items))
+    assert log.ledgers.entries_sent - before <= 3
+    assert all(answer.record_count == 2 and answer.regions for answer in answers)
+    await world.stop()
+    found = dict(await world.contents("s"))
+    assert len(found) == 201
+    for n, answer in enumerate(answers):
+        first = answer.first
+        assert found[first] == b"%d" % n
+        assert found[first._replace(slot=first.slot + 1)] == b"+%d" % n
+
+
+@in_world
+async def test_a_stream_has_one_owner_and_others_say_who(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    owner, other = "one:1", "two:1"
+    if isinstance(answer := await world.append(owner, an_item("s", b"a")), NotOwnerError):
+        owner, other = other, owner
+        assert answer.owner == owner
+        await world.placed(owner, an_item("s", b"a"))
+    for _ in range(3):
+        refused = await world.append(other, an_item("s", b"b"))
+        assert isinstance(refused, NotOwnerError)
+        assert refused.owner == owner
+    assert (await log.namespace.describe("s")).epoch == 1
+    await world.stop()
+    assert [payload for _, payload in await world.contents("s")] == [b"a"]
+
+
+@in_world
+async def test_the_home_region_is_preferred(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await world.start("e1:1", "e2:1", region="east")
+    await world.start("w1:1", region="west")
+    for n in range(8):
+        stream = f"s{n}"
+        await log.namespace.create_stream(stream)
+        await world.proxies["e1:1"].writes.claims.set_home("test", stream, "west")
+        refused = await world.append("e1:1", an_item(stream, b"x"))
+        assert isinstance(refused, NotOwnerError) and refused.owner == "w1:1"
+        await world.placed("w1:1", an_item(stream, b"x"))
+    await world.proxies["w1:1"].crash()
+    writer = world.writer("s1", world.transport("w1:1", "e1:1", "e2:1"))
+    await writer.append(b"the west is gone")
+    await writer.close()
+    await world.stop()
+    assert [p for _, p in await world.contents("s1")] == [b"x", b"the west is gone"]
+
+
+@in_world
+async def test_a_repeat_gets_the_first_answer_at_any_owner(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    items = [an_item("s", b"%d" % n, producer=ANNE, sequence=n) for n in range(30)]
+    firsts = [(await world.placed("one:1", item)).first for item in items]
+    assert [(await world.placed("one:1", item)).first for item in items] == firsts
+    await world.proxies["one:1"].crash()
+    await world.start("two:1")
+    # The newest is known from the log's table, the others are looked up in the log.
+    again = [(await world.placed("two:1", item)).first for item in reversed(items)]
+    assert again == firsts[::-1]
+    fresh = await world.placed("two:1", an_item("s", b"30", producer=ANNE, sequence=30))
+    assert fresh.first > firsts[-1]
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"%d" % n for n in range(31)]
+
+
+@in_world
+async def test_nothing_overtakes_a_refused_set(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    config = ProxyConfig(stream_records_per_s=10)
+    await world.start("one:1", config=config)
+    await world.placed("one:1", an_item("s", *[b"x"] * 10))
+    connection = Connection(world.proxies["one:1"])
+    answers: dict[str, Outcome] = {}
+
+    def send(name: str, item: Item, *, restarts: bool = False) -> None:
+        connection.send(item, lambda answer: answers.update({name: answer}), restarts=restarts)
+
+    send("a0", an_item("s", b"a0", producer=ANNE, sequence=0))
+    await asyncio.sleep(2)
+    send("a1", an_item("s", b"a1", producer=ANNE, sequence=1))
+    send("b0", an_item("s", b"b0", producer=BERT, sequence=0))
+    await asyncio.sleep(1)
+    assert isinstance(answers["a0"], OverRateError) and answers["a0"].retry_after_ms > 0
+    assert isinstance(answers["a1"], NotOwnerError), "it would overtake a0"
+    assert not isinstance(answers["b0"], RhumblineError), "another producer is not concerned"
+    send("a0", an_item("s", b"a0", producer=ANNE, sequence=0), restarts=True)
+    send("a1", an_item("s", b"a1", producer=ANNE, sequence=1))
+    await asyncio.sleep(1)
+    await world.stop()
+    payloads = [p for _, p in await world.contents("s") if p != b"x"]
+    assert payloads == [b"b0", b"a0", b"a1"]
+
+
+@in_world
+async def test_mistakes_get_typed_answers_and_hurt_nobody(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s", StreamPolicy(record_bytes_max=100))
+    await world.start("one:1")
+    good = an_item("s", b"good").record_set
+    assert isinstance(await world.append("one:1", an_item("none", b"x")), NoSuchStreamError)
+    big = await world.append("one:1", an_item("s", b"x" * 101))
+    assert isinstance(big, RecordTooLargeError)
+    torn = await world.append("one:1", Item("test", "s", good[:-1] + b"?"))
+    assert isinstance(torn, CorruptionError)
+    two = await world.append("one:1", Item("test", "s", good + good))
+    assert isinstance(two, InvalidArgumentError)
+    with pytest.raises(InvalidArgumentError):
+        Item("test", "s", good[: HEADER.size - 1])
+    await world.placed("one:1", an_item("s", b"good"))
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"good"]
+
+
+@in_world
+async def test_limits_of_streams_and_of_waiting_are_told(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    for name in ("s", "t"):
+        await log.namespace.create_stream(name)
+    await world.start("one:1", config=ProxyConfig(streams_max=1, waiting_bytes_max=2000))
+    answers = await asyncio.gather(
+        *(world.append("one:1", an_item("s", b"x" * 800)) for _ in range(3))
+    )
+    assert [type(a).__name__ for a in answers] == ["Placed", "Placed", "TooManyRequestsError"]
+    assert isinstance(await world.append("one:1", an_item("t", b"x")), TooManyRequestsError)
+    await world.stop()
+
+
+@in_world
+async def test_a_released_stream_can_be_taken_by_another(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    await world.placed("one:1", an_item("s", b"a"))
+    writes = world.proxies["one:1"].writes
+    assert await writes.release("test", "s")
+    assert not await writes.release("test", "s")
+    assert await writes.claims.owner("test", "s") is None
+    segments = await log.segments("s")
+    assert [(one.is_completed, one.record_count) for one in segments] == [(True, 1)]
+    assert (await world.placed("one:1", an_item("s", b"b"))).first > Dlsn(2, 0, -1)
+    await world.stop()
+
+
+@in_world
+async def test_who_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    await world.placed("one:1", an_item("s", b"a"))
+    presence = world.proxies["one:1"].presence
+    lost = presence.session
+    assert lost is not None
+    await lost.close()
+    presence._session_lost()
+    for _ in range(50):
+        answer = await world.append("one:1", an_item("s", b"b", producer=ANNE))
+        if not isinstance(answer, RhumblineError):
+            break
+        assert answer.retryable
+        await asyncio.sleep(0.05)
+    assert (await log.namespace.describe("s")).epoch == 2
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"a", b"b"]
+
+
+@in_world
+async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    session = AppendSession(world.proxies["one:1"].writes, lambda: None, bytes_max=1000)
+    session.submit(1, an_item("s", b"x" * 2000), restarts=False)
+    waiting = asyncio.ensure_future(session.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await asyncio.wait_for(waiting, 1)
+    assert [id_ for id_, _ in session.take_answers()] == [1]
+    for id_ in range(ANSWERS_MAX + 1):
+        session.take(pb.AppendRequest(items=[pb.AppendItem(id=id_)]))  # nothing in it
+    waiting = asyncio.ensure_future(session.room())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    assert len(session.take_answers()) == ANSWERS_MAX + 1
+    await asyncio.wait_for(waiting, 1)
+    await world.stop()
+
+
+@in_world
+async def test_streams_go_where_they_belong_when_proxies_come_and_go(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    config = ProxyConfig(balance_ms=1_000)
+    await world.start("one:1", config=config)
+    names = [f"s{n}" for n in range(40)]
+    for name in names:
+        await log.namespace.create_stream(name)
+        await world.placed("one:1", an_item(name, b"x"))
+    await world.start("two:1", config=config)
+    one, two = world.proxies["one:1"], world.proxies["two:1"]
+    await asyncio.sleep(1.5)
+    assert one.writes.stream_count == 40, "who has just come may go at once"
+    await asyncio.sleep(3)
+    assert 10 < one.writes.stream_count < 30, "its share was given up"
+
+    await one.presence.set_accepting(False)
+    await asyncio.sleep(5)
+    assert one.writes.stream_count == 0
+    transport = world.transport("one:1", "two:1")
+    for name in names:
+        writer = world.writer(name, transport)
+        await writer.append(b"y")
+        await writer.close()
+    assert (one.writes.stream_count, two.writes.stream_count) == (0, 40)
+    await world.stop()
+    assert [p for _, p in await world.contents("s3")] == [b"x", b"y"]
+
+
+@in_world
+async def test_a_stream_moves_when_its_home_changes(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    config = ProxyConfig(balance_ms=1_000)
+    await world.start("e:1", region="east", config=config)
+    await world.start("w:1", region="west", config=config)
+    await log.namespace.create_stream("s")
+    await world.proxies["e:1"].writes.claims.set_home("test", "s", "east")
+    await world.placed("e:1", an_item("s", b"x"))
+    await world.proxies["e:1"].writes.claims.set_home("test", "s", "west")
+    await asyncio.sleep(3.5)
+    refused = await world.append("e:1", an_item("s", b"y"))
+    assert isinstance(refused, NotOwnerError) and refused.owner == "w:1"
+    await world.placed("w:1", an_item("s", b"y"))
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"x", b"y"]
+
+
+@in_world
+async def test_an_ended_stream_takes_nothing_more_and_ending_it_again_is_safe(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1")
+    writer = world.writer("s")
+    late = world.writer("s")
+    ticket = writer.append(b"last")
+    await writer.end_stream()
+    assert (await ticket).dlsn == Dlsn(1, 1, 0)  # behind the snapshot of producers
+    with pytest.raises(EndOfStreamError):
+        await late.append(b"too late")
+    await world.end_stream("s")
+    await world.stop()
+    reader = await log.namespace.open_reader("s", EARLIEST)
+    assert [record.payload async for record in reader] == [b"last"]
+    await reader.aclose()
+
+
+@in_world
+async def test_many_streams_wait_for_their_turn_and_none_times_out(log: LogWorld) -> None:
+    world = ProxyWorld(log)
+    await world.start("one:1", config=ProxyConfig(acquires_max=2, acquire_ms_max=1_000))
+    for n in range(30):
+        await log.namespace.create_stream(f"s{n}")
+    answers = await asyncio.gather(
+        *(world.append("one:1", an_item(f"s{n}", b"x")) for n in range(30))
+    )
+    assert all(isinstance(answer, Placed) for answer in answers), answers
+    await world.stop()
+
+
+@in_world
+async def test_who_cannot_reach_an_owner_that_lives_is_sent_back_to_it_in_the_end(
+    log: LogWorld,
+) -> None:
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1", "two:1", config=ProxyConfig(acquire_ms_max=1_000))
+    owner, other = "one:1", "two:1"
+    if isinstance(await world.append(owner, an_item("s", b"a")), RhumblineError):
+        owner, other = other, owner
+        await world.placed(owner, an_item("s", b"a"))
+    refused = await world.append(other, an_item("s", b"b", tried=(owner,)))
+    assert isinstance(refused, NotOwnerError) and refused.owner == owner
+    await world.placed(owner, an_item("s", b"b"))
+    await world.stop()
+    assert [p for _, p in await world.contents("s")] == [b"a", b"b"]

@@ -1,0 +1,105 @@
+"""What looks at every ledger of a cluster reads many at a time, from a store that is far away."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from rhumbline.backends.memory import MemoryStore, MemoryTree
+from rhumbline.core.metadata.bookie_directory import BookieDirectory
+from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
+from rhumbline.core.metadata.ledger_store import LedgerStore
+from rhumbline.core.protocol.bookie_id import Region, check_bookie_id
+from rhumbline.core.protocol.errors import CorruptionError
+from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from rhumbline.core.runtime.metadata_store import Value
+from rhumbline.regions.durability import exposures
+from rhumbline.regions.ledger_scan import AT_ONCE, all_ledgers
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+from rhumbline.tests.support.fakes.ledger_numbers import create
+
+COUNT = 2_500
+ROUND_TRIP_S = 0.02
+BOOKIES = tuple(check_bookie_id(f"{region}@0000000{n}") for n, region in enumerate("abc"))
+
+
+class FarStore(MemoryStore):
+    """Each read takes a round trip."""
+
+    reads = 0
+    at_once = 0
+    at_once_max = 0
+
+    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+        self.reads += 1
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        await asyncio.sleep(ROUND_TRIP_S)
+        self.at_once -= 1
+        return await super().get(path, stale_ok=stale_ok)
+
+
+async def filled(store: MemoryStore) -> None:
+    await initialise_cluster(store, Random(1))
+    directory = BookieDirectory(store)
+    for bookie in BOOKIES:
+        await directory.record_region(bookie, Region(bookie[0]))
+    for ledger_id in range(COUNT):
+        await create(
+            store,
+            LedgerMetadata(
+                ledger_id, 3, 3, 2, (Fragment(0, BOOKIES),), creation_token=1,
+                state=LedgerState.CLOSED, last_entry_id=9, length=100,
+            ).with_r(0, 2),
+        )  # fmt: skip
+    directory.close()
+
+
+def test_one_look_serves_all_losses_and_reads_many_at_a_time() -> None:
+    async def run() -> None:
+        tree = MemoryTree()
+        await filled(MemoryStore(tree))
+        store = FarStore(tree)
+        directory = BookieDirectory(store)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        found = await exposures(LedgerStore(store), directory, [["a"], ["b"], ["a", "b"]])
+        assert loop.time() - began < 2 * COUNT * ROUND_TRIP_S / AT_ONCE
+        assert store.reads < COUNT + 10, "each ledger once, and the bookies' regions"
+        assert store.at_once_max == AT_ONCE
+        assert [one.ledgers for one in found] == [COUNT] * 3
+        assert [one.entries_at_risk for one in found] == [0, 0, 10 * COUNT]
+        directory.close()
+
+    run_jumping(run())
+
+
+def test_they_come_in_order_without_those_that_were_deleted_meanwhile() -> None:
+    async def run() -> None:
+        tree = MemoryTree()
+        near = MemoryStore(tree)
+        await filled(near)
+        seen: list[int] = []
+        async for metadata, _ in all_ledgers(LedgerStore(FarStore(tree))):
+            if not seen:
+                await LedgerStore(near).delete(AT_ONCE + 1)
+            seen.append(metadata.ledger_id)
+        assert seen == [one for one in range(COUNT) if one != AT_ONCE + 1]
+
+    run_jumping(run())
+
+
+def test_damaged_metadata_is_counted_and_keeps_nobody_from_looking_at_the_rest() -> None:
+    async def run() -> None:
+        store = MemoryStore(MemoryTree())
+        await filled(store)
+        await store.put(Paths().ledger(5), b"not a ledger's metadata")
+        directory = BookieDirectory(store)
+        [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])
+        assert (found.ledgers, found.ledgers_unreadable) == (COUNT - 1, 1)
+        with pytest.raises(CorruptionError, match="ledger 5"):
+            async for _ in all_ledgers(LedgerStore(store)):
+                pass
+        directory.close()
+
+    run_jumping(run())

@@ -1,0 +1,183 @@
+"""Read order and speculation: nearest first, other racks and regions next, the slow sink."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+
+from rhumbline.core.ledger.read.read_order import ReadKind, ReplicaChoice
+from rhumbline.core.protocol.bookie_id import BookieId, Region
+from rhumbline.core.protocol.errors import ConfigurationError
+from rhumbline.regions.latency_quantiles import Quantiles
+from rhumbline.regions.region_reads import ReadSettings, RegionReads
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
+
+RACKS = {"a0": "r0", "a1": "r0", "a2": "r1", "b0": "r0", "b1": "r1", "c0": "r0"}
+CHOICES = [
+    ReplicaChoice(index, BookieId(name), name[0], has_failed=False)
+    for index, name in enumerate(RACKS)
+]
+BY_NAME = {str(choice.bookie): choice for choice in CHOICES}
+
+
+def reads(
+    seed: int = 1, settings: ReadSettings | None = None, offline: str | None = None
+) -> RegionReads:
+    return RegionReads(
+        Region("a"),
+        Random(seed),
+        settings,
+        rack_of=RACKS.get,
+        is_offline=lambda region: region == offline,
+    )
+
+
+def names(found: list[ReplicaChoice]) -> list[str]:
+    return [str(choice.bookie) for choice in found]
+
+
+def measured(policy: RegionReads, **region_ms: float) -> RegionReads:
+    for region, took_ms in region_ms.items():
+        for _ in range(30):
+            policy.on_answer(ReadKind.ENTRY, BY_NAME[f"{region}0"], took_ms, 1)
+    return policy
+
+
+def in_time(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def body() -> None:
+            await test()
+
+        run_jumping(body())
+
+    return run
+
+
+@in_time
+async def test_own_region_first_then_another_rack_then_another_region() -> None:
+    for seed in range(20):
+        policy = measured(reads(seed), b=20, c=80)
+        found = names(policy.order(CHOICES))
+        assert found[0][0] == "a"
+        assert found[1][0] == "a"
+        assert RACKS[found[0]] != RACKS[found[1]]
+        assert found[2][0] == "b", "the nearest of the other regions"
+        assert sorted(found) == sorted(RACKS)
+
+
+@in_time
+async def test_equals_take_turns() -> None:
+    policy = measured(reads(), b=20, c=80)
+    firsts = {names(policy.order(CHOICES))[0] for _ in range(50)}
+    assert firsts == {"a0", "a1", "a2"}
+
+
+@in_time
+async def test_a_region_that_was_never_measured_is_tried_before_a_far_one() -> None:
+    policy = measured(reads(), c=80)
+    remote = [BY_NAME["b0"], BY_NAME["c0"]]
+    assert names(policy.order(remote)) == ["b0", "c0"]
+    measured(policy, b=160)
+    assert names(policy.order(remote)) == ["c0", "b0"]
+
+
+@in_time
+async def test_a_slow_replica_sinks_longer_each_time_and_comes_back() -> None:
+    policy = measured(reads(), b=20)
+    pair = [BY_NAME["a0"], BY_NAME["b0"]]
+    for lasts_s in (1, 2, 4, 8, 16, 30, 30):
+        policy.on_outrun(BY_NAME["a0"])
+        policy.on_outrun(BY_NAME["a0"])  # another question that was on its way: no new story
+        await asyncio.sleep(lasts_s - 0.01)
+        assert names(policy.order(pair)) == ["b0", "a0"]
+        await asyncio.sleep(0.02)
+        assert names(policy.order(pair)) == ["a0", "b0"], "one question tries it"
+        assert names(policy.order(pair)) == ["b0", "a0"], "the others wait for its answer"
+    policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 0.4, 1)
+    assert names(policy.order(pair)) == ["a0", "b0"]
+    assert policy.counts.came_back == 1
+
+
+@in_time
+async def test_replicas_of_a_region_that_is_offline_are_asked_last() -> None:
+    policy = reads(offline="a")
+    policy.on_failure(BY_NAME["b0"])
+    assert names(policy.order([BY_NAME["a0"], BY_NAME["b0"], BY_NAME["c0"]])) == ["c0", "b0", "a0"]
+
+
+@in_time
+async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> None:
+    policy = reads()
+    first, far = BY_NAME["a0"], BY_NAME["b0"]
+    assert policy.silence_ms(ReadKind.ENTRY, far, 1) == 500, "nothing was measured"
+    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 100, "but a local one should be quick"
+    measured(policy, a=0.4, b=80)
+    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 10
+    assert 80 <= policy.silence_ms(ReadKind.ENTRY, far, 1) <= 100
+    assert policy.silence_ms(ReadKind.ENTRY, first, 2) == 20
+    assert policy.silence_ms(ReadKind.ENTRY, first, 3) == 0, "three tries at most"
+    assert policy.silence_ms(ReadKind.POLL, first, 1) == 1000
+    assert policy.silence_ms(ReadKind.POLL, first, 2) == 2000
+
+
+@in_time
+async def test_a_replica_that_turns_slow_does_not_hide_behind_its_own_percentile() -> None:
+    policy = measured(reads(), a=2, b=80)
+    for _ in range(10):
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["b0"], 3000, 1)
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) <= 20
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["b0"], 1) <= 8 * 100
+    for _ in range(1000):
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+    assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) == 100
+
+
+@in_time
+async def test_extra_requests_are_a_share_of_the_questions() -> None:
+    policy = reads(settings=ReadSettings(extra_percent=5, extra_per_second=0))
+    allowed = 0
+    for _ in range(2000):
+        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 1.0, 1)
+        allowed += policy.may_ask_more(ReadKind.ENTRY)
+    assert 100 <= allowed <= 110, "5 % of 2000, and the burst of 10"
+    assert policy.counts.extra == allowed
+    assert policy.counts.extra_denied == 2000 - allowed
+
+
+@in_time
+async def test_who_asks_rarely_may_always_ask_once_more() -> None:
+    policy = reads()
+    for _ in range(60):
+        await asyncio.sleep(1)
+        assert policy.may_ask_more(ReadKind.POLL)
+
+
+def test_quantiles_are_at_most_a_fifth_too_large_and_never_too_small() -> None:
+    known = Quantiles()
+    assert known.quantile(0.5) is None
+    values = [0.05 * 1.01**i for i in range(1000)]
+    Random(1).shuffle(values)
+    for value in values:
+        known.record(value)
+    for share in (0.01, 0.5, 0.9, 0.99):
+        exact = sorted(values)[int(share * len(values)) - 1]
+        found = known.quantile(share)
+        assert found is not None
+        assert exact <= found <= 1.2 * exact
+
+
+def test_quantiles_follow_a_change_within_some_hundred_values() -> None:
+    known = Quantiles()
+    for value in itertools.chain([1.0] * 5000, [100.0] * 1500):
+        known.record(value)
+    median = known.quantile(0.5)
+    assert median is not None
+    assert median >= 100
+
+
+def test_settings_tell_all_their_faults() -> None:
+    with pytest.raises(ConfigurationError, match=r"floor_ms is negative; .*tries_max is below 1"):
+        ReadSettings(floor_ms=-1, tries_max=0)

@@ -1,0 +1,221 @@
+"""PosixDisk: what the Disk contract promises, on real files, with faults that we can provoke."""
+
+import asyncio
+import errno
+import os
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+
+from rhumbline.core.protocol.errors import (
+    ClosedError,
+    DiskFailedError,
+    DiskFullError,
+    ForeignDataError,
+    InvalidArgumentError,
+)
+from rhumbline.server import posix_disk
+from rhumbline.server.posix_disk import PosixDisk
+from rhumbline.tests.support.fakes.real_disk import with_disk
+
+
+def is_open(path: Path) -> bool:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    return str(path) in {os.readlink(link) for link in links}
+
+
+def test_what_is_written_is_read_at_any_offset(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True)
+        await file.write_durable(0, [b"ab", b"cdef"])
+        await file.write(6, [b"gh"])
+        await file.sync()
+        assert await file.read(0, 100) == b"abcdefgh"
+        assert await file.read(3, 2) == b"de"
+        assert await file.read(8, 10) == b""
+        assert await file.size() == 8
+        await file.truncate(3)
+        assert await file.read(0, 100) == b"abc"
+
+    with_disk(tmp_path, story)
+
+
+def test_thousands_of_buffers_go_in_one_call_and_in_order(tmp_path: Path) -> None:
+    buffers = [bytes([number % 251]) * (number % 7 + 1) for number in range(5000)]
+
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True)
+        await file.write_durable(10, buffers)
+        assert await file.read(10, 10**6) == b"".join(buffers)
+        assert await file.read(0, 10) == bytes(10)
+
+    with_disk(tmp_path, story)
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+
+    def short(descriptor: int, buffers: list[bytes], offset: int) -> int:
+        return real(descriptor, [b"".join(buffers)[:5]], offset)
+
+    monkeypatch.setattr(os, "pwritev", short)
+
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True)
+        await file.write(0, [b"abcd", b"efgh", b"ij"])
+        assert await file.read(0, 20) == b"abcdefghij"
+
+    with_disk(tmp_path, story)
+
+
+def test_create_refuses_an_existing_file_and_open_a_missing_one(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        await disk.make_directory("a/b")
+        await disk.make_directory("a/b")
+        await disk.open("a/b/log", create=True)
+        with pytest.raises(DiskFailedError, match="exists"):
+            await disk.open("a/b/log", create=True)
+        with pytest.raises(FileNotFoundError):
+            await disk.open("a/missing")
+        with pytest.raises(FileNotFoundError):
+            await disk.list("nothing")
+        with pytest.raises(FileNotFoundError):
+            await disk.remove("nothing")
+
+    with_disk(tmp_path, story)
+
+
+def test_names_are_listed_renamed_removed_and_synced(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        for name in ("b", "a", "c"):
+            await disk.open(name, create=True)
+        await disk.rename("c", "a")
+        await disk.remove("b")
+        await disk.sync_directory("")
+        assert await disk.list("") == ["a"]
+
+    with_disk(tmp_path, story)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/", "a\0b"])
+def test_a_path_that_could_leave_the_directory_is_refused(tmp_path: Path, path: str) -> None:
+    async def story(disk: PosixDisk) -> None:
+        with pytest.raises(InvalidArgumentError, match="stay inside"):
+            await disk.open(path, create=True)
+
+    with_disk(tmp_path / "root", story)
+
+
+def test_a_link_to_a_file_outside_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "log").symlink_to(tmp_path / "secret")
+
+    async def story(disk: PosixDisk) -> None:
+        with pytest.raises(DiskFailedError):
+            await disk.open("log")
+
+    with_disk(tmp_path / "root", story)
+
+
+def test_allocation_reserves_blocks_and_leaves_the_size(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True, allocate_bytes=1 << 20)
+        assert await file.size() == 0
+        assert (tmp_path / "log").stat().st_blocks * 512 >= 1 << 20
+
+    with_disk(tmp_path, story)
+
+
+def test_an_allocation_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        with pytest.raises(DiskFullError):
+            await disk.open("log", create=True, allocate_bytes=1 << 60)
+        assert await disk.list("") == []
+
+    with_disk(tmp_path, story)
+
+
+def test_a_full_disk_is_its_own_error(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            with pytest.raises(DiskFullError, match="log: File too large"):
+                await file.write_durable(0, [bytes(10_000)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with_disk(tmp_path, story)
+
+
+def test_an_io_error_is_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
+    monkeypatch.setattr(os, "fdatasync", broken)
+
+    async def story(disk: PosixDisk) -> None:
+        file = await disk.open("log", create=True)
+        with pytest.raises(DiskFailedError, match="log: Input/output error"):
+            await file.write_durable(0, [b"x"])
+
+    with_disk(tmp_path, story)
+
+
+def test_a_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    first = PosixDisk(tmp_path)
+    with pytest.raises(ForeignDataError, match="in use by another process"):
+        PosixDisk(tmp_path)
+    first.close()
+    first.close()
+    PosixDisk(tmp_path).close()
+
+
+def test_a_file_is_closed_only_when_no_thread_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(disk: PosixDisk) -> None:
+        loop = asyncio.get_running_loop()
+        entered, leave = asyncio.Event(), threading.Event()
+        real = os.fdatasync
+
+        def slow(descriptor: int) -> None:
+            loop.call_soon_threadsafe(entered.set)
+            assert leave.wait(10)
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fdatasync", slow)
+        file = await disk.open("log", create=True)
+        writing = asyncio.ensure_future(file.write_durable(0, [b"x"]))
+        await entered.wait()
+        writing.cancel()
+        await file.close()
+        await file.close()
+        assert is_open(log)
+        leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        with pytest.raises(ClosedError):
+            await file.read(0, 1)
+        for _ in range(1000):
+            if not is_open(log):
+                return
+            await asyncio.sleep(0.005)
+        pytest.fail("the descriptor was never closed")
+
+    log = tmp_path / "log"
+    monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
+    with_disk(tmp_path, story)
+    assert log.read_bytes() == b"x"
+
+
+def test_capacity_and_free_space_are_the_devices(tmp_path: Path) -> None:
+    async def story(disk: PosixDisk) -> None:
+        assert 0 < await disk.free_bytes() <= await disk.total_bytes()
+
+    with_disk(tmp_path, story)
