@@ -26,10 +26,10 @@ from ..core.runtime.metadata_store import (
     check_path,
     parent_of,
 )
-from .migration_fence import GATE_PATH, GateState
+from .migration_fence import GATE_PATH, FenceState
 from .transaction_plan import (
     Node,
-    Plan,
+    TransactionPlan,
     check_data,
     check_operations,
     check_target,
@@ -43,7 +43,7 @@ class MemoryTree:
     """Nodes, sessions and watches. ``epoch`` marks its versions; two trees need two epochs."""
 
     def __init__(self, epoch: str = "memory") -> None:
-        self.gate = GateState(epoch, tree=epoch)
+        self.gate = FenceState(epoch, tree=epoch)
         self.revision = 0
         self._nodes: dict[str, Node] = {"/": Node(b"", self._version())}
         self._names: dict[str, list[str]] = {"/": []}
@@ -56,7 +56,7 @@ class MemoryTree:
         """What marks the versions of now."""
         return self.gate.epoch
 
-    def set_gate(self, gate: GateState) -> None:
+    def set_gate(self, gate: FenceState) -> None:
         """Opens or closes the tree. With a new epoch all nodes get new versions."""
         if gate.epoch != self.epoch:
             for path, node in self._nodes.items():
@@ -91,7 +91,7 @@ class MemoryTree:
         start = 0 if after is None else bisect_right(names, after)
         return names[start:] if limit is None else names[start : start + limit]
 
-    def commit(self, plan: Plan) -> Version:
+    def commit(self, plan: TransactionPlan) -> Version:
         """Carries out a plan in one step, and wakes the watches."""
         self.revision += 1
         version = self._version()
@@ -116,7 +116,7 @@ class MemoryTree:
 
     def end_session(self, owner: str) -> None:
         """Removes the session's nodes. Safe to repeat."""
-        plan = Plan(self)
+        plan = TransactionPlan(self)
         for path in self._owned.pop(owner, {}):
             plan.delete(path, None)
         if plan.changes:
@@ -238,7 +238,7 @@ class MemoryStore:
         check_data(data)
         owner = None if ephemeral is None else self._owner(ephemeral)
         self._check_usable()
-        plan = Plan(self.tree)
+        plan = TransactionPlan(self.tree)
         created = plan.create(path, data, owner, sequential=sequential)
         return created, self.tree.commit(plan)
 
@@ -247,7 +247,7 @@ class MemoryStore:
         check_target(path)
         check_data(data)
         self._check_usable()
-        plan = Plan(self.tree)
+        plan = TransactionPlan(self.tree)
         plan.put(path, data, expect)
         return self.tree.commit(plan)
 
@@ -255,7 +255,7 @@ class MemoryStore:
         """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
         check_target(path)
         self._check_usable()
-        plan = Plan(self.tree)
+        plan = TransactionPlan(self.tree)
         plan.delete(path, expect)
         self.tree.commit(plan)
 
@@ -263,7 +263,7 @@ class MemoryStore:
         """All or nothing; the new version for each Create and Put, None for Check and Delete."""
         check_operations(operations)
         self._check_usable()
-        plan = Plan(self.tree)
+        plan = TransactionPlan(self.tree)
         for operation in operations:
             plan.apply(operation)
         return versions_of(operations, self.tree.commit(plan))
@@ -321,12 +321,12 @@ class MemoryStore:
 
     # --- for migration
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         self._check_usable(is_strict=False)
         return self.tree.gate
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not."""
         self._check_usable(is_strict=False)
         if self.tree.gate != old:
@@ -344,13 +344,13 @@ class MemoryStore:
         yield self.tree.nodes()
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Writes through a closed gate."""
         check_operations(operations)
         self._check_usable(is_strict=False)
         self.tree.gate.check(gate)
-        plan = Plan(self.tree)
+        plan = TransactionPlan(self.tree)
         for operation in operations:
             plan.apply(operation)
         self.tree.commit(plan)

@@ -33,11 +33,11 @@ _LOOK_MS = 50
 _HOPS_MAX = 8
 
 
-class FollowingWatch:
+class MigratingWatch:
     """A watch that moves with its store."""
 
     def __init__(
-        self, watches: dict["FollowingWatch", None], path: str, callback: Callable[[], None]
+        self, watches: dict["MigratingWatch", None], path: str, callback: Callable[[], None]
     ) -> None:
         self.path = path
         self.is_prefix = False
@@ -57,10 +57,10 @@ class FollowingWatch:
             self.inner.close()
 
 
-class FollowingSession:
+class MigratingSession:
     """A session of the store that was in use when it was opened."""
 
-    def __init__(self, inner: Session, owner: "FollowingStore") -> None:
+    def __init__(self, inner: Session, owner: "MigratingStore") -> None:
         self.inner = inner
         self.owner = owner
         self._is_left = False
@@ -95,7 +95,7 @@ class FollowingSession:
             callback()
 
 
-class FollowingStore:
+class MigratingStore:
     """One process's handle. ``opener`` opens a store by its URI, as it is."""
 
     def __init__(self, store: MovableStore, opener: Opener, timeout_ms: int) -> None:
@@ -106,8 +106,8 @@ class FollowingStore:
         self._tasks = Tasks()
         self._moving = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
-        self._watches: dict[FollowingWatch, None] = {}
-        self._sessions: list[FollowingSession] = []
+        self._watches: dict[MigratingWatch, None] = {}
+        self._sessions: list[MigratingSession] = []
         self._calls: dict[MovableStore, int] = {}
         self._left: dict[MovableStore, asyncio.Event] = {}
         self._outage = Outage()
@@ -169,17 +169,17 @@ class FollowingStore:
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
         """Calls back (from the loop) after the node (or one below it) changed."""
         self._check_open()
-        watch = FollowingWatch(self._watches, path, callback)
+        watch = MigratingWatch(self._watches, path, callback)
         watch.is_prefix = prefix
         watch.inner = self._store.watch(path, watch.fire, prefix=prefix)
         self._watches[watch] = None
         return watch
 
-    async def session(self, ttl_ms: int) -> FollowingSession:
+    async def session(self, ttl_ms: int) -> MigratingSession:
         """Opens a session that outlives silence of up to ``ttl_ms``."""
 
-        async def work(store: MovableStore) -> FollowingSession:
-            session = FollowingSession(await store.session(ttl_ms), self)
+        async def work(store: MovableStore) -> MigratingSession:
+            session = MigratingSession(await store.session(ttl_ms), self)
             if store is not self._store:
                 session.leave()
             self._sessions = [known for known in self._sessions if not known.is_lost]
@@ -307,7 +307,7 @@ class FollowingStore:
         del self._left[left]
 
     def _held(self, session: Session) -> Session:
-        if not isinstance(session, FollowingSession) or session.owner is not self:
+        if not isinstance(session, MigratingSession) or session.owner is not self:
             raise InvalidArgumentError("a session of another store")
         if session.is_lost:
             raise SessionLostError("the session is gone, or its store was replaced")

@@ -33,7 +33,7 @@ from ..core.protocol.errors import (
     NotEmptyError,
 )
 from ..core.runtime.metadata_store import Create, Delete, Operation, Put
-from .migration_fence import GateState, MovableStore
+from .migration_fence import FenceState, MovableStore
 
 LONGEST_PAUSE_MS = 10_000
 PASSES_MAX = 8
@@ -54,7 +54,7 @@ class MigrationError(MetadataError):
     code = "migration"
 
 
-class Progress(NamedTuple):
+class MigrationProgress(NamedTuple):
     """Where a migration is: ``step`` in words, nodes seen, nodes that this pass changed."""
 
     step: str
@@ -62,7 +62,7 @@ class Progress(NamedTuple):
     changes: int = 0
 
 
-class Outcome(NamedTuple):
+class MigrationOutcome(NamedTuple):
     """What a migration did. ``pause_ms``: how long no store could be written."""
 
     nodes: int
@@ -97,7 +97,7 @@ class Migration:
         *,
         longest_pause_ms: int = LONGEST_PAUSE_MS,
         new_token: Callable[[], str] = lambda: os.urandom(8).hex(),
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[MigrationProgress], None] = lambda _: None,
     ) -> None:
         self._source = source
         self._target = target
@@ -105,12 +105,12 @@ class Migration:
         self._new_token = new_token
         self._on_progress = on_progress
         self._mover = new_token()
-        self._gate = GateState("", "")
+        self._gate = FenceState("", "")
         self._known: dict[str, Copy] | None = None
         self._seen: dict[str, Copy] = {}
         self._passes = 0
 
-    async def run(self) -> Outcome:
+    async def run(self) -> MigrationOutcome:
         """Moves; returns at once when that was done before. Safe to repeat after any failure.
 
         Raises MigrationError, ForeignDataError (the target holds something else),
@@ -119,7 +119,7 @@ class Migration:
         source, target = await self._states()
         if source.tree == target.tree and source.successor and not target.successor:
             nodes = await scan(self._target.store)
-            return Outcome(len(nodes), 0, 0, next_ledger_id(nodes), was_done=True)
+            return MigrationOutcome(len(nodes), 0, 0, next_ledger_id(nodes), was_done=True)
         await self._take(source, target)
         if source.successor is None:
             await self._copy()
@@ -141,7 +141,7 @@ class Migration:
 
     # --- the steps
 
-    async def _states(self) -> tuple[GateState, GateState]:
+    async def _states(self) -> tuple[FenceState, FenceState]:
         """Both gates, if one may move to the other."""
         source = await self._source.store.gate_state()
         target = await self._target.store.gate_state()
@@ -160,13 +160,13 @@ class Migration:
             raise MigrationError("both stores are in use and hold copies of one tree")
         return source, target
 
-    async def _take(self, source: GateState, target: GateState) -> None:
+    async def _take(self, source: FenceState, target: FenceState) -> None:
         """The target is closed, empty or a copy of this source, and written by this attempt only.
 
         Only after the look at what it holds does it get the source's tree: so whoever finds it half
         taken looks again, and never deletes what belongs to somebody else.
         """
-        self._on_progress(Progress("taking the target"))
+        self._on_progress(MigrationProgress("taking the target"))
         taken = replace(target, successor=self._source.uri, mover=self._mover, is_partial=True)
         await set_gate(self._target.store, target, taken)
         if target.tree != source.tree:
@@ -185,10 +185,10 @@ class Migration:
             if await self._pass("copying") <= FEW_CHANGES:
                 return
 
-    async def _cut_over(self, source: GateState) -> Outcome:
+    async def _cut_over(self, source: FenceState) -> MigrationOutcome:
         loop = asyncio.get_running_loop()
         closed = replace(source, successor=self._target.uri, mover=self._mover)
-        final = GateState(f"g{self._new_token()}", self._gate.tree)
+        final = FenceState(f"g{self._new_token()}", self._gate.tree)
         began = loop.time()
         try:
             async with asyncio.timeout(self._longest_pause_ms / 1000):
@@ -201,16 +201,16 @@ class Migration:
                 raise self._failure(error) from error
             nodes = await scan(self._target.store)
         pause_ms = int((loop.time() - began) * 1000)
-        self._on_progress(Progress("done", len(nodes)))
-        return Outcome(len(nodes), self._passes, pause_ms, next_ledger_id(nodes))
+        self._on_progress(MigrationProgress("done", len(nodes)))
+        return MigrationOutcome(len(nodes), self._passes, pause_ms, next_ledger_id(nodes))
 
-    async def _undo(self, closed: GateState, source: GateState, final: GateState) -> bool:
+    async def _undo(self, closed: FenceState, source: FenceState, final: FenceState) -> bool:
         """After a failure behind the fence: opens the source again. False: the target is open.
 
         Both gates change in any case, first the target's, so that nothing of what this attempt
         asked for, and did not hear about, can happen later.
         """
-        self._on_progress(Progress("opening the source again"))
+        self._on_progress(MigrationProgress("opening the source again"))
         try:
             ours = replace(self._gate, mover=self._new_token())
             try:
@@ -248,7 +248,7 @@ class Migration:
         await self._pass("last pass")
         source = self._seen
         target = await scan(self._target.store)
-        self._on_progress(Progress("comparing", len(target)))
+        self._on_progress(MigrationProgress("comparing", len(target)))
         check_equal(source, target)
         return target
 
@@ -271,7 +271,7 @@ class Migration:
         changes = differences(source, known)
         done = 0
         for batch in batches(changes):
-            self._on_progress(Progress(step, len(source), done))
+            self._on_progress(MigrationProgress(step, len(source), done))
             await self._load(batch, {})
             done += len(batch)
             for operation in batch:
@@ -287,19 +287,19 @@ class Migration:
             await self._load([], some)
             for path, number in some.items():
                 known[path] = known[path]._replace(sequence=number)
-        self._on_progress(Progress(step, len(source), len(changes)))
+        self._on_progress(MigrationProgress(step, len(source), len(changes)))
         return len(changes)
 
     async def _load(self, operations: Sequence[Operation], numbers: Mapping[str, int]) -> None:
         await self._target.store.load(operations, numbers, self._gate)
 
 
-def opened(gate: GateState) -> GateState:
+def opened(gate: FenceState) -> FenceState:
     """The gate, open, in the same life of its store."""
-    return GateState(gate.epoch, gate.tree)
+    return FenceState(gate.epoch, gate.tree)
 
 
-async def set_gate(store: MovableStore, old: GateState, new: GateState) -> None:
+async def set_gate(store: MovableStore, old: FenceState, new: FenceState) -> None:
     """Replaces a gate for certain. Raises MigrationError when it is neither ``old`` nor ``new``,
     MetadataUnavailableError when that cannot be found out."""
     if old == new:

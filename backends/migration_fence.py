@@ -18,7 +18,7 @@ GATE_PATH = "/.rhumbline"
 
 
 @dataclass(frozen=True, slots=True)
-class GateState:
+class FenceState:
     """``epoch`` marks the versions of this life of the store; ``tree`` names what it holds and goes
     with it to other stores. Closed: ``successor`` is the URI of the store to use instead,
     ``mover`` the attempt at a migration that may still write, and ``is_partial`` says that the
@@ -36,7 +36,7 @@ class GateState:
             why = "is being filled from" if self.is_partial else "was replaced by"
             raise StoreFencedError(f"this store {why} {self.successor}")
 
-    def check(self, through: "GateState | None") -> None:
+    def check(self, through: "FenceState | None") -> None:
         """For a write: the gate is open, or is exactly the closed one that the writer may pass."""
         if through is None:
             self.check_open()
@@ -48,13 +48,13 @@ class GateState:
         return json.dumps(asdict(self)).encode()
 
 
-def decode_gate(data: bytes, where: str) -> GateState:
+def decode_fence(data: bytes, where: str) -> FenceState:
     """The gate from its bytes. Raises CorruptionError."""
     try:
         state = json.loads(data)
         epoch = str(state["epoch"])
         tree = str(state.get("tree") or epoch)
-        return GateState(
+        return FenceState(
             epoch, tree, state.get("successor"), state.get("mover"), bool(state.get("is_partial"))
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -64,11 +64,11 @@ def decode_gate(data: bytes, where: str) -> GateState:
 class MovableStore(MetadataStore, Protocol):
     """A store that can be migrated from and to."""
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         ...
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not. Raises as any write."""
         ...
 
@@ -84,7 +84,7 @@ class MovableStore(MetadataStore, Protocol):
         ...
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Operations, and numbers that sequential children shall at least get, through a closed
         gate. The operations are one transaction. Raises StoreFencedError when the gate is not

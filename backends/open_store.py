@@ -18,7 +18,7 @@ from functools import partial
 
 from ..core.protocol.errors import ConfigurationError
 from .memory import MemoryStore, MemoryTree
-from .migrating_store import FollowingStore
+from .migrating_store import MigratingStore
 from .migration_fence import MovableStore
 from .uri import StoreUri, parse_uri
 
@@ -28,13 +28,13 @@ TIMEOUT_MS = 10_000
 _trees: dict[str, MemoryTree] = {}
 
 
-async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> FollowingStore:
+async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MigratingStore:
     """Opens a store, or the one that took its place; the handle also follows later migrations.
 
     No call of it waits longer than ``timeout_ms`` (one that meets a migration: three times that).
     Raises as ``open_as_it_is``, and WrongClusterError when the successor holds something else.
     """
-    store = FollowingStore(
+    store = MigratingStore(
         await open_as_it_is(uri, timeout_ms=timeout_ms),
         partial(open_as_it_is, timeout_ms=timeout_ms),
         timeout_ms,

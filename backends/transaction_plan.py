@@ -1,9 +1,10 @@
 """What operations do to the tree, decided on what was read before anything is written.
 
 Every backend that is not itself a tree (memory, SQLite, etcd, FoundationDB) runs its operations
-through a ``Plan``: it applies them in order to a view over the nodes that were read, raises the
-error of the first one that does not hold, and ends with the list of changes to write. So there is
-one implementation of the contract's rules, and each backend adds only how to read and to commit.
+through a ``TransactionPlan``: it applies them in order to a view over the nodes that were read,
+raises the error of the first operation that cannot be applied, and ends with the list of changes to
+write. So the rules of the contract are implemented once, and each backend adds only how to read and
+how to commit.
 """
 
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Change(NamedTuple):
     """It gets a new version (False: only its sequence moved on)."""
 
 
-class Plan:
+class TransactionPlan:
     """Operations applied to a view. A plan that raised is worthless; nothing was written."""
 
     __slots__ = ("_nodes", "changes")

@@ -9,7 +9,7 @@ from ..client.connect import Client
 from ..core.protocol.errors import GapError
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
-from .harness.workload import Workload
+from .harness.workload import BenchWorkload
 
 _BATCH = 1_000
 _POSITION_EVERY = 100
@@ -23,7 +23,7 @@ async def run_catch_up(
     Raises GapError when records are missing.
     """
     client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
-    policy = Workload(name, "max", size).policy
+    policy = BenchWorkload(name, "max", size).policy
     async with client:
         await ensure_namespace(client, policy)
         await client.namespace().create_stream(name, policy)

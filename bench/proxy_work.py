@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..core.log.policy import FlushPolicy
-from .harness.workload import Workload
+from .harness.workload import BenchWorkload
 
 Kind = Literal["batching", "awaiting", "reading"]
 
@@ -33,11 +33,11 @@ class ProxyWork:
     window: int = 1
 
     @property
-    def per10(self) -> Workload:
+    def per10(self) -> BenchWorkload:
         """Its streams: three copies, two acknowledgements, fsync, flushed after 10 ms; what nobody
         reads at once is made visible by the next entry, if that comes within 10 ms."""
         flush = FlushPolicy(period_ms=10, visibility_ms=0 if self.kind == "reading" else 10)
-        return Workload(self.name, "max", self.size, streams=self.streams, flush=flush)
+        return BenchWorkload(self.name, "max", self.size, streams=self.streams, flush=flush)
 
 
 PROXY = (

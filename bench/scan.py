@@ -32,7 +32,7 @@ _FEW_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScanResult:
     """One whole scan."""
 
     round: int
@@ -56,7 +56,7 @@ class Touched:
 
 def measure_scans(
     spark: SparkSession, root: Path, manifests: list[Manifest], rounds: int
-) -> Iterator[Scan]:
+) -> Iterator[ScanResult]:
     """Sum of payload lengths, largest txid and count, by both readers in turn.
 
     Two rounds before the counted ones are thrown away. Raises AssertionError when a result is
@@ -83,7 +83,7 @@ def measure_scans(
             assert tuple(found) == expected, f"{name}: {found} instead of {expected}"
             if number >= 0:
                 cpu_s = _tree_cpu_s() - cpu_s
-                yield Scan(number + 1, name, expected[2] / spent_s, spent_s, cpu_s)
+                yield ScanResult(number + 1, name, expected[2] / spent_s, spent_s, cpu_s)
 
 
 def measure_filters(

@@ -16,7 +16,7 @@ from ..client.settings import TelemetrySettings
 from ..telemetry.process_telemetry import running_telemetry
 from .harness.bookie_processes import BookieProcesses
 from .harness.load import Timing, run_workload
-from .harness.workload import Workload
+from .harness.workload import BenchWorkload
 
 _EXPORT_MS = 1_000  # more often than anybody needs
 _SINK = """
@@ -76,7 +76,7 @@ class ObservedBookies(BookieProcesses):
 
 
 async def measure_telemetry(
-    workload: Workload, servers: BookieProcesses, mode: str, settings: TelemetrySettings,
+    workload: BenchWorkload, servers: BookieProcesses, mode: str, settings: TelemetrySettings,
     timing: Timing,
 ) -> AsyncIterator[dict[str, Any]]:  # fmt: skip
     """Rows of the workload as ``run_workload`` gives them, with the mode."""

@@ -17,9 +17,9 @@ from ..core.log.policy import FlushPolicy, StreamPolicy
 from ..core.log.read.positioning import EARLIEST
 from ..core.protocol.errors import ConfigurationError, StreamExistsError
 from ..core.protocol.quorum import Quorum
-from .simulation.cluster import NAMESPACE, ClusterSettings, SimCluster
+from .simulation.cluster import NAMESPACE, SimCluster, SimClusterSettings
 from .simulation.world.loop import SimulationFailedError
-from .simulation.world.sim_world import SimHost, SimWorld, Topology
+from .simulation.world.sim_world import SimHost, SimTopology, SimWorld
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ class Rehearsal:
         self.seed = seed
         delays = tuple((one, other, rtt_ms / 2) for one, other in combinations(names, 2))
         wanted = quorum or (3, 3, 2, min(2, len(names)))
-        self._world = SimWorld(f"{seed} rehearsal", Topology(names, delays))
-        settings = ClusterSettings(
+        self._world = SimWorld(f"{seed} rehearsal", SimTopology(names, delays))
+        settings = SimClusterSettings(
             policy=StreamPolicy(Quorum(*wanted), FlushPolicy(period_ms=0)),
             ledger=LedgerConfig(request_timeout_ms=1_000, underreplicated_ms_max=2_000),
             writer=WriterConfig(),

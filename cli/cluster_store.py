@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from ..backends.open_store import open_store
 from ..core.metadata.cluster_layout import instance_id
 from ..core.runtime.metadata_store import MetadataStore
-from .options import Session
+from .options import CommandSession
 
 
 @asynccontextmanager
-async def cluster_store(session: Session) -> AsyncIterator[MetadataStore]:
+async def cluster_store(session: CommandSession) -> AsyncIterator[MetadataStore]:
     """The store of the cluster that the options name; no region needs to be given.
 
     Raises ConfigurationError, MetadataUnavailableError, WrongClusterError.

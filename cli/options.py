@@ -22,7 +22,7 @@ Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """What the shared options say."""
 
     loaded: Loaded
@@ -79,7 +79,7 @@ class Session:
 
 
 def session_options(command: Command) -> Command:
-    """Adds --config, --metadata, --namespace, --region, --output; passes a ``Session`` first."""
+    """Adds the options of every command; passes a ``CommandSession`` as the first argument."""
 
     @click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML file.")
     @click.option("-u", "--metadata", help="URI of the cluster's metadata store.")
@@ -102,7 +102,9 @@ def session_options(command: Command) -> Command:
             "cluster.namespace": namespace,
             "cluster.region": region,
         }
-        return command(Session(load_settings(config_file, options=options), output), **arguments)
+        return command(
+            CommandSession(load_settings(config_file, options=options), output), **arguments
+        )
 
     return wrapped
 

@@ -64,7 +64,7 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-class Progress:
+class ProgressBar:
     """One line on stderr that is overwritten; nothing when stderr is no terminal."""
 
     def __init__(self) -> None:

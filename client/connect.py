@@ -12,7 +12,7 @@ from ..backends.open_store import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
-from ..core.log.log_context import Shared
+from ..core.log.log_context import LogContext
 from ..core.log.namespace import Namespace
 from ..core.log.read.positioning import EARLIEST, Start
 from ..core.log.read.segment_opener import Archives
@@ -27,11 +27,11 @@ from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
-from ..regions.cached_states import FollowedStates
-from ..regions.drain_writers import LeavingWriters
+from ..regions.cached_states import CachedStates
+from ..regions.drain_writers import DrainWriters
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.repair.task_store import TaskStore
-from ..regions.repair.under_replication_reports import HoleReports
+from ..regions.repair.under_replication_reports import UnderReplicationReports
 from ..regions.steered_directory import SteeredDirectory
 from .system_runtime import system_runtime
 
@@ -83,7 +83,7 @@ class Client:
         """How reads go, with their counters; set while the client is open."""
         self._ledgers: LedgerClient | None = None
         self._ledger_store: LedgerStore | None = None
-        self._shared = Shared()
+        self._shared = LogContext()
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -103,7 +103,7 @@ class Client:
                 opening.push_async_callback(self._cold.close)
             self._directory = SteeredDirectory(store)
             opening.callback(self._directory.close)
-            followed = FollowedStates(self._directory.states)
+            followed = CachedStates(self._directory.states)
             opening.push_async_callback(followed.aclose)
             self.reads = RegionReads(
                 self.region,
@@ -115,7 +115,7 @@ class Client:
             if self._moves_data:
                 await self.check_region()
             self._ledger_store = LedgerStore(store)
-            holes = HoleReports(TaskStore(store), self._directory, self.runtime.clock)
+            holes = UnderReplicationReports(TaskStore(store), self._directory, self.runtime.clock)
             self._ledgers = LedgerClient(
                 self.runtime,
                 self._ledger_store,
@@ -128,7 +128,7 @@ class Client:
             )
             opening.push_async_callback(self._ledgers.aclose)
             opening.push_async_callback(holes.aclose)
-            leaving = LeavingWriters(self._directory.states, self._ledgers)
+            leaving = DrainWriters(self._directory.states, self._ledgers)
             opening.push_async_callback(leaving.aclose)
             self._store = store
             self._closing = opening.pop_all()

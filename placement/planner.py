@@ -64,7 +64,7 @@ class Counting:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeploymentPlan:
     """The answer. ``refusal`` says which rule fails; then ``nearest`` is the accepted neighbour."""
 
     numbers: Numbers
@@ -85,7 +85,7 @@ class Plan:
         return min(bad, default=max(sizes, default=0) + 1) - 1 if self.layout is not None else 0
 
 
-def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> Plan:
+def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
     """What ``numbers`` = (E, WQ, AQ, R) promises on ``topology``."""
     try:
         quorum = Quorum(*numbers)
@@ -103,7 +103,7 @@ def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> Plan:
         wan_bytes += _wan_bytes(quorum, near, home) / len(homes)
         if topology.round_trip_ms is not None:
             latencies.append(_latency(topology, quorum, near, home, Random(seed)))
-    return Plan(
+    return DeploymentPlan(
         numbers,
         layouts[0],
         None,
@@ -236,9 +236,9 @@ def _why_no_layout(topology: Topology, quorum: Quorum) -> str:
     )
 
 
-def _refused(topology: Topology, numbers: Numbers, why: str) -> Plan:
+def _refused(topology: Topology, numbers: Numbers, why: str) -> DeploymentPlan:
     nearest = _nearest(topology, numbers)
-    return Plan(numbers, None, why, nearest, False, False, None, (), (), 0.0)
+    return DeploymentPlan(numbers, None, why, nearest, False, False, None, (), (), 0.0)
 
 
 def _nearest(topology: Topology, numbers: Numbers) -> Quorum | None:

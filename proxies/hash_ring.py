@@ -13,7 +13,7 @@ POINTS = 100
 """Points of a member on the ring: shares differ by about a tenth (one over the root of it)."""
 
 
-class Ring:
+class HashRing:
     """The members on a circle of 2^64 points."""
 
     def __init__(self, members: Iterable[str]) -> None:

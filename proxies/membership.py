@@ -27,7 +27,7 @@ _RETRY_MS = 200
 _ID_BYTES = 8
 
 
-class Member(NamedTuple):
+class ProxyMember(NamedTuple):
     """A proxy as others see it."""
 
     id: str
@@ -44,7 +44,7 @@ class Member(NamedTuple):
         return encode_metadata_record(_FORMAT, fields)
 
     @classmethod
-    def decode(cls, id_: str, data: bytes) -> "Member":
+    def decode(cls, id_: str, data: bytes) -> "ProxyMember":
         """Reads its node. Raises CorruptionError, ForeignDataError."""
         fields = decode_metadata_record(
             f"proxy {id_}",
@@ -55,7 +55,7 @@ class Member(NamedTuple):
         return cls(id_, fields["address"], fields["region"], fields["accepting"])
 
 
-class Presence:
+class ProxyMembership:
     """This process among the proxies: its session, its nodes, and who else is there."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Presence:
         session_ttl_ms: int,
     ) -> None:
         self.roles = tuple(roles)
-        self.me = Member("", address, region, True)
+        self.me = ProxyMember("", address, region, True)
         self.session: Session | None = None
         """None while there is none: then nothing can be claimed."""
         self.lost_count = 0
@@ -80,13 +80,13 @@ class Presence:
         self._store = store
         self._runtime = runtime
         self._ttl_ms = session_ttl_ms
-        self._members: dict[str, tuple[Member, ...]] = {WRITE: (), READ: ()}
+        self._members: dict[str, tuple[ProxyMember, ...]] = {WRITE: (), READ: ()}
         self._tasks = Tasks()
         self._is_due = asyncio.Event()
         self._watch: Watch | None = None
         self._is_leaving = False
 
-    def members(self, role: str) -> tuple[Member, ...]:
+    def members(self, role: str) -> tuple[ProxyMember, ...]:
         """Who is up, sorted by address, as this process last saw it."""
         return self._members[role]
 
@@ -165,7 +165,7 @@ class Presence:
                     callback()
 
 
-async def list_members(store: MetadataStore, role: str) -> tuple[Member, ...]:
+async def list_members(store: MetadataStore, role: str) -> tuple[ProxyMember, ...]:
     """Who is up in a role, sorted by address. Raises MetadataUnavailableError."""
     try:
         names = await store.children(f"{ROOT}/{role}")
@@ -175,7 +175,7 @@ async def list_members(store: MetadataStore, role: str) -> tuple[Member, ...]:
     for name in names:
         try:
             value = await store.get(f"{ROOT}/{role}/{name}")
-            found.append(Member.decode(name, value.data))
+            found.append(ProxyMember.decode(name, value.data))
         except (NoNodeError, CorruptionError):
             continue  # it has just gone, or is nothing that can be talked to
     return tuple(sorted(found, key=lambda member: (member.address, member.id)))

@@ -2,22 +2,24 @@
 
 from collections.abc import Collection, Sequence
 
-from .hash_ring import Ring, region_order
-from .membership import Member
+from .hash_ring import HashRing, region_order
+from .membership import ProxyMember
 
 
 class Routing:
     """The routes over one set of members; made again when it changes."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[ProxyMember]) -> None:
         self._by_address = {member.address: member for member in members if member.is_accepting}
         self._regions = sorted(dict.fromkeys(m.region for m in self._by_address.values()))
         self._rings = {
-            region: Ring(m.address for m in self._by_address.values() if m.region == region)
+            region: HashRing(m.address for m in self._by_address.values() if m.region == region)
             for region in self._regions
         }
 
-    def preferred(self, key: str, home: str, *, without: Collection[str] = ()) -> Member | None:
+    def preferred(
+        self, key: str, home: str, *, without: Collection[str] = ()
+    ) -> ProxyMember | None:
         """The first member for ``key`` whose address is not in ``without``.
 
         In the home region first, then in other regions: a stream whose home region is lost is

@@ -7,7 +7,7 @@ from ..core.runtime.tasks import Tasks
 from .states import REREAD_MS, State, States, StateStore
 
 
-class FollowedStates:
+class CachedStates:
     """Follows a ``StateStore`` for as long as it is asked: no timer runs in a process at rest.
 
     What it says is at most ``REREAD_MS`` and one read of the store behind, while the store can be

@@ -17,7 +17,7 @@ from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.tasks import Tasks
-from .repair.wakeup import Bell
+from .repair.wakeup import Wakeup
 from .states import REREAD_MS, State, States, StateStore
 
 LEAVE_PER_SECOND = 200
@@ -27,7 +27,7 @@ ledgers."""
 _AT_ONCE = 20
 
 
-class LeavingWriters:
+class DrainWriters:
     """Watches the states for the writers of ``client``. Close it before the client."""
 
     def __init__(self, states: StateStore, client: LedgerClient) -> None:
@@ -35,7 +35,7 @@ class LeavingWriters:
         """How many times a writer was asked to leave."""
         self._states = states
         self._client = client
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._watch = states.watch(self._bell.ring)
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "leave drained bookies")

@@ -10,7 +10,7 @@ _SLOW_S = 0.005
 _REST_S = 1.0
 
 
-class WritePace:
+class InlineWritePolicy:
     """Of one disk. Times are of ``time.perf_counter``."""
 
     __slots__ = ("_thread_until",)

@@ -33,7 +33,7 @@ from ..core.protocol.errors import (
 from ..core.runtime.disk import File
 from ..core.runtime.histogram import Histogram
 from .aio_sync import OnEnd, open_aio
-from .inline_write import WritePace
+from .inline_write import InlineWritePolicy
 
 T = TypeVar("T")
 Work = Callable[[], None]
@@ -118,7 +118,7 @@ class _Means:
         self.reads = _Lane(f"read-{name}", _READ_THREADS)
         self.writes = _Lane(f"write-{name}", _WRITE_THREADS)
         self.aio = open_aio()
-        self.pace = WritePace()
+        self.pace = InlineWritePolicy()
         self.syncs = Histogram()
 
     def stop(self) -> None:

@@ -10,10 +10,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..core.protocol.errors import ConfigurationError
-from .read.batch import BatchReader, FilteringBatchReader
+from .read.batch import FilteringBatchReader, RhumblineBatchReader
 from .read.columns import spark_schema
 from .read.options import parse_options
-from .read.streaming import StreamReader
+from .read.streaming import RhumblineStreamReader
 from .write.sink import BatchSink, StreamSink
 from .write.write_options import WriteOptions, parse_write_options
 
@@ -41,11 +41,15 @@ class RhumblineSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch."""
         options = parse_options(self.options, is_streaming=False)
-        return FilteringBatchReader(options) if options.pushes_filters else BatchReader(options)
+        return (
+            FilteringBatchReader(options)
+            if options.pushes_filters
+            else RhumblineBatchReader(options)
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of a streaming query."""
-        return StreamReader(parse_options(self.options, is_streaming=True))
+        return RhumblineStreamReader(parse_options(self.options, is_streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from ..core.runtime.metrics import CATALOGUE, Figure, Sample, Statistics, Type, samples
+from ..core.runtime.metrics import CATALOGUE, Metric, MetricType, Sample, Statistics, samples
 
 
 class Instruments:
@@ -17,7 +17,7 @@ class Instruments:
 
     def __init__(self, meter: Meter) -> None:
         self._sources: list[tuple[str, Statistics]] = []
-        self._values: Mapping[Figure, list[Sample]] = {}
+        self._values: Mapping[Metric, list[Sample]] = {}
         for figure in CATALOGUE:
             self._create(meter, figure)
 
@@ -27,22 +27,22 @@ class Instruments:
 
     def take_snapshot(self) -> None:
         """Reads all statistics; on the event loop whose they are."""
-        values: dict[Figure, list[Sample]] = {}
+        values: dict[Metric, list[Sample]] = {}
         for service, statistics in self._sources:
             for figure, some in samples(service, statistics()).items():
                 values.setdefault(figure, []).extend(some)
         self._values = values
 
-    def _create(self, meter: Meter, figure: Figure) -> None:
+    def _create(self, meter: Meter, figure: Metric) -> None:
         def observed(part: str, _: CallbackOptions) -> Iterator[Observation]:
             return _observations(self._values.get(figure, ()), part)
 
         plain = partial(observed, "")
-        if figure.type is Type.COUNTER:
+        if figure.type is MetricType.COUNTER:
             meter.create_observable_counter(figure.name, [plain], figure.unit, figure.help)
             return
         meter.create_observable_gauge(figure.name, [plain], figure.unit, figure.help)
-        if figure.type is Type.SUMMARY:
+        if figure.type is MetricType.SUMMARY:
             for part, unit in (("sum", figure.unit), ("count", "1")):
                 meter.create_observable_counter(
                     f"{figure.name}.{part}", [partial(observed, part)], unit, figure.help

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from ..core.runtime.tracing import Span, Step, Value
+from ..core.runtime.tracing import Span, TraceStep, Value
 
 _NAME = "rhumbline"
 _KINDS = {
-    Step.APPEND: SpanKind.PRODUCER,
-    Step.PROXY: SpanKind.SERVER,
-    Step.ADD: SpanKind.INTERNAL,
-    Step.STORE: SpanKind.CLIENT,
-    Step.DELIVER: SpanKind.CONSUMER,
+    TraceStep.APPEND: SpanKind.PRODUCER,
+    TraceStep.PROXY: SpanKind.SERVER,
+    TraceStep.ADD: SpanKind.INTERNAL,
+    TraceStep.STORE: SpanKind.CLIENT,
+    TraceStep.DELIVER: SpanKind.CONSUMER,
 }
 
 
@@ -53,20 +53,20 @@ class OtelTracer:
         self._tracer = provider.get_tracer(_NAME)
         self._sample_ratio = sample_ratio
 
-    def sample(self, step: Step, **attributes: Value) -> Span | None:
+    def sample(self, step: TraceStep, **attributes: Value) -> Span | None:
         """A span that begins a trace, or follows from the application's; None if not sampled."""
         if random.random() >= self._sample_ratio and trace.get_current_span() is trace.INVALID_SPAN:
             return None
         span = self._tracer.start_span(step, kind=_KINDS[step], attributes=_named(attributes))
         return OtelSpan(span) if span.is_recording() else None
 
-    def follow(self, step: Step, parents: Sequence[str], **attributes: Value) -> Span:
+    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> Span:
         """A child of the first parent, linked to the others.
 
         A delivery is linked to its producer too: that is how messages are followed.
         """
         contexts = [_context(parent) for parent in parents]
-        linked = contexts if step is Step.DELIVER else contexts[1:]
+        linked = contexts if step is TraceStep.DELIVER else contexts[1:]
         span = self._tracer.start_span(
             step,
             trace.set_span_in_context(trace.NonRecordingSpan(contexts[0])),

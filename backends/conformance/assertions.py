@@ -39,7 +39,7 @@ async def exists(store: MetadataStore, path: str) -> bool:
     return name in await store.children(parent or "/")
 
 
-class Bell:
+class ChangeSignal:
     """A watch callback that can be waited for."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ HANDLES = 2
 SESSION_TTL_MS = 10_000
 
 
-class Step(NamedTuple):
+class ModelStep(NamedTuple):
     """One call. ``pick`` chooses among the versions seen so far for its path (None: no version)."""
 
     kind: str
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     data: bytes
     pick: int | None
     handle: int
-    inner: tuple["Step", ...] = ()
+    inner: tuple["ModelStep", ...] = ()
 
 
 SINGLE = ("get", "create", "children", "put", "delete", "create", "ephemeral", "sequential", "end")
@@ -50,12 +50,12 @@ PICKS = (None, 0, None, 1, 2)
 INNER_MAX = 5
 
 
-def programs(steps_max: int = 40) -> st.SearchStrategy[list[Step]]:
+def programs(steps_max: int = 40) -> st.SearchStrategy[list[ModelStep]]:
     """Sequences of steps, transactions among them. One number a step: fast, and shrinks well."""
     return st.lists(st.integers(0, 2**24), min_size=8, max_size=steps_max).map(program_of)
 
 
-def program_of(numbers: list[int]) -> list[Step]:
+def program_of(numbers: list[int]) -> list[ModelStep]:
     """Reads numbers as steps; a transaction takes some of the numbers behind it as its inside."""
     program = []
     waiting = list(reversed(numbers))
@@ -70,11 +70,11 @@ def program_of(numbers: list[int]) -> list[Step]:
     return program
 
 
-def _step(kind: str, number: int) -> Step:
+def _step(kind: str, number: int) -> ModelStep:
     name, number = _choose(NAMES, number)
     data, number = _choose(DATA, number)
     pick, number = _choose(PICKS, number)
-    return Step(kind, name, data, pick, number % HANDLES)
+    return ModelStep(kind, name, data, pick, number % HANDLES)
 
 
 def _choose(items: Sequence[T], number: int) -> tuple[T, int]:
@@ -90,7 +90,7 @@ class Twin:
         self._sessions: list[Session | None] = [None] * len(handles)
         self._seen: dict[str, list[Version]] = {}
 
-    async def run(self, step: Step) -> object:
+    async def run(self, step: ModelStep) -> object:
         """The outcome of a step in a form that both twins share."""
         try:
             return await self._run(step)
@@ -117,7 +117,7 @@ class Twin:
             ],
         )
 
-    async def _run(self, step: Step) -> object:
+    async def _run(self, step: ModelStep) -> object:
         store, path = self._handles[step.handle], f"{self.root}/{step.name}"
         match step.kind:
             case "get":
@@ -146,7 +146,7 @@ class Twin:
             case _:
                 return await self._run_transaction(store, step)
 
-    async def _run_transaction(self, store: MetadataStore, step: Step) -> object:
+    async def _run_transaction(self, store: MetadataStore, step: ModelStep) -> object:
         operations = [self._operation(inner) for inner in step.inner]
         versions = await store.txn(operations)
         return [
@@ -154,7 +154,7 @@ class Twin:
             for operation, version in zip(operations, versions, strict=True)
         ]
 
-    def _operation(self, step: Step) -> Operation:
+    def _operation(self, step: ModelStep) -> Operation:
         path = f"{self.root}/{step.name}"
         match step.kind:
             case "check":
@@ -166,7 +166,7 @@ class Twin:
             case _:
                 return Delete(path, self._pick(path, step))
 
-    def _pick(self, path: str, step: Step) -> Version | None:
+    def _pick(self, path: str, step: ModelStep) -> Version | None:
         seen = self._seen.get(path)
         return None if step.pick is None or not seen else seen[-1 - step.pick % len(seen)]
 
@@ -194,7 +194,7 @@ class Twin:
             await self._end_session(handle)
 
 
-async def run_program(program: list[Step], handles: list[MetadataStore]) -> None:
+async def run_program(program: list[ModelStep], handles: list[MetadataStore]) -> None:
     """Runs one program through ``HANDLES`` handles of a store, below a root of its own.
 
     Raises AssertionError with the step that differs.

@@ -12,7 +12,7 @@ from ...core.protocol.errors import (
     SessionLostError,
 )
 from ...core.runtime.metadata_store import Check, Create, Delete, Value
-from .assertions import Bell, Skipped, eventually, exists, raises
+from .assertions import ChangeSignal, Skipped, eventually, exists, raises
 
 if TYPE_CHECKING:
     from .kit import World
@@ -37,7 +37,7 @@ async def an_ephemeral_node_is_a_node_until_its_session_closes(world: "World") -
 async def a_session_lives_as_long_as_its_process(world: "World") -> None:
     """For several TTLs without any call."""
     session = await world.session()
-    lost = Bell()
+    lost = ChangeSignal()
     session.on_lost(lost.ring)
     path, _ = await world.store.create(world.path("e"), ephemeral=session)
     await asyncio.sleep(world.target.ttl_ms * 2.5 / 1000)
@@ -53,7 +53,7 @@ async def a_closed_session_is_lost(world: "World") -> None:
     assert session.is_lost
     await raises(SessionLostError, world.store.create(world.path("e"), ephemeral=session))
     assert not await exists(world.store, world.path("e"))
-    late = Bell()
+    late = ChangeSignal()
     session.on_lost(late.ring)
     await late.heard("on_lost of a lost session")
 
@@ -62,7 +62,7 @@ async def closing_the_store_closes_its_sessions(world: "World") -> None:
     """Their nodes are gone at once, and watchers are told."""
     store = await world.another()
     path, _ = await store.create(world.path("e"), ephemeral=await world.session(store))
-    bell = Bell()
+    bell = ChangeSignal()
     world.store.watch(path, bell.ring)
     await bell.quiet()
     await store.close()
@@ -134,7 +134,7 @@ async def a_killed_process_keeps_its_nodes_for_its_ttl(world: "World") -> None:
     holder = await _Holder.start(world, world.path("claim"))
     loop = asyncio.get_running_loop()
     try:
-        bell = Bell()
+        bell = ChangeSignal()
         world.store.watch(world.path("claim"), bell.ring)
         await bell.quiet()
         holder.process.kill()

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...core.runtime.metadata_store import Create, Delete, Put
-from .assertions import Bell
+from .assertions import ChangeSignal
 
 if TYPE_CHECKING:
     from .kit import World
@@ -15,7 +15,7 @@ async def a_watch_fires_for_all_that_happens_to_its_node(world: "World") -> None
     path = world.path("deep/down/a")
     other = await world.another()
     for writer in (other, world.store):
-        bell = Bell()
+        bell = ChangeSignal()
         watch = world.store.watch(path, bell.ring)
         await bell.quiet()
         await writer.create(path)
@@ -37,7 +37,7 @@ async def a_prefix_watch_fires_for_the_whole_subtree(world: "World") -> None:
     """For the node itself and any node below it."""
     other = await world.another()
     await other.create(world.path("a"))
-    bell = Bell()
+    bell = ChangeSignal()
     world.store.watch(world.path("a"), bell.ring, prefix=True)
     for what, change in [
         ("a child", other.create(world.path("a/b"))),
@@ -55,7 +55,7 @@ async def a_watch_is_not_woken_by_others_for_ever(world: "World") -> None:
     """Changes of siblings, of children, and below names that only begin alike, are not its own."""
     other = await world.another()
     await other.txn([Create(world.path("a")), Create(world.path("ab")), Create(world.path("b"))])
-    node, prefix = Bell(), Bell()
+    node, prefix = ChangeSignal(), ChangeSignal()
     world.store.watch(world.path("a"), node.ring)
     world.store.watch(world.path("b"), prefix.ring, prefix=True)
     await node.quiet()
@@ -72,7 +72,7 @@ async def a_watch_is_not_woken_by_others_for_ever(world: "World") -> None:
 async def a_closed_watch_is_silent(world: "World") -> None:
     """From the moment that ``close`` returns, also if a call was due."""
     path, _ = await world.store.create(world.path("a"))
-    bell, kept = Bell(), Bell()
+    bell, kept = ChangeSignal(), ChangeSignal()
     watch = world.store.watch(path, bell.ring)
     world.store.watch(path, kept.ring)
     await bell.quiet()
@@ -93,7 +93,7 @@ async def what_changes_after_watch_and_get_is_never_missed(world: "World") -> No
     path, _ = await world.store.create(world.path("a"), b"0")
     other = await world.another()
     for round_ in range(5):
-        bell = Bell()
+        bell = ChangeSignal()
         watch = world.store.watch(path, bell.ring)
         last = b"%d-19" % round_
 
@@ -113,7 +113,7 @@ async def a_woken_reader_sees_what_was_written_before(world: "World") -> None:
     other = await world.another()
     a, b = world.path("a"), world.path("b")
     await other.txn([Create(a, b"0"), Create(b, b"0")])
-    bell = Bell()
+    bell = ChangeSignal()
     world.store.watch(b, bell.ring)
     for number in range(1, 15):
         await other.put(a, b"%d" % number)
@@ -126,7 +126,7 @@ async def a_woken_reader_sees_what_was_written_before(world: "World") -> None:
 async def a_callback_may_use_the_store(world: "World") -> None:
     """It may close its own watch and set others."""
     path, _ = await world.store.create(world.path("a"))
-    second = Bell()
+    second = ChangeSignal()
 
     def turn() -> None:
         first.close()
@@ -151,7 +151,7 @@ async def a_callback_may_use_the_store(world: "World") -> None:
 async def many_watches_cost_one_change_each_their_own(world: "World") -> None:
     """Two hundred nodes watched: all fire when all change."""
     paths = [world.path(f"n/{number}") for number in range(200)]
-    bells = [Bell() for _ in paths]
+    bells = [ChangeSignal() for _ in paths]
     for path, bell in zip(paths, bells, strict=True):
         world.store.watch(path, bell.ring)
     await bells[-1].quiet()

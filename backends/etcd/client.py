@@ -68,7 +68,7 @@ class CompactedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class EtcdAccess:
     """Where the servers are and how to be let in. ``user`` is (name, password)."""
 
     addresses: tuple[str, ...]
@@ -82,7 +82,7 @@ class Access:
 class EtcdClient:
     """The servers of one cluster."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: EtcdAccess) -> None:
         self._access = access
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._current = 0

@@ -17,13 +17,13 @@ from ...core.protocol.errors import (
     NodeExistsError,
 )
 from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
-from ..migration_fence import GateState
+from ..migration_fence import FenceState
 from ..snapshot import Footprint, Snapshot, footprint
-from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, TransactionPlan
 from . import etcd_pb2 as pb
 from .client import CompactedError, EtcdClient
-from .keys import Keys
-from .migration_fence import Gate
+from .keys import EtcdKeys
+from .migration_fence import EtcdFence
 
 TXN_PARTS_MAX = 128
 """etcd's default for --max-txn-ops, for comparisons and for operations each."""
@@ -52,10 +52,10 @@ class _Read:
     creations: dict[str, int]
 
 
-class Commits:
+class EtcdCommits:
     """Carries out operations of one store."""
 
-    def __init__(self, client: EtcdClient, keys: Keys, gate: Gate) -> None:
+    def __init__(self, client: EtcdClient, keys: EtcdKeys, gate: EtcdFence) -> None:
         self._client = client
         self._keys = keys
         self._gate = gate
@@ -64,7 +64,7 @@ class Commits:
         self,
         operations: Sequence[Operation],
         deadline: float,
-        through: GateState | None = None,
+        through: FenceState | None = None,
         sequences: Mapping[str, int] | None = None,
     ) -> Version:
         """All or nothing; the version of all that was written.
@@ -73,8 +73,8 @@ class Commits:
         Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
         """
 
-        def planned(read: _Read) -> Plan:
-            plan = Plan(read.snapshot)
+        def planned(read: _Read) -> TransactionPlan:
+            plan = TransactionPlan(read.snapshot)
             for operation in operations:
                 plan.apply(operation)
             return plan
@@ -101,8 +101,8 @@ class Commits:
                 counter = await self._counter(parent_of(path), deadline)
                 target = f"{path}{counter.number:0{SEQUENCE_DIGITS}d}"
 
-            def planned(read: _Read, target: str = target) -> Plan:
-                plan = Plan(read.snapshot)
+            def planned(read: _Read, target: str = target) -> TransactionPlan:
+                plan = TransactionPlan(read.snapshot)
                 plan.create(target, data, owner)
                 return plan
 
@@ -119,7 +119,7 @@ class Commits:
                 return target, version
 
     async def _write(
-        self, request: pb.TxnRequest, deadline: float, through: GateState | None = None
+        self, request: pb.TxnRequest, deadline: float, through: FenceState | None = None
     ) -> Version | None:
         """The version, or None when something that was looked at has changed."""
         if max(len(request.success), len(request.compare)) > TXN_PARTS_MAX:
@@ -139,9 +139,9 @@ class Commits:
     async def _request(
         self,
         operations: Sequence[Operation],
-        planned: Callable[[_Read], Plan],
+        planned: Callable[[_Read], TransactionPlan],
         deadline: float,
-        through: GateState | None = None,
+        through: FenceState | None = None,
     ) -> pb.TxnRequest:
         while True:
             await self._gate.pass_through(through, deadline)
@@ -249,7 +249,7 @@ class Commits:
         put = pb.PutRequest(key=key, value=change.data, lease=int(change.owner or 0))
         return [pb.RequestOp(request_put=put)]
 
-    def _childless(self, path: str, plan: Plan, snapshot: Snapshot) -> list[pb.Compare]:
+    def _childless(self, path: str, plan: TransactionPlan, snapshot: Snapshot) -> list[pb.Compare]:
         """No child but those that go in the same transaction."""
         start, end = self._keys.children(path)
         bounds = [start]

@@ -12,14 +12,14 @@ from ...core.runtime.metadata_store import parent_of
 from ..migration_fence import GATE_PATH
 
 
-class KeyRange(NamedTuple):
+class EtcdKeyRange(NamedTuple):
     """From ``start`` up to but not ``end``."""
 
     start: bytes
     end: bytes
 
 
-class Keys:
+class EtcdKeys:
     """The keys below one prefix."""
 
     def __init__(self, prefix: str) -> None:
@@ -45,28 +45,28 @@ class Keys:
         """The key of a parent's counter."""
         return f"{self._sequences}{parent}".encode()
 
-    def counters(self) -> KeyRange:
+    def counters(self) -> EtcdKeyRange:
         """The counters of all parents."""
-        return KeyRange(f"{self._sequences}/".encode(), _behind(f"{self._sequences}/"))
+        return EtcdKeyRange(f"{self._sequences}/".encode(), _behind(f"{self._sequences}/"))
 
     def counted(self, key: bytes) -> str:
         """The parent whose counter has this key."""
         return key.decode().removeprefix(self._sequences)
 
-    def children(self, path: str, after: str | None = None) -> KeyRange:
+    def children(self, path: str, after: str | None = None) -> EtcdKeyRange:
         """The direct children, from behind a name."""
         first = f"{self._container(path)}//"
         start = first if after is None else f"{first}{after}\x00"
-        return KeyRange(start.encode(), _behind(first))
+        return EtcdKeyRange(start.encode(), _behind(first))
 
     def child_name(self, key: bytes) -> str:
         """The last name in a node's key."""
         return key.decode().rpartition("//")[2]
 
-    def subtree(self, path: str) -> KeyRange:
+    def subtree(self, path: str) -> EtcdKeyRange:
         """Everything below a node."""
         first = f"{self._container(path)}/"
-        return KeyRange(first.encode(), _behind(first))
+        return EtcdKeyRange(first.encode(), _behind(first))
 
     def _container(self, path: str) -> str:
         return self._nodes if path == "/" else f"{self._nodes}{path}"

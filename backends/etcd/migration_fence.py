@@ -5,21 +5,21 @@ An etcd that lost its data has no gate, so writes and versions of the old life n
 
 from collections.abc import Callable
 
-from ..migration_fence import GateState, decode_gate
+from ..migration_fence import FenceState, decode_fence
 from . import etcd_pb2 as pb
 from .client import EtcdClient
-from .keys import Keys
+from .keys import EtcdKeys
 
 
-class Gate:
+class EtcdFence:
     """The gate as this process last saw it."""
 
-    def __init__(self, client: EtcdClient, keys: Keys, new_epoch: Callable[[], str]) -> None:
+    def __init__(self, client: EtcdClient, keys: EtcdKeys, new_epoch: Callable[[], str]) -> None:
         self._client = client
         self._keys = keys
         self._new_epoch = new_epoch
         self._data = b""
-        self.state = GateState("", "")
+        self.state = FenceState("", "")
 
     def condition(self) -> pb.Compare:
         """What a transaction compares."""
@@ -39,11 +39,11 @@ class Gate:
             )
             if answer.kvs:
                 self._data = answer.kvs[0].value
-                self.state = decode_gate(self._data, f"{self._keys.gate!r} in etcd")
+                self.state = decode_fence(self._data, f"{self._keys.gate!r} in etcd")
                 return
             absent = pb.Compare(target=pb.Compare.CREATE, key=self._keys.gate, create_revision=0)
             epoch = self._new_epoch()
-            await self._put(absent, GateState(epoch, tree=epoch), deadline)
+            await self._put(absent, FenceState(epoch, tree=epoch), deadline)
 
     async def refresh(self, deadline: float) -> bool:
         """Looks again; whether something is different. Raises StoreFencedError."""
@@ -52,14 +52,14 @@ class Gate:
         self.state.check_open()
         return self.state != before
 
-    async def pass_through(self, through: GateState | None, deadline: float) -> None:
+    async def pass_through(self, through: FenceState | None, deadline: float) -> None:
         """Before a write: ``condition`` is that of a gate which the writer may pass."""
         is_open = self.state.successor is None
         if not (is_open if through is None else self.state == through):
             await self.enter(deadline)
         self.state.check(through)
 
-    async def swap(self, old: GateState, new: GateState, deadline: float) -> bool:
+    async def swap(self, old: FenceState, new: FenceState, deadline: float) -> bool:
         """Replaces the gate if it is ``old``. When it returns, no write that began before and
         compared ``old`` can happen any more."""
         await self.enter(deadline)
@@ -69,7 +69,7 @@ class Gate:
         await self.enter(deadline)
         return is_done
 
-    async def _put(self, condition: pb.Compare, state: GateState, deadline: float) -> bool:
+    async def _put(self, condition: pb.Compare, state: FenceState, deadline: float) -> bool:
         put = pb.PutRequest(key=self._keys.gate, value=state.encode())
         request = pb.TxnRequest(compare=[condition], success=[pb.RequestOp(request_put=put)])
         answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)

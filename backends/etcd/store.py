@@ -23,16 +23,16 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..migration_fence import GATE_PATH, GateState
+from ..migration_fence import GATE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from . import etcd_pb2 as pb
-from .client import Access, EtcdClient
-from .commit import Commits, Creation
-from .keys import KeyRange, Keys
-from .migration_fence import Gate
+from .client import EtcdAccess, EtcdClient
+from .commit import Creation, EtcdCommits
+from .keys import EtcdKeyRange, EtcdKeys
+from .migration_fence import EtcdFence
 from .session import EtcdSession
-from .watcher import Watcher
+from .watcher import EtcdWatcher
 
 PORT = 2379
 PAGE = 2_000
@@ -54,7 +54,7 @@ async def open_etcd(uri: StoreUri, timeout_ms: int) -> "EtcdStore":
     return store
 
 
-async def _access(uri: StoreUri) -> Access:
+async def _access(uri: StoreUri) -> EtcdAccess:
     options = uri.only_options(_OPTIONS)
     if options.get("tls", "yes") != "yes":
         raise uri.wrong("has tls other than yes")
@@ -71,7 +71,7 @@ async def _access(uri: StoreUri) -> Access:
         if not colon or "\n" in password:
             raise uri.wrong("names an auth_file that is not one line user:password")
         user = name, password
-    return Access(
+    return EtcdAccess(
         tuple(str(host) for host in uri.hosts(PORT)),
         user=user,
         is_tls=any(name.startswith("tls") for name in options),
@@ -84,18 +84,18 @@ async def _access(uri: StoreUri) -> Access:
 class EtcdStore:
     """One process's handle to the servers."""
 
-    def __init__(self, access: Access, prefix: str, timeout_ms: int) -> None:
+    def __init__(self, access: EtcdAccess, prefix: str, timeout_ms: int) -> None:
         self.uri = f"etcd://{','.join(access.addresses)}{prefix}"
         self.timeout_ms = timeout_ms
         self._is_closed = False
         self._tasks = Tasks()
         self._sessions: list[EtcdSession] = []
         self._numbering: dict[str, asyncio.Lock] = {}
-        self._keys = Keys(prefix)
+        self._keys = EtcdKeys(prefix)
         self._client = EtcdClient(access)
-        self.gate = Gate(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
-        self._commits = Commits(self._client, self._keys, self.gate)
-        self._watcher = Watcher(self._client, self._keys, self._tasks)
+        self.gate = EtcdFence(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
+        self._commits = EtcdCommits(self._client, self._keys, self.gate)
+        self._watcher = EtcdWatcher(self._client, self._keys, self._tasks)
 
     async def start(self) -> None:
         """Connects."""
@@ -220,13 +220,13 @@ class EtcdStore:
 
     # --- for migration
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         self._check_open()
         await self.gate.enter(self._deadline())
         return self.gate.state
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not."""
         self._check_open()
         return await self.gate.swap(old, new, self._deadline())
@@ -251,14 +251,14 @@ class EtcdStore:
             ]
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Writes through a closed gate."""
         check_operations(operations)
         self._check_open()
         await self._commits.commit(operations, self._deadline(), gate, sequences)
 
-    async def _pages(self, keys: KeyRange) -> AsyncIterator[list[pb.KeyValue]]:
+    async def _pages(self, keys: EtcdKeyRange) -> AsyncIterator[list[pb.KeyValue]]:
         start, is_more = keys.start, True
         while is_more:
             request = pb.RangeRequest(key=start, range_end=keys.end, limit=PAGE)

@@ -12,7 +12,7 @@ from ...core.runtime.tasks import Tasks
 from ..watches import Watches
 from . import etcd_pb2 as pb
 from .client import EtcdClient
-from .keys import Keys
+from .keys import EtcdKeys
 
 _REFUSALS = ("permission denied", "auth")
 """etcd refuses a watch in an answer, not by a status: the reason says so. For as long as the stream
@@ -23,10 +23,10 @@ class _RefusedError(Exception):
     """The token was not good enough for a watch."""
 
 
-class Watcher:
+class EtcdWatcher:
     """Keeps the server's watches like ``watches``."""
 
-    def __init__(self, client: EtcdClient, keys: Keys, tasks: Tasks) -> None:
+    def __init__(self, client: EtcdClient, keys: EtcdKeys, tasks: Tasks) -> None:
         self.watches = Watches(self._path_changed)
         self._client = client
         self._keys = keys

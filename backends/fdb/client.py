@@ -16,7 +16,7 @@ from ...core.protocol.errors import (
     LimitExceededError,
     MetadataUnavailableError,
 )
-from .keys import KeyRange
+from .keys import FdbKeyRange
 
 T = TypeVar("T")
 
@@ -269,7 +269,7 @@ class Reads:
         futures = [self.transaction.get(key) for key in keys]
         return [(await self._transactions.wait(future)).value for future in futures]
 
-    async def range(self, keys: KeyRange, limit: int = 0) -> list[tuple[bytes, bytes]]:
+    async def range(self, keys: FdbKeyRange, limit: int = 0) -> list[tuple[bytes, bytes]]:
         """The pairs of a range, in order, at most ``limit`` (0: all)."""
         begin, end = self._selector(keys.start), self._selector(keys.end)
         pairs: list[tuple[bytes, bytes]] = []

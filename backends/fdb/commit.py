@@ -12,11 +12,11 @@ from typing import TypeVar
 from ...core.protocol.errors import IndeterminateError, SessionLostError
 from ...core.runtime.metadata_store import Create, Operation, Version, parent_of
 from ..leases import Owner
-from ..migration_fence import GateState, decode_gate
+from ..migration_fence import FenceState, decode_fence
 from ..snapshot import Snapshot, footprint, with_ancestors
-from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, Plan
+from ..transaction_plan import SEQUENCE_DIGITS, Change, Node, TransactionPlan
 from .client import FdbTransaction, Reads, Transactions
-from .keys import ENDING, Keys, decode_lease, decode_node, encode_node, encode_stamp
+from .keys import ENDING, FdbKeys, decode_lease, decode_node, encode_node, encode_stamp
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ SPENT_TOKENS_MAX = 16
 """How many old tokens one write removes."""
 
 
-class Commits:
+class FdbCommits:
     """Carries out operations of one store."""
 
     def __init__(
-        self, transactions: Transactions, keys: Keys, new_token: Callable[[], bytes]
+        self, transactions: Transactions, keys: FdbKeys, new_token: Callable[[], bytes]
     ) -> None:
         self._transactions = transactions
         self._keys = keys
@@ -39,7 +39,7 @@ class Commits:
         self,
         operations: Sequence[Operation],
         deadline: float,
-        through: GateState | None = None,
+        through: FenceState | None = None,
         sequences: Mapping[str, int] | None = None,
     ) -> Version:
         """All or nothing; the version of all that was written.
@@ -50,7 +50,7 @@ class Commits:
         async def body(reads: Reads) -> str:
             gate = await self.gate(reads)
             gate.check(through)
-            plan = Plan(await self._snapshot(reads, operations, gate.epoch))
+            plan = TransactionPlan(await self._snapshot(reads, operations, gate.epoch))
             for operation in operations:
                 plan.apply(operation)
             self._apply(reads.transaction, plan)
@@ -73,7 +73,7 @@ class Commits:
             target = path
             if sequential:
                 target = await self._numbered(reads, path)
-            plan = Plan(await self._snapshot(reads, [Create(target)], epoch))
+            plan = TransactionPlan(await self._snapshot(reads, [Create(target)], epoch))
             plan.create(target, data, owner)
             self._apply(reads.transaction, plan)
             return epoch, target
@@ -129,14 +129,14 @@ class Commits:
         gate.check_open()
         return gate.epoch
 
-    async def gate(self, reads: Reads) -> GateState:
+    async def gate(self, reads: Reads) -> FenceState:
         """The gate. An epoch "" says that the store is new."""
         (data,) = await reads.get([self._keys.gate])
         if data is None:
-            return GateState("", "")
-        return decode_gate(data, "the gate in FoundationDB")
+            return FenceState("", "")
+        return decode_fence(data, "the gate in FoundationDB")
 
-    def set_gate(self, transaction: FdbTransaction, state: GateState) -> None:
+    def set_gate(self, transaction: FdbTransaction, state: FenceState) -> None:
         """Writes the gate, which every write transaction reads."""
         transaction.set(self._keys.gate, state.encode())
 
@@ -185,7 +185,7 @@ class Commits:
             names[path] = [self._keys.child_name(key) for key, _ in pairs]
         return Snapshot(Node(b"", version_of(epoch, b"")), nodes, names)
 
-    def _apply(self, transaction: FdbTransaction, plan: Plan) -> None:
+    def _apply(self, transaction: FdbTransaction, plan: TransactionPlan) -> None:
         for path, change in plan.changes.items():
             before = plan.before(path)
             was_owner = before.owner if before is not None else None

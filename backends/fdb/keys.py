@@ -29,7 +29,7 @@ ENDING = (1 << 64) - 1
 """The counter of a lease whose nodes are being removed."""
 
 
-class KeyRange(NamedTuple):
+class FdbKeyRange(NamedTuple):
     """From ``start`` up to but not ``end``."""
 
     start: bytes
@@ -44,13 +44,13 @@ class StoredNode(NamedTuple):
     data: bytes
 
 
-class Keys:
+class FdbKeys:
     """The keys below one prefix."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
         self.gate = prefix + b"g"
-        self.leases = KeyRange(prefix + b"l", prefix + b"m")
+        self.leases = FdbKeyRange(prefix + b"l", prefix + b"m")
 
     def node(self, path: str) -> bytes:
         """The key of a node (not of the root, which has none)."""
@@ -58,9 +58,9 @@ class Keys:
         name = path.rpartition("/")[2]
         return b"%sn%s\x00%s" % (self._prefix, parent_of(path).encode(), name.encode())
 
-    def nodes(self) -> KeyRange:
+    def nodes(self) -> FdbKeyRange:
         """All nodes."""
-        return KeyRange(self._prefix + b"n", self._prefix + b"o")
+        return FdbKeyRange(self._prefix + b"n", self._prefix + b"o")
 
     def path(self, key: bytes) -> str:
         """The path of a node's key."""
@@ -68,19 +68,19 @@ class Keys:
         above = "" if parent == b"/" else parent.decode()
         return f"{above}/{name.decode()}"
 
-    def counters(self) -> KeyRange:
+    def counters(self) -> FdbKeyRange:
         """The counters of all parents."""
-        return KeyRange(self._prefix + b"c", self._prefix + b"d")
+        return FdbKeyRange(self._prefix + b"c", self._prefix + b"d")
 
     def counted(self, key: bytes) -> str:
         """The parent whose counter has this key."""
         return key[len(self._prefix) + 1 :].decode()
 
-    def children(self, path: str, after: str | None = None) -> KeyRange:
+    def children(self, path: str, after: str | None = None) -> FdbKeyRange:
         """The direct children, from behind a name."""
         first = b"%sn%s\x00" % (self._prefix, path.encode())
         start = first if after is None else first + after.encode() + b"\x00"
-        return KeyRange(start, first[:-1] + b"\x01")
+        return FdbKeyRange(start, first[:-1] + b"\x01")
 
     def child_name(self, key: bytes) -> str:
         """The name in a node's key."""
@@ -106,10 +106,10 @@ class Keys:
         """The mark that a node belongs to an owner."""
         return b"%so%s\x00%s" % (self._prefix, owner.encode(), path.encode())
 
-    def all_owned(self, owner: str) -> KeyRange:
+    def all_owned(self, owner: str) -> FdbKeyRange:
         """All nodes of an owner."""
         first = b"%so%s\x00" % (self._prefix, owner.encode())
-        return KeyRange(first, first[:-1] + b"\x01")
+        return FdbKeyRange(first, first[:-1] + b"\x01")
 
     def owned_path(self, key: bytes) -> str:
         """The path in such a mark."""

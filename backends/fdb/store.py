@@ -33,13 +33,13 @@ from ...core.runtime.metadata_store import (
 )
 from ...core.runtime.tasks import Tasks
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import GATE_PATH, GateState
+from ..migration_fence import GATE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
-from .commit import Commits, version_of
-from .keys import ENDING, KeyRange, Keys, decode_lease, decode_node, encode_lease
-from .watcher import Watcher
+from .commit import FdbCommits, version_of
+from .keys import ENDING, FdbKeyRange, FdbKeys, decode_lease, decode_node, encode_lease
+from .watcher import FdbWatcher
 
 T = TypeVar("T")
 
@@ -77,10 +77,10 @@ class FdbStore:
         self.timeout_ms = timeout_ms
         self._is_closed = False
         self._tasks = Tasks()
-        self._keys = Keys(prefix)
+        self._keys = FdbKeys(prefix)
         self._transactions = Transactions(bindings)
-        self._commits = Commits(self._transactions, self._keys, lambda: os.urandom(16))
-        self._watcher = Watcher(self._transactions, self._keys, self._tasks, self._deadline)
+        self._commits = FdbCommits(self._transactions, self._keys, lambda: os.urandom(16))
+        self._watcher = FdbWatcher(self._transactions, self._keys, self._tasks, self._deadline)
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
 
     async def start(self) -> None:
@@ -89,7 +89,7 @@ class FdbStore:
         async def body(reads: Reads) -> bool:
             if not (await self._commits.gate(reads)).epoch:
                 epoch = f"f{os.urandom(6).hex()}"
-                self._commits.set_gate(reads.transaction, GateState(epoch, tree=epoch))
+                self._commits.set_gate(reads.transaction, FenceState(epoch, tree=epoch))
             return True
 
         await self._commits.write(body, self._deadline())
@@ -260,11 +260,11 @@ class FdbStore:
 
     # --- for migration
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         return await self._read(self._commits.gate)
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not."""
         self._check_open()
 
@@ -298,14 +298,16 @@ class FdbStore:
             yield nodes
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Writes through a closed gate."""
         check_operations(operations)
         self._check_open()
         await self._commits.commit(operations, self._deadline(), gate, sequences)
 
-    async def _pages(self, keys: KeyRange) -> AsyncIterator[tuple[str, list[tuple[bytes, bytes]]]]:
+    async def _pages(
+        self, keys: FdbKeyRange
+    ) -> AsyncIterator[tuple[str, list[tuple[bytes, bytes]]]]:
         start = keys.start
         while True:
 
@@ -313,7 +315,7 @@ class FdbStore:
                 reads: Reads, start: bytes = start
             ) -> tuple[str, list[tuple[bytes, bytes]]]:
                 gate = await self._commits.gate(reads)
-                return gate.epoch, await reads.range(KeyRange(start, keys.end), PAGE)
+                return gate.epoch, await reads.range(FdbKeyRange(start, keys.end), PAGE)
 
             epoch, pairs = await self._read(body)
             if not pairs:

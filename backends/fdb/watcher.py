@@ -8,10 +8,10 @@ from ...core.runtime.tasks import Tasks
 from ..migration_fence import GATE_PATH
 from ..watches import Watches
 from .client import Transactions
-from .keys import Keys
+from .keys import FdbKeys
 
 
-class Watcher:
+class FdbWatcher:
     """Keeps one native watch for each watched path.
 
     A path with a prefix watch watches its signal, which also changes when the node itself does;
@@ -19,7 +19,7 @@ class Watcher:
     """
 
     def __init__(
-        self, transactions: Transactions, keys: Keys, tasks: Tasks, deadline: Callable[[], float]
+        self, transactions: Transactions, keys: FdbKeys, tasks: Tasks, deadline: Callable[[], float]
     ) -> None:
         self.watches = Watches(self._path_changed)
         self._transactions = transactions

@@ -16,7 +16,7 @@ SETTLED_MS = 100
 _Stamp = tuple[int, int, int]
 
 
-class Quiet:
+class ChangeProbe:
     """Of one database file."""
 
     def __init__(self, path: Path) -> None:

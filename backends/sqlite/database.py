@@ -24,8 +24,8 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import Value, Version, parent_of
 from ..leases import Lease, Owner
-from ..migration_fence import GATE_PATH, GateState
-from ..transaction_plan import Node, Plan
+from ..migration_fence import GATE_PATH, FenceState
+from ..transaction_plan import Node, TransactionPlan
 from .schema import prepare
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ CHANGES_KEPT = 10_000
 """Newest entries of the change log; a watcher further behind fires all its watches."""
 
 
-Body = Callable[["Writer"], object]
+Body = Callable[["SqliteWriter"], object]
 """Work inside a write transaction."""
 
 
@@ -67,13 +67,13 @@ class Database:
         """Closes the file."""
         self._connection.close()
 
-    def read(self, body: "Callable[[Reader], T]", deadline: float) -> T:
+    def read(self, body: "Callable[[SqliteReader], T]", deadline: float) -> T:
         """Runs ``body`` on one snapshot."""
         with self._mapped():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN")
             try:
-                return body(Reader(self._connection))
+                return body(SqliteReader(self._connection))
             finally:
                 self._connection.execute("ROLLBACK")
 
@@ -100,7 +100,7 @@ class Database:
     def _write_one(self, body: Body) -> object:
         self._connection.execute("SAVEPOINT one")
         try:
-            outcome = body(Writer(self._connection))
+            outcome = body(SqliteWriter(self._connection))
         except MetadataError as error:
             self._connection.execute("ROLLBACK TO one")
             outcome = error
@@ -108,7 +108,7 @@ class Database:
         return outcome
 
     def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
-        """As ``Reader.changes_after``; one cheap question when nobody committed since last time."""
+        """Like ``SqliteReader.changes_after``, but one cheap query if nobody committed."""
         with self._mapped():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._looked_at:
@@ -162,15 +162,15 @@ class Database:
             raise MetadataUnavailableError(f"{self._path}: {error}") from error
 
 
-class Reader:
+class SqliteReader:
     """Reads within a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._gate: GateState | None = None
+        self._gate: FenceState | None = None
 
     @property
-    def gate(self) -> GateState:
+    def gate(self) -> FenceState:
         """The gate, as this transaction sees it."""
         if self._gate is None:
             rows = self._connection.execute(
@@ -180,7 +180,7 @@ class Reader:
             facts = dict(rows.fetchall())
             facts.setdefault("tree", facts["epoch"])
             facts["is_partial"] = bool(facts.get("is_partial"))
-            self._gate = GateState(**facts)
+            self._gate = FenceState(**facts)
         return self._gate
 
     def node(self, path: str) -> Node | None:
@@ -256,15 +256,15 @@ class Reader:
         return [name for (name,) in rows]
 
 
-class Writer(Reader):
+class SqliteWriter(SqliteReader):
     """Reads and writes within a transaction. A closed store refuses to be written."""
 
-    def plan(self, through: GateState | None = None) -> Plan:
+    def plan(self, through: FenceState | None = None) -> TransactionPlan:
         """An empty plan for this transaction. Raises StoreFencedError."""
         self.gate.check(through)
-        return Plan(self)
+        return TransactionPlan(self)
 
-    def commit(self, plan: Plan) -> Version:
+    def commit(self, plan: TransactionPlan) -> Version:
         """Writes what a plan decided."""
         run = self._connection.execute
         ((revision,),) = run(
@@ -292,7 +292,7 @@ class Writer(Reader):
                 self._log(path)
         return self.version(revision)
 
-    def swap_gate(self, old: GateState, new: GateState) -> bool:
+    def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``."""
         if self.gate != old:
             return False

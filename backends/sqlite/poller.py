@@ -11,7 +11,7 @@ from pathlib import Path
 from ...core.protocol.errors import MetadataError
 from ...core.runtime.tasks import Tasks
 from ..watches import Watches
-from .change_probe import Quiet
+from .change_probe import ChangeProbe
 
 POLL_MS = 20
 """How often it is asked whether another process changed a watched file."""
@@ -32,7 +32,7 @@ class Poller:
         self._ask = ask
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._quiet = Quiet(path)
+        self._quiet = ChangeProbe(path)
         self._seen = -1
         self._look_at = 0.0
         self._timer: asyncio.TimerHandle | None = None

@@ -17,11 +17,11 @@ from ...core.protocol.errors import ClosedError, IndeterminateError, MetadataUna
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
 from ...core.runtime.tasks import Tasks
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import GATE_PATH, GateState
+from ..migration_fence import GATE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from ..watches import Watches
-from .database import Database, Reader, Writer
+from .database import Database, SqliteReader, SqliteWriter
 from .poller import Poller
 from .write_queue import WriteQueue
 
@@ -96,7 +96,7 @@ class SqliteStore:
         check_data(data)
         owner = None if ephemeral is None else self._leases.held(ephemeral).owner
 
-        def body(writer: Writer) -> tuple[str, Version]:
+        def body(writer: SqliteWriter) -> tuple[str, Version]:
             if owner is not None:
                 writer.check_lease(owner)
             plan = writer.plan()
@@ -110,7 +110,7 @@ class SqliteStore:
         check_target(path)
         check_data(data)
 
-        def body(writer: Writer) -> Version:
+        def body(writer: SqliteWriter) -> Version:
             plan = writer.plan()
             plan.put(path, data, expect)
             return writer.commit(plan)
@@ -121,7 +121,7 @@ class SqliteStore:
         """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
         check_target(path)
 
-        def body(writer: Writer) -> None:
+        def body(writer: SqliteWriter) -> None:
             plan = writer.plan()
             plan.delete(path, expect)
             writer.commit(plan)
@@ -132,7 +132,7 @@ class SqliteStore:
         """All or nothing; the new version for each Create and Put, None for Check and Delete."""
         check_operations(operations)
 
-        def body(writer: Writer) -> list[Version | None]:
+        def body(writer: SqliteWriter) -> list[Version | None]:
             plan = writer.plan()
             for operation in operations:
                 plan.apply(operation)
@@ -182,11 +182,11 @@ class SqliteStore:
 
     # --- for migration
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         return await self._read(lambda reader: reader.gate)
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not."""
         return await self._write(lambda writer: writer.swap_gate(old, new))
 
@@ -199,16 +199,16 @@ class SqliteStore:
         """All nodes with the root."""
         row = 0
         while row >= 0:
-            row, nodes = await self._read(partial(Reader.page, after=row))
+            row, nodes = await self._read(partial(SqliteReader.page, after=row))
             yield nodes
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Writes through a closed gate."""
         check_operations(operations)
 
-        def body(writer: Writer) -> None:
+        def body(writer: SqliteWriter) -> None:
             plan = writer.plan(gate)
             for operation in operations:
                 plan.apply(operation)
@@ -220,11 +220,11 @@ class SqliteStore:
 
     # --- the thread
 
-    async def _read(self, body: Callable[[Reader], T]) -> T:
+    async def _read(self, body: Callable[[SqliteReader], T]) -> T:
         deadline = time.monotonic() + self.timeout_ms / 1000
         return await self._in_thread(partial(self._database.read, body, deadline))
 
-    async def _write(self, body: Callable[[Writer], T]) -> T:
+    async def _write(self, body: Callable[[SqliteWriter], T]) -> T:
         self._check_open()
         write = self._writes.submit(body, time.monotonic() + self.timeout_ms / 1000)
         try:

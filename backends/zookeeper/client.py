@@ -67,7 +67,7 @@ _IN_DOUBT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ZooKeeperAccess:
     """Where the servers are and how to be let in. ``auth`` is "scheme:credential"."""
 
     hosts: str
@@ -326,7 +326,7 @@ def mapped(error: Exception) -> RhumblineError:
     return MetadataUnavailableError(f"ZooKeeper: {error!r}")
 
 
-class Connection:
+class ZooKeeperConnection:
     """One ZooKeeper session, which reconnects by itself.
 
     ``on_connected`` is called from the loop after each connect, ``on_expired`` when the servers
@@ -335,7 +335,7 @@ class Connection:
 
     def __init__(
         self,
-        access: Access,
+        access: ZooKeeperAccess,
         session_ms: int,
         *,
         on_connected: Callable[[], None] = lambda: None,

@@ -14,25 +14,29 @@ from collections.abc import Callable
 from zlib import crc32
 
 from ...core.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
-from ..migration_fence import GATE_PATH, GateState, decode_gate
-from .client import ANY_VERSION, Connection, Multi, MultiFailed, Request, Requests
+from ..migration_fence import GATE_PATH, FenceState, decode_fence
+from .client import ANY_VERSION, Multi, MultiFailed, Request, Requests, ZooKeeperConnection
 
 GUARDS = 16
 NAME = GATE_PATH[1:]
 
 
-class Gate:
+class ZooKeeperFence:
     """The epoch of the store, and the checks that writes carry."""
 
     def __init__(
-        self, connection: Connection, requests: Requests, chroot: str, new_epoch: Callable[[], str]
+        self,
+        connection: ZooKeeperConnection,
+        requests: Requests,
+        chroot: str,
+        new_epoch: Callable[[], str],
     ) -> None:
         self._connection = connection
         self._requests = requests
         self._chroot = chroot
         self._home = f"{chroot}/{NAME}"
         self._new_epoch = new_epoch
-        self.state = GateState("", "")
+        self.state = FenceState("", "")
 
     @property
     def path(self) -> str:
@@ -57,7 +61,7 @@ class Gate:
             except NoNodeError:
                 await self._make(deadline)
                 continue
-            self.state = decode_gate(data, f"{self._home} in ZooKeeper")
+            self.state = decode_fence(data, f"{self._home} in ZooKeeper")
             version: int = stat.version
             return version
 
@@ -68,7 +72,7 @@ class Gate:
         self.state.check_open()
         return self.state != before
 
-    async def condition(self, through: GateState | None, deadline: float) -> Request:
+    async def condition(self, through: FenceState | None, deadline: float) -> Request:
         """What a write checks: that the gate is open, or is this closed one."""
         if through is None:
             return self._requests.check(self.path, ANY_VERSION)
@@ -76,7 +80,7 @@ class Gate:
         self.state.check(through)
         return self._requests.check(self._home, version)
 
-    async def swap(self, old: GateState, new: GateState, deadline: float) -> bool:
+    async def swap(self, old: FenceState, new: FenceState, deadline: float) -> bool:
         """Replaces the gate if it is ``old``. When it returns, no write that began before and
         checked ``old`` can happen any more."""
         version = await self.enter(deadline)
@@ -107,7 +111,7 @@ class Gate:
                 if not isinstance(failure.error, NodeExistsError):
                     raise failure.error from failure
         epoch = self._new_epoch()
-        state = GateState(epoch, tree=epoch).encode()
+        state = FenceState(epoch, tree=epoch).encode()
         operations = [create(self._home, state), create(f"{self._home}/gate-{epoch}", b"")]
         operations += [create(f"{self._home}/guard-{number:02x}", b"") for number in range(GUARDS)]
         try:

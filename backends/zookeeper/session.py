@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from .client import Access, Connection
+from .client import ZooKeeperAccess, ZooKeeperConnection
 
 CLOSE_PATIENCE_MS = 1_200
 """Behind kazoo's longest pause between attempts to connect: then the nodes go at once, and not only
@@ -13,9 +13,9 @@ when the TTL is over."""
 class ZooKeeperSession:
     """Lost when the servers say so, which a process that cannot reach them hears later."""
 
-    def __init__(self, access: Access, ttl_ms: int) -> None:
+    def __init__(self, access: ZooKeeperAccess, ttl_ms: int) -> None:
         self.is_lost = False
-        self.connection = Connection(access, ttl_ms, on_expired=self._lose)
+        self.connection = ZooKeeperConnection(access, ttl_ms, on_expired=self._lose)
         self._on_lost: list[Callable[[], None]] = []
         self._stopping: asyncio.Task[None] | None = None
 

@@ -37,12 +37,19 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..migration_fence import GATE_PATH, GateState
+from ..migration_fence import GATE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target
 from ..uri import StoreUri
 from ..watches import Watches
-from .client import Access, Connection, Request, Requests, unwatch_request, watch_request
-from .migration_fence import NAME, Gate
+from .client import (
+    Request,
+    Requests,
+    ZooKeeperAccess,
+    ZooKeeperConnection,
+    unwatch_request,
+    watch_request,
+)
+from .migration_fence import NAME, ZooKeeperFence
 from .session import ZooKeeperSession
 from .writes import Flags, Writes, made_children
 
@@ -67,7 +74,7 @@ async def open_zookeeper(uri: StoreUri, timeout_ms: int) -> "ZooKeeperStore":
     options = uri.only_options(_OPTIONS)
     chroot = "" if uri.path in ("", "/") else check_path(uri.path.rstrip("/"))
     hosts = ",".join(str(host) for host in uri.hosts(PORT))
-    access = Access(
+    access = ZooKeeperAccess(
         hosts,
         auth=await _secret(uri, options.get("auth_file")),
         tls_ca=options.get("tls_ca"),
@@ -98,7 +105,7 @@ async def _secret(uri: StoreUri, file: str | None) -> str | None:
 class ZooKeeperStore:
     """One process's handle to the servers."""
 
-    def __init__(self, access: Access, chroot: str, timeout_ms: int) -> None:
+    def __init__(self, access: ZooKeeperAccess, chroot: str, timeout_ms: int) -> None:
         self.uri = f"zk://{access.hosts}{chroot}"
         self.timeout_ms = timeout_ms
         self._access = access
@@ -111,13 +118,13 @@ class ZooKeeperStore:
         self._arming: asyncio.Task[None] | None = None
         self._to_arm: dict[str, None] = {}
         self._requests = Requests(is_private=access.auth is not None)
-        self._connection = Connection(
+        self._connection = ZooKeeperConnection(
             access,
             min(timeout_ms, CONNECTION_SESSION_MS_MAX),
             on_connected=self._connected,
             on_event=self._changed,
         )
-        self.gate = Gate(
+        self.gate = ZooKeeperFence(
             self._connection, self._requests, chroot, lambda: f"z{os.urandom(6).hex()}"
         )
         self._writes = Writes(self.gate, self._requests, self._connection)
@@ -230,13 +237,13 @@ class ZooKeeperStore:
 
     # --- for migration
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         """The gate as it is now. Raises MetadataUnavailableError."""
         self._check_open()
         await self.gate.enter(self._deadline())
         return self.gate.state
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``; False: it is not."""
         self._check_open()
         return await self.gate.swap(old, new, self._deadline())
@@ -260,7 +267,7 @@ class ZooKeeperStore:
             level = below
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         """Writes through a closed gate. ZooKeeper's counts rise in transactions of their own."""
         check_operations(operations)

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 from ...core.protocol.errors import InvalidArgumentError, MetadataUnavailableError, NoNodeError
 from ...core.runtime.metadata_store import Check, Create, Delete, Operation, Put, Version, parent_of
-from ..migration_fence import GateState
+from ..migration_fence import FenceState
 from .client import (
     ANY_VERSION,
     IMPOSSIBLE_VERSION,
-    Connection,
     Multi,
     MultiFailed,
     Request,
     Requests,
     Stat,
+    ZooKeeperConnection,
 )
-from .migration_fence import NAME, Gate
+from .migration_fence import NAME, ZooKeeperFence
 
 COUNTED_AT_ONCE = 500
 """Children made to raise a count in one request: some 100 kB."""
@@ -63,7 +63,9 @@ class _Draft:
 class Writes:
     """Carries out operations whose paths are full ones, with the chroot."""
 
-    def __init__(self, gate: Gate, requests: Requests, reader: Connection) -> None:
+    def __init__(
+        self, gate: ZooKeeperFence, requests: Requests, reader: ZooKeeperConnection
+    ) -> None:
         self._gate = gate
         self._requests = requests
         self._reader = reader
@@ -71,10 +73,10 @@ class Writes:
     async def commit(
         self,
         operations: Sequence[Operation],
-        connection: Connection,
+        connection: ZooKeeperConnection,
         deadline: float,
         flags: Flags = Flags(),  # noqa: B008 - it is immutable
-        through: GateState | None = None,
+        through: FenceState | None = None,
     ) -> list[tuple[str, Version] | None]:
         """All or nothing; (path, version) of what each Create and Put wrote.
 
@@ -131,7 +133,7 @@ class Writes:
         return makes and isinstance(failure.error, NoNodeError)
 
     async def raise_sequence(
-        self, parent: str, number: int, deadline: float, through: GateState
+        self, parent: str, number: int, deadline: float, through: FenceState
     ) -> None:
         """ZooKeeper counts the children that were ever made: so they are made, and go at once."""
         while (missing := number - await self._made_children(parent, deadline)) > 0:

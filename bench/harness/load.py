@@ -21,7 +21,7 @@ from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks
 from ...telemetry.process_telemetry import OFF, Telemetry
 from .bookie_processes import REGION, BookieProcesses
-from .workload import Workload
+from .workload import BenchWorkload
 
 NAMESPACE = "bench"
 _CHUNK = 50  # records appended in one go, and timed together, where many are outstanding
@@ -53,7 +53,7 @@ class _Meter:
 
 
 async def run_workload(
-    workload: Workload, servers: BookieProcesses, timing: Timing, telemetry: Telemetry = OFF
+    workload: BenchWorkload, servers: BookieProcesses, timing: Timing, telemetry: Telemetry = OFF
 ) -> AsyncIterator[dict[str, Any]]:
     """Runs a workload and yields a row of figures for each window.
 
@@ -89,7 +89,7 @@ async def run_workload(
 
 
 async def _open_writers(
-    client: Client, workload: Workload, closing: AsyncExitStack
+    client: Client, workload: BenchWorkload, closing: AsyncExitStack
 ) -> AsyncIterator[StreamWriter]:
     await ensure_namespace(client, workload.policy)
     for number in range(workload.streams):
@@ -108,14 +108,14 @@ async def ensure_namespace(client: Client, policy: StreamPolicy) -> None:
         return
 
 
-def _stream(workload: Workload, number: int) -> str:
+def _stream(workload: BenchWorkload, number: int) -> str:
     return f"{workload.name}-{workload.peer}-{number}"
 
 
 # --- senders --------------------------------------------------------------------------------------
 
 
-def _senders(workload: Workload, writers: list[StreamWriter], meter: _Meter) -> list[Any]:
+def _senders(workload: BenchWorkload, writers: list[StreamWriter], meter: _Meter) -> list[Any]:
     payload = os.urandom(workload.size)
     if workload.mode == "rate":
         return [_send_at_rate(workload, writers, payload, meter)]
@@ -143,7 +143,7 @@ async def _send_in_window(
 
 
 async def _send_at_rate(
-    workload: Workload, writers: list[StreamWriter], payload: bytes, meter: _Meter
+    workload: BenchWorkload, writers: list[StreamWriter], payload: bytes, meter: _Meter
 ) -> None:
     """Appends what is due, a record to each stream in turn. A record is timed from its call, or
     from when it was due if that is long ago (as the peers' are)."""
@@ -193,7 +193,7 @@ async def _tail(client: Client, stream: str, meter: _Meter) -> None:
 
 
 def _row(
-    workload: Workload,
+    workload: BenchWorkload,
     number: int,
     meter: _Meter,
     *,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ...core.log.ledger_interface import LedgerClient, LedgerEntry, LedgerReader
+from ...core.log.ledger_interface import LedgerEntry, LedgerProvider, ReadableLedger
 from ...core.runtime.metadata_store import MetadataStore, Value
 
 
@@ -21,7 +21,7 @@ class _CountingStore:
 
 
 class _CountingReader:
-    def __init__(self, inner: LedgerReader, counter: "ReadCounter") -> None:
+    def __init__(self, inner: ReadableLedger, counter: "ReadCounter") -> None:
         self._inner = inner
         self._counter = counter
 
@@ -34,16 +34,16 @@ class _CountingReader:
 
 
 class _CountingLedgers:
-    def __init__(self, inner: LedgerClient, counter: "ReadCounter") -> None:
+    def __init__(self, inner: LedgerProvider, counter: "ReadCounter") -> None:
         self._inner = inner
         self._counter = counter
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._inner, name)
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+    async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
         reader = await self._inner.open(ledger_id, password)
-        return cast(LedgerReader, _CountingReader(reader, self._counter))
+        return cast(ReadableLedger, _CountingReader(reader, self._counter))
 
 
 class ReadCounter:
@@ -61,6 +61,6 @@ class ReadCounter:
         """``inner``, with its reads counted here."""
         return cast(MetadataStore, _CountingStore(inner, self))
 
-    def ledgers(self, inner: LedgerClient) -> LedgerClient:
+    def ledgers(self, inner: LedgerProvider) -> LedgerProvider:
         """``inner``, with its reads counted here."""
-        return cast(LedgerClient, _CountingLedgers(inner, self))
+        return cast(LedgerProvider, _CountingLedgers(inner, self))

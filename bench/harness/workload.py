@@ -18,7 +18,7 @@ Mode = Literal["max", "rate", "sync"]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class BenchWorkload:
     """One row of a benchmark.
 
     ``max``: at most ``window`` records without an acknowledgement, over all streams. ``rate``: an
@@ -47,22 +47,22 @@ class Workload:
 
 
 WRITE = (
-    Workload("W1-128", "max", 128),
-    Workload("W1-1K", "max", 1024),
-    Workload("W1b", "rate", 128, rate=10_000),
-    Workload("W1b", "rate", 128, rate=10_000, flush=IMMEDIATE),
-    Workload("W2-1", "sync", 1024, streams=1, flush=IMMEDIATE),
-    Workload("W2-64", "sync", 1024, streams=64, flush=IMMEDIATE),
+    BenchWorkload("W1-128", "max", 128),
+    BenchWorkload("W1-1K", "max", 1024),
+    BenchWorkload("W1b", "rate", 128, rate=10_000),
+    BenchWorkload("W1b", "rate", 128, rate=10_000, flush=IMMEDIATE),
+    BenchWorkload("W2-1", "sync", 1024, streams=1, flush=IMMEDIATE),
+    BenchWorkload("W2-64", "sync", 1024, streams=64, flush=IMMEDIATE),
 )
 
 TAIL = (
     *(
-        Workload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, readers=1)
+        BenchWorkload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, readers=1)
         for rate in (1_000, 10_000)
         for flush in (_PERIODIC, _LIKE_OTHERS, _QUICK, IMMEDIATE)
     ),
     *(
-        Workload(
+        BenchWorkload(
             f"fan-{readers}", "rate", 1024, streams=1, rate=1_000, flush=flush, readers=readers
         )
         for readers in (10, 40)

@@ -17,7 +17,7 @@ TOKEN = re.compile(rb"@\d{4}\.\d{6}@")
 """What makes a payload unique; found in raw bytes of disks too."""
 
 
-class Outcome(Enum):
+class AppendOutcome(Enum):
     """How an append ended."""
 
     OK = "ok"
@@ -26,14 +26,14 @@ class Outcome(Enum):
 
 
 @dataclass(slots=True)
-class Append:
+class RecordedAppend:
     """One append of one writer session."""
 
     session: int
     number: int
     payload: bytes
     called_ms: float
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: AppendOutcome = AppendOutcome.UNKNOWN
     ended_ms: float | None = None
     is_alone: bool = True
     """False: its caller heard of it only when others had ended, too."""
@@ -74,7 +74,7 @@ class Delivered(NamedTuple):
 
 
 @dataclass(slots=True)
-class Read:
+class RecordedRead:
     """One run of one reader, from its start on; ``is_complete`` when it read to the end."""
 
     reader: str
@@ -140,7 +140,7 @@ class Gap(NamedTuple):
 
     session: int
     at_ms: float
-    append: Append
+    append: RecordedAppend
 
 
 class LateAdd(NamedTuple):
@@ -163,8 +163,8 @@ class History:
 
     def __init__(self, now_ms: Callable[[], float], numbers: Iterator[int] | None = None) -> None:
         """``numbers``: for sessions; of several histories, so that no token is in two."""
-        self.appends: dict[bytes, Append] = {}
-        self.reads: list[Read] = []
+        self.appends: dict[bytes, RecordedAppend] = {}
+        self.reads: list[RecordedRead] = []
         self.looks: list[Look] = []
         self.ends: list[End] = []
         self.cuts: list[Cut] = []
@@ -182,17 +182,17 @@ class History:
         self.session_count += 1
         return next(self._numbers)
 
-    def call(self, session: int, number: int, padding: bytes) -> Append:
+    def call(self, session: int, number: int, padding: bytes) -> RecordedAppend:
         """An append is about to be called."""
-        append = Append(session, number, token_of(session, number) + padding, self.now_ms())
+        append = RecordedAppend(session, number, token_of(session, number) + padding, self.now_ms())
         assert append.token not in self.appends
         self.appends[append.token] = append
         return append
 
     def end(
         self,
-        append: Append,
-        outcome: Outcome,
+        append: RecordedAppend,
+        outcome: AppendOutcome,
         *,
         dlsn: Dlsn | None = None,
         regions: tuple[str, ...] = (),
@@ -207,19 +207,19 @@ class History:
         append.dlsn, append.regions, append.holders = dlsn, regions, holders
         append.reason = reason
 
-    def begin_read(self, reader: str, start: Dlsn | None) -> Read:
+    def begin_read(self, reader: str, start: Dlsn | None) -> RecordedRead:
         """A reader was opened."""
-        read = Read(reader, start, called_ms=self.now_ms())
+        read = RecordedRead(reader, start, called_ms=self.now_ms())
         self.reads.append(read)
         return read
 
-    def fail(self, read: Read, error: BaseException) -> None:
+    def fail(self, read: RecordedRead, error: BaseException) -> None:
         """The reader, or opening it, raised ``error``: that run of it is over."""
         read.failed_ms, read.failure = self.now_ms(), type(error).__name__
 
     def deliver(
         self,
-        read: Read,
+        read: RecordedRead,
         dlsn: Dlsn,
         payload: bytes,
         txid: int = 0,
@@ -228,6 +228,6 @@ class History:
         """A record came."""
         read.records.append(Delivered(self.now_ms(), dlsn, payload, txid, producer))
 
-    def of_outcome(self, outcome: Outcome) -> list[Append]:
+    def of_outcome(self, outcome: AppendOutcome) -> list[RecordedAppend]:
         """The appends that ended so, in order of their calls."""
         return [append for append in self.appends.values() if append.outcome is outcome]

@@ -7,7 +7,7 @@ from . import (
     stream_invariants,
     wire_invariants,
 )
-from .run_record import EXAMPLES_MAX, INVARIANTS, Record, Violation
+from .run_record import EXAMPLES_MAX, INVARIANTS, RunRecord, Violation
 
 CHECKS = (
     ledger_invariants,
@@ -19,7 +19,7 @@ CHECKS = (
 """Importing them registers what they check."""
 
 
-def judge(record: Record) -> list[Violation]:
+def judge(record: RunRecord) -> list[Violation]:
     """Everything that is broken; empty when the run kept its promises."""
     found: list[Violation] = []
     for name, check in INVARIANTS.items():

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import Quorum, QuorumView
-from ...core.protocol.recovery import Evidence, Said, Verdict
-from .history import TOKEN, Append, Outcome
-from .run_record import Record, Rules, Swap, invariant
+from ...core.protocol.recovery import AnswerKind, Evidence, Verdict
+from .history import TOKEN, AppendOutcome, RecordedAppend
+from .run_record import Rules, RunRecord, Swap, invariant
 
 
 def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> bool:
@@ -16,9 +16,9 @@ def satisfies_p(quorum: Quorum, bookies: set[str], regions: dict[str, str]) -> b
     return len(bookies) >= quorum.ack_quorum and len(found) >= quorum.min_regions
 
 
-def acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
+def acked_in(record: RunRecord) -> Iterator[tuple[RecordedAppend, int, int]]:
     """(append, ledger id, entry id) of each acknowledged append."""
-    for append in record.history.of_outcome(Outcome.OK):
+    for append in record.history.of_outcome(AppendOutcome.OK):
         assert append.dlsn is not None
         ledger_id = record.ledger_of(append.dlsn.lssn)
         if ledger_id is not None:
@@ -26,7 +26,7 @@ def acked_in(record: Record) -> Iterator[tuple[Append, int, int]]:
 
 
 @invariant("L1")
-def closed_ends_are_above_what_was_acknowledged(record: Record) -> Iterator[str]:
+def closed_ends_are_above_what_was_acknowledged(record: RunRecord) -> Iterator[str]:
     """No acknowledged entry lies beyond the end of a closed ledger."""
     for append, ledger_id, entry_id in acked_in(record):
         metadata = record.last_version(ledger_id)
@@ -38,7 +38,7 @@ def closed_ends_are_above_what_was_acknowledged(record: Record) -> Iterator[str]
 
 
 @invariant("L2")
-def a_closed_end_never_moves(record: Record) -> Iterator[str]:
+def a_closed_end_never_moves(record: RunRecord) -> Iterator[str]:
     """CLOSED is written once: neither the end nor the length changes afterwards."""
     for ledger_id, versions in record.ledgers.items():
         ends = {
@@ -51,7 +51,7 @@ def a_closed_end_never_moves(record: Record) -> Iterator[str]:
 
 
 @invariant("L3")
-def closed_ledgers_have_their_copies(record: Record) -> Iterator[str]:
+def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
     """Every entry of a closed ledger has valid copies on bookies that satisfy P; those that a fault
     destroyed, or that could not be asked, count as if they had it."""
     for ledger_id, copies in record.copies.items():
@@ -71,7 +71,7 @@ def closed_ledgers_have_their_copies(record: Record) -> Iterator[str]:
 
 
 @invariant("L5")
-def fragments_are_well_formed(record: Record) -> Iterator[str]:
+def fragments_are_well_formed(record: RunRecord) -> Iterator[str]:
     """Keys rise from 0, E distinct bookies each; a closed ledger has none beyond its end + 1."""
     for ledger_id, versions in record.ledgers.items():
         for version in versions:
@@ -97,7 +97,7 @@ _NEXT = {
 
 
 @invariant("L6")
-def ledger_states_only_go_forward(record: Record) -> Iterator[str]:
+def ledger_states_only_go_forward(record: RunRecord) -> Iterator[str]:
     """OPEN, then perhaps IN_RECOVERY, then CLOSED; E, WQ and AQ never change, nor where a fragment
     below the last one begins."""
     for ledger_id, versions in record.ledgers.items():
@@ -130,7 +130,7 @@ def _lost_fragments(before: LedgerMetadata, after: LedgerMetadata) -> list[int]:
 
 
 @invariant("L15")
-def recoveries_store_nothing_before_the_end(record: Record) -> Iterator[str]:
+def recoveries_store_nothing_before_the_end(record: RunRecord) -> Iterator[str]:
     """While a ledger is in recovery its last fragment does not change."""
     for ledger_id, versions in record.ledgers.items():
         for before, after in pairwise(v.metadata for v in versions):
@@ -141,10 +141,10 @@ def recoveries_store_nothing_before_the_end(record: Record) -> Iterator[str]:
 
 
 @invariant("L7")
-def acknowledgements_come_in_order(record: Record) -> Iterator[str]:
+def acknowledgements_come_in_order(record: RunRecord) -> Iterator[str]:
     """A session hears of its appends in the order of their positions."""
-    by_session: dict[int, list[Append]] = {}
-    for append in record.history.of_outcome(Outcome.OK):
+    by_session: dict[int, list[RecordedAppend]] = {}
+    for append in record.history.of_outcome(AppendOutcome.OK):
         if append.is_alone:
             by_session.setdefault(append.session, []).append(append)
     for appends in by_session.values():
@@ -157,7 +157,7 @@ def acknowledgements_come_in_order(record: Record) -> Iterator[str]:
 
 
 @invariant("L8")
-def nothing_is_read_before_it_is_confirmed(record: Record) -> Iterator[str]:
+def nothing_is_read_before_it_is_confirmed(record: RunRecord) -> Iterator[str]:
     """What a reader gets was sent before, and lies at or below the end of a closed ledger."""
     for read in record.history.reads:
         for one in read.records:
@@ -177,7 +177,7 @@ def nothing_is_read_before_it_is_confirmed(record: Record) -> Iterator[str]:
 
 
 @invariant("L11")
-def copies_of_an_entry_are_equal(record: Record) -> Iterator[str]:
+def copies_of_an_entry_are_equal(record: RunRecord) -> Iterator[str]:
     """All copies of an entry of a closed ledger have one payload and one length."""
     for ledger_id, copies in record.copies.items():
         metadata = record.last_version(ledger_id)
@@ -193,7 +193,7 @@ def copies_of_an_entry_are_equal(record: Record) -> Iterator[str]:
 
 
 @invariant("L14")
-def recoveries_decide_on_enough_evidence(record: Record) -> Iterator[str]:
+def recoveries_decide_on_enough_evidence(record: RunRecord) -> Iterator[str]:
     """Each decision of a recovery follows from the answers that it was made from, of the bookies
     that stored metadata named (never of an ensemble that the recovery made up)."""
     for evidence in record.evidence:
@@ -210,7 +210,7 @@ def _misplaced(evidence: Evidence) -> str | None:
     return None
 
 
-def _fault_of(evidence: Evidence, record: Record) -> str | None:
+def _fault_of(evidence: Evidence, record: RunRecord) -> str | None:
     answers, fragment, entry_id = evidence.answers, evidence.fragment, evidence.entry_id
     fault = _misplaced(evidence)
     if fault:
@@ -219,11 +219,11 @@ def _fault_of(evidence: Evidence, record: Record) -> str | None:
     if snapshot is None:
         return f"stored metadata never named {fragment}"
     regions = [record.regions.get(bookie) for bookie in fragment.bookies]
-    fenced = sum(1 << answer.index for answer in answers if answer.said is not Said.UNKNOWN)
-    never = sum(1 << answer.index for answer in answers if answer.said is Said.NEVER)
+    fenced = sum(1 << answer.index for answer in answers if answer.said is not AnswerKind.UNKNOWN)
+    never = sum(1 << answer.index for answer in answers if answer.said is AnswerKind.NEVER)
     first = fragment.first_entry_id if entry_id is None else entry_id
     if evidence.verdict is Verdict.COMPLETE:
-        told = [answer.lac for answer in answers if answer.said is not Said.UNKNOWN]
+        told = [answer.lac for answer in answers if answer.said is not AnswerKind.UNKNOWN]
         confirmed = max([fragment.first_entry_id - 1, *told])
         if evidence.lac != confirmed:
             return f"it begins behind {evidence.lac}, and {confirmed} is confirmed: {answers}"
@@ -238,21 +238,21 @@ def _fault_of(evidence: Evidence, record: Record) -> str | None:
         if not view.is_absent(entry_id, never):
             return f"it may have been acknowledged: {answers}"
         return _unfenced(evidence, record)
-    is_found = any(answer.said is Said.HAVE for answer in answers)
+    is_found = any(answer.said is AnswerKind.HAVE for answer in answers)
     if evidence.verdict is Verdict.RECOVER and not is_found:
         return f"nobody had it: {answers}"
     return None
 
 
-def _unfenced(evidence: Evidence, record: Record) -> str | None:
+def _unfenced(evidence: Evidence, record: RunRecord) -> str | None:
     for answer in evidence.answers:
         place = (answer.bookie, evidence.ledger_id)
-        if answer.said is Said.NEVER and place not in record.testimony.fences:
+        if answer.said is AnswerKind.NEVER and place not in record.testimony.fences:
             return f"{answer.bookie} was never fenced, so its word counts for nothing"
     return None
 
 
-def _snapshot(evidence: Evidence, record: Record) -> LedgerMetadata | None:
+def _snapshot(evidence: Evidence, record: RunRecord) -> LedgerMetadata | None:
     """The stored metadata that the recovery read from: in recovery, with that very fragment."""
     for version in record.ledgers.get(evidence.ledger_id, ()):
         metadata = version.metadata
@@ -268,34 +268,36 @@ def _snapshot(evidence: Evidence, record: Record) -> LedgerMetadata | None:
 
 
 @invariant("V1")
-def recoveries_wait_for_nobody(record: Record) -> Iterator[str]:
+def recoveries_wait_for_nobody(record: RunRecord) -> Iterator[str]:
     """No decision of a recovery was possible before the last answer that it waited for."""
     for evidence in record.evidence:
         earlier = evidence.answers[:-1]
         regions = [record.regions.get(bookie) for bookie in evidence.fragment.bookies]
         views = [QuorumView(quorum, regions) for quorum in evidence.quorums]
         said = {answer.said for answer in earlier}
-        fenced = sum(1 << answer.index for answer in earlier if answer.said is not Said.UNKNOWN)
-        never = sum(1 << answer.index for answer in earlier if answer.said is Said.NEVER)
+        fenced = sum(
+            1 << answer.index for answer in earlier if answer.said is not AnswerKind.UNKNOWN
+        )
+        never = sum(1 << answer.index for answer in earlier if answer.said is AnswerKind.NEVER)
         if evidence.entry_id is None:
             is_late = all(view.is_fencing_complete(fenced) for view in views)
         else:
             is_absent = views[0].is_absent(evidence.entry_id, never)
-            is_late = Said.HAVE in said or is_absent
+            is_late = AnswerKind.HAVE in said or is_absent
         if is_late:
             what = "fencing" if evidence.entry_id is None else f"entry {evidence.entry_id}"
             yield f"ledger {evidence.ledger_id}, {what} was decided before {evidence.answers[-1]}"
 
 
 @invariant("V9")
-def bookies_serve_again(record: Record) -> Iterator[str]:
+def bookies_serve_again(record: RunRecord) -> Iterator[str]:
     """After the faults every bookie can be asked, unless a fault destroyed what it had."""
     for bookie in sorted(record.unasked - record.lost):
         yield f"{bookie} does not answer"
 
 
 @invariant("L17")
-def lengths_add_up(record: Record) -> Iterator[str]:
+def lengths_add_up(record: RunRecord) -> Iterator[str]:
     """The length of a closed ledger is the sum of its entries' payloads."""
     for ledger_id, copies in record.copies.items():
         metadata = record.last_version(ledger_id)
@@ -309,7 +311,7 @@ def lengths_add_up(record: Record) -> Iterator[str]:
                 yield f"ledger {ledger_id} has {total} bytes and says {metadata.length}"
 
 
-def _believed(record: Record, ledger_id: int, entry_id: int, by_ms: float) -> set[str]:
+def _believed(record: RunRecord, ledger_id: int, entry_id: int, by_ms: float) -> set[str]:
     """Bookies with lying disks that had confirmed the entry: nobody could know better."""
     testimony, never = record.testimony, float("inf")
     found: set[str] = set()
@@ -322,7 +324,7 @@ def _believed(record: Record, ledger_id: int, entry_id: int, by_ms: float) -> se
 
 
 @invariant("R1")
-def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
+def an_ack_means_enough_regions(record: RunRecord) -> Iterator[str]:
     """At the moment of an acknowledgement, disks of bookies that the stored metadata names for the
     entry held it for good, AQ of them and in R regions (also L4); its caller was told no others."""
     rules: dict[tuple[int, int], Rules] = {}
@@ -353,7 +355,7 @@ def an_ack_means_enough_regions(record: Record) -> Iterator[str]:
 
 
 @invariant("L16")
-def one_change_at_a_time(record: Record) -> Iterator[str]:
+def one_change_at_a_time(record: RunRecord) -> Iterator[str]:
     """A process has at most one compare-and-set of an open ledger on its way, and the versions that
     it replaces never go back: what a handle installs only rises."""
     before: dict[tuple[str, int], Swap] = {}

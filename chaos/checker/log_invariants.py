@@ -4,21 +4,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
-from .history import TOKEN, Append, Outcome, Read
-from .run_record import Record, invariant
+from .history import TOKEN, AppendOutcome, RecordedAppend, RecordedRead
+from .run_record import RunRecord, invariant
 
 
-def _sent(record: Record, payload: bytes) -> Append | None:
+def _sent(record: RunRecord, payload: bytes) -> RecordedAppend | None:
     token = TOKEN.match(payload)
     append = record.history.appends.get(token.group()) if token else None
     return append if append is not None and append.payload == payload else None
 
 
 @invariant("G1")
-def acknowledged_is_delivered(record: Record) -> Iterator[str]:
+def acknowledged_is_delivered(record: RunRecord) -> Iterator[str]:
     """Every complete reader gets every acknowledged record from its start on that is not truncated,
     exactly once, in order, at the position that the writer was told, and nothing never sent."""
-    acked = record.history.of_outcome(Outcome.OK)
+    acked = record.history.of_outcome(AppendOutcome.OK)
     for read in record.history.reads:
         yield from _well_formed(record, read)
         if not read.is_complete:
@@ -37,7 +37,7 @@ def acknowledged_is_delivered(record: Record) -> Iterator[str]:
                 yield f"{append}: {read.reader} got {payload[:24]!r} there"
 
 
-def _well_formed(record: Record, read: Read) -> Iterator[str]:
+def _well_formed(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     for before, after in pairwise(read.records):
         if before.dlsn >= after.dlsn:
             yield f"{read.reader} got {after.dlsn} after {before.dlsn}"
@@ -51,17 +51,17 @@ def _well_formed(record: Record, read: Read) -> Iterator[str]:
 
 
 @invariant("G2")
-def positions_are_unique_and_rise(record: Record) -> Iterator[str]:
+def positions_are_unique_and_rise(record: RunRecord) -> Iterator[str]:
     """No two acknowledged appends share a position; a session's rise in the order of its calls; a
     later session's are above what was acknowledged to earlier ones before it began."""
-    acked = record.history.of_outcome(Outcome.OK)
-    owners: dict[Dlsn, Append] = {}
+    acked = record.history.of_outcome(AppendOutcome.OK)
+    owners: dict[Dlsn, RecordedAppend] = {}
     for append in acked:
         assert append.dlsn is not None
         other = owners.setdefault(append.dlsn, append)
         if other is not append:
             yield f"{other} and {append} share a position"
-    by_session: dict[int, list[Append]] = {}
+    by_session: dict[int, list[RecordedAppend]] = {}
     for append in acked:
         by_session.setdefault(append.session, []).append(append)
     for appends in by_session.values():
@@ -73,7 +73,7 @@ def positions_are_unique_and_rise(record: Record) -> Iterator[str]:
 
 
 @invariant("G3")
-def readers_agree(record: Record) -> Iterator[str]:
+def readers_agree(record: RunRecord) -> Iterator[str]:
     """What two readers got over a common range of positions is the same, gaps included."""
     reads = [read for read in record.history.reads if read.records]
     whole = max(reads, key=lambda read: len(read.records), default=None)
@@ -95,7 +95,7 @@ def readers_agree(record: Record) -> Iterator[str]:
 
 
 @invariant("G4")
-def appends_are_linearizable(record: Record) -> Iterator[str]:
+def appends_are_linearizable(record: RunRecord) -> Iterator[str]:
     """An append that was acknowledged before another was called has the lower position."""
     positions = _positions(record)
     calls = sorted(
@@ -103,10 +103,10 @@ def appends_are_linearizable(record: Record) -> Iterator[str]:
         key=lambda append: append.called_ms,
     )
     acked = sorted(
-        record.history.of_outcome(Outcome.OK),
+        record.history.of_outcome(AppendOutcome.OK),
         key=lambda append: append.ended_ms if append.ended_ms is not None else 0.0,
     )
-    highest: Append | None = None
+    highest: RecordedAppend | None = None
     at = 0
     for append in calls:
         while at < len(acked) and (acked[at].ended_ms or 0.0) < append.called_ms:
@@ -120,7 +120,7 @@ def appends_are_linearizable(record: Record) -> Iterator[str]:
             )
 
 
-def _positions(record: Record) -> dict[bytes, Dlsn]:
+def _positions(record: RunRecord) -> dict[bytes, Dlsn]:
     """Where each append is: as acknowledged, or as read (an unknown one)."""
     found: dict[bytes, Dlsn] = {}
     for read in record.history.reads:
@@ -128,24 +128,24 @@ def _positions(record: Record) -> dict[bytes, Dlsn]:
             append = _sent(record, one.payload)
             if append is not None:
                 found[append.token] = one.dlsn
-    for append in record.history.of_outcome(Outcome.OK):
+    for append in record.history.of_outcome(AppendOutcome.OK):
         assert append.dlsn is not None
         found[append.token] = append.dlsn
     return found
 
 
 @invariant("G5")
-def failed_never_appears(record: Record) -> Iterator[str]:
+def failed_never_appears(record: RunRecord) -> Iterator[str]:
     """An append that failed for certain is in no reader's run."""
     for read in record.history.reads:
         for one in read.records:
             append = _sent(record, one.payload)
-            if append is not None and append.outcome is Outcome.FAILED:
+            if append is not None and append.outcome is AppendOutcome.FAILED:
                 yield f"{append} ({append.reason}) was read by {read.reader} at {one.dlsn}"
 
 
 @invariant("G7")
-def segment_numbers_are_bound_once(record: Record) -> Iterator[str]:
+def segment_numbers_are_bound_once(record: RunRecord) -> Iterator[str]:
     """LSSNs are contiguous from 1 and each names one ledger for ever; no ledger has two."""
     owners: dict[int, int] = {}
     for place, lssn in enumerate(sorted(record.segments), 1):
@@ -169,7 +169,7 @@ def segment_numbers_are_bound_once(record: Record) -> Iterator[str]:
 
 
 @invariant("G8")
-def at_most_two_segments_in_progress(record: Record) -> Iterator[str]:
+def at_most_two_segments_in_progress(record: RunRecord) -> Iterator[str]:
     """At each moment at most two adjacent segments, the newest, are not completed."""
     changes = sorted(
         (version.at_ms, lssn, version)
@@ -188,7 +188,7 @@ def at_most_two_segments_in_progress(record: Record) -> Iterator[str]:
 
 
 @invariant("G9")
-def completed_segments_say_what_their_ledgers_hold(record: Record) -> Iterator[str]:
+def completed_segments_say_what_their_ledgers_hold(record: RunRecord) -> Iterator[str]:
     """A completed segment's ledger is closed at the same entry, and it never changes its end."""
     for lssn, versions in record.segments.items():
         ends: list[tuple[int, int]] = []
@@ -211,7 +211,7 @@ def completed_segments_say_what_their_ledgers_hold(record: Record) -> Iterator[s
 
 
 @invariant("G10")
-def sequence_ids_add_up(record: Record) -> Iterator[str]:
+def sequence_ids_add_up(record: RunRecord) -> Iterator[str]:
     """A completed segment starts where the completed one before it ended."""
     finals = {
         lssn: version.segment

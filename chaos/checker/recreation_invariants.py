@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from ...core.protocol.dlsn import FIRST_DLSN
 from .history import Wish
-from .run_record import Record, StreamVersions, invariant
+from .run_record import RunRecord, StreamVersions, invariant
 
 
 @invariant("G18")
-def only_what_was_meant_is_hit(record: Record) -> Iterator[str]:
+def only_what_was_meant_is_hit(record: RunRecord) -> Iterator[str]:
     """A stream is made, truncated and deleted by a call that was made for it, or that was under way
     while it was there: never by an earlier one whose request comes late or that was overtaken. Its
     segments and subscriptions go with it, or by truncation."""

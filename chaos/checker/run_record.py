@@ -76,7 +76,7 @@ class StreamVersions:
         return max((start for ms, start in self.starts if ms <= at_ms), default=FIRST_DLSN)
 
 
-class Copy(NamedTuple):
+class EntryCopy(NamedTuple):
     """What one bookie answered to a plain read of one entry after the run: a valid copy."""
 
     lac: int
@@ -125,7 +125,7 @@ class Testimony:
 
 
 @dataclass(slots=True)
-class Record:
+class RunRecord:
     """All that is known of a run when it is judged."""
 
     history: History
@@ -138,7 +138,7 @@ class Record:
     """Bookie ids whose data a fault destroyed or damaged."""
     liars: frozenset[str] = frozenset()
     """Bookie ids whose disk confirmed syncs that it did not do: of those, what they said counts."""
-    copies: dict[int, dict[tuple[int, str], Copy]] = field(default_factory=dict)
+    copies: dict[int, dict[tuple[int, str], EntryCopy]] = field(default_factory=dict)
     """By ledger: (entry id, bookie id) to the copy found after the run."""
     unasked: frozenset[str] = frozenset()
     """Bookie ids that could not be asked after the run."""
@@ -182,7 +182,7 @@ class Record:
         return None
 
 
-Check = Callable[[Record], Iterator[str]]
+Check = Callable[[RunRecord], Iterator[str]]
 
 INVARIANTS: dict[str, Check] = {}
 

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
-from .history import TOKEN, Append, Delivered, Outcome, Read
+from .history import TOKEN, AppendOutcome, Delivered, RecordedAppend, RecordedRead
 from .ledger_invariants import satisfies_p
-from .run_record import Record, SegmentVersion, StreamVersions, invariant
+from .run_record import RunRecord, SegmentVersion, StreamVersions, invariant
 
 LASTING = ("NoSuchLedgerError", "NoSuchEntryError", "GapError", "CorruptionError")
 """Errors that no reader may get, whatever is truncated meanwhile."""
 
 
-def _sender(record: Record, payload: bytes) -> Append | None:
+def _sender(record: RunRecord, payload: bytes) -> RecordedAppend | None:
     token = TOKEN.match(payload)
     return record.history.appends.get(token.group()) if token else None
 
 
 @invariant("G6")
-def who_is_caught_up_missed_nothing(record: Record) -> Iterator[str]:
+def who_is_caught_up_missed_nothing(record: RunRecord) -> Iterator[str]:
     """Who is told, as a quorum says, that nothing is above a position is told no less than what was
     visible when it asked: what an acknowledged later append carried, or a quorum of bookies had
     been told without an entry. (One bookie may know more, and tell its readers.)"""
@@ -48,9 +48,9 @@ Visible = tuple[float, Dlsn, str]
 """Since when a position is visible, and by what."""
 
 
-def _carried(record: Record) -> Iterator[Visible]:
-    sessions: dict[tuple[int, int], list[Append]] = {}
-    for append in record.history.of_outcome(Outcome.OK):
+def _carried(record: RunRecord) -> Iterator[Visible]:
+    sessions: dict[tuple[int, int], list[RecordedAppend]] = {}
+    for append in record.history.of_outcome(AppendOutcome.OK):
         if append.dlsn is not None and append.producer is None:
             sessions.setdefault((append.session, append.dlsn.lssn), []).append(append)
     for appends in sessions.values():
@@ -64,9 +64,9 @@ def _carried(record: Record) -> Iterator[Visible]:
                 yield later.ended_ms or 0.0, append.dlsn, f"{later} carried it"
 
 
-def _told(record: Record) -> Iterator[Visible]:
+def _told(record: RunRecord) -> Iterator[Visible]:
     segments = {record.ledger_of(lssn): lssn for lssn in record.segments}
-    acked = sorted(one.dlsn for one in record.history.of_outcome(Outcome.OK) if one.dlsn)
+    acked = sorted(one.dlsn for one in record.history.of_outcome(AppendOutcome.OK) if one.dlsn)
     for ledger_id, news in record.testimony.lacs.items():
         lssn = segments.get(ledger_id)
         if lssn is None:
@@ -87,7 +87,7 @@ def _told(record: Record) -> Iterator[Visible]:
 
 
 @invariant("G11")
-def ledgers_have_one_segment(record: Record) -> Iterator[str]:
+def ledgers_have_one_segment(record: RunRecord) -> Iterator[str]:
     """Each ledger is that of one segment of one stream, and none is deleted while a segment that is
     not truncated names it, unless its stream is being deleted."""
     owners: dict[int, tuple[str, int]] = {}
@@ -121,7 +121,7 @@ def _needs(stream: StreamVersions, lssn: int, at_ms: float) -> bool:
 
 
 @invariant("G12")
-def truncation_only_moves_forward(record: Record) -> Iterator[str]:
+def truncation_only_moves_forward(record: RunRecord) -> Iterator[str]:
     """The first active position never goes back, and is where an acknowledged truncation put it. No
     reader that is opened gets anything below it; a reader is told that its position was truncated
     only if it was; it gets no other error that lasts, and skips nothing."""
@@ -135,7 +135,9 @@ def truncation_only_moves_forward(record: Record) -> Iterator[str]:
                 f"{record.stored.start_at(cut.at_ms)}"
             )
     acked = sorted(
-        append.dlsn for append in record.history.of_outcome(Outcome.OK) if append.dlsn is not None
+        append.dlsn
+        for append in record.history.of_outcome(AppendOutcome.OK)
+        if append.dlsn is not None
     )
     for read in record.history.reads:
         yield from _untyped(record, read)
@@ -144,7 +146,7 @@ def truncation_only_moves_forward(record: Record) -> Iterator[str]:
             yield from _skipped(record, read, acked)
 
 
-def _untyped(record: Record, read: Read) -> Iterator[str]:
+def _untyped(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     if read.failed_ms is None:
         return
     if read.failure in LASTING:
@@ -159,13 +161,13 @@ def _untyped(record: Record, read: Read) -> Iterator[str]:
         yield f"{read.reader} was told that there is no such stream"
 
 
-def _position(read: Read) -> Dlsn:
+def _position(read: RecordedRead) -> Dlsn:
     if read.records:
         return read.records[-1].dlsn
     return read.start or Dlsn(0, 0, 0)
 
 
-def _below_the_start(record: Record, read: Read) -> Iterator[str]:
+def _below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     start = record.stored.start_at(read.called_ms)
     if read.records and read.records[0].dlsn < start:
         yield (
@@ -174,7 +176,7 @@ def _below_the_start(record: Record, read: Read) -> Iterator[str]:
         )
 
 
-def _skipped(record: Record, read: Read, acked: list[Dlsn]) -> Iterator[str]:
+def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterator[str]:
     if not read.records:
         return
     first = read.records[0].dlsn
@@ -191,11 +193,11 @@ def _skipped(record: Record, read: Read, acked: list[Dlsn]) -> Iterator[str]:
 
 
 @invariant("G13")
-def an_end_is_an_end(record: Record) -> Iterator[str]:
+def an_end_is_an_end(record: RunRecord) -> Iterator[str]:
     """Nothing that is called after the acknowledged end of a stream is acknowledged; no segment
     behind it holds a record; and no reader is told of an end that nobody made."""
     ended_ms = min((end.ended_ms for end in record.history.ends if end.ended_ms), default=None)
-    for append in record.history.of_outcome(Outcome.OK):
+    for append in record.history.of_outcome(AppendOutcome.OK):
         if ended_ms is not None and append.called_ms > ended_ms:
             yield f"{append} was called after the end was acknowledged at {ended_ms:.1f} ms"
     finals = {
@@ -215,10 +217,10 @@ def an_end_is_an_end(record: Record) -> Iterator[str]:
 
 
 @invariant("G14")
-def sets_are_whole(record: Record) -> Iterator[str]:
+def sets_are_whole(record: RunRecord) -> Iterator[str]:
     """A record set lies in consecutive slots of one entry: each reader gets all of it or nothing,
     unless it was opened inside; if it is acknowledged, so it is at one place."""
-    groups: dict[int, list[Append]] = {}
+    groups: dict[int, list[RecordedAppend]] = {}
     for append in record.history.appends.values():
         if append.group:
             groups.setdefault(append.group, []).append(append)
@@ -236,7 +238,7 @@ def sets_are_whole(record: Record) -> Iterator[str]:
                 yield f"{read.reader} got {got} of the set {want} at {places}"
 
 
-def _sets_of(record: Record, read: Read) -> dict[int, list[Delivered]]:
+def _sets_of(record: RunRecord, read: RecordedRead) -> dict[int, list[Delivered]]:
     found: dict[int, list[Delivered]] = {}
     for one in read.records:
         sender = _sender(record, one.payload)
@@ -251,7 +253,7 @@ def _are_in_a_row(places: list[Dlsn]) -> bool:
 
 
 @invariant("G15")
-def a_txid_is_found(record: Record) -> Iterator[str]:
+def a_txid_is_found(record: RunRecord) -> Iterator[str]:
     """Txids never fall along the stream, and a reader that was opened at a txid begins with the
     first record that has at least it and is not truncated."""
     known: dict[Dlsn, int] = {}
@@ -276,7 +278,7 @@ def a_txid_is_found(record: Record) -> Iterator[str]:
 
 
 @invariant("G16")
-def a_number_is_there_once(record: Record) -> Iterator[str]:
+def a_number_is_there_once(record: RunRecord) -> Iterator[str]:
     """What a producer numbered lies at one position for ever, however often it was called, and each
     of its calls that was told a position was told that one. What was told to be there is there; the
     writer of the stream knows all that came before."""
@@ -299,7 +301,7 @@ def a_number_is_there_once(record: Record) -> Iterator[str]:
             )
 
 
-def _doubled(record: Record, append: Append, at: Dlsn | None) -> Iterator[str]:
+def _doubled(record: RunRecord, append: RecordedAppend, at: Dlsn | None) -> Iterator[str]:
     told = dict.fromkeys(append.told if at is None else [at, *append.told])
     if len(told) > 1:
         yield f"{append} of {append.producer} is at {', '.join(map(str, told))}"
@@ -308,15 +310,15 @@ def _doubled(record: Record, append: Append, at: Dlsn | None) -> Iterator[str]:
         yield f"{append} of {append.producer} was told to be in the stream, and nobody got it"
 
 
-def _acked_after(record: Record, session: int, at_ms: float) -> Append | None:
-    for append in record.history.of_outcome(Outcome.OK):
+def _acked_after(record: RunRecord, session: int, at_ms: float) -> RecordedAppend | None:
+    for append in record.history.of_outcome(AppendOutcome.OK):
         if append.session == session and append.producer is None and append.called_ms > at_ms:
             return append
     return None
 
 
 @invariant("L19")
-def deleted_is_deleted(record: Record) -> Iterator[str]:
+def deleted_is_deleted(record: RunRecord) -> Iterator[str]:
     """Nothing of a deleted stream is read by who opens it afterwards, and a bookie that has
     forgotten a deleted ledger neither takes an add to it nor gives one of its entries."""
     deleted_ms = record.history.deleted_ms

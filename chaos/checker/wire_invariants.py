@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from ...core.protocol.ledger_metadata import LedgerState
-from ...core.protocol.recovery import Said
+from ...core.protocol.recovery import AnswerKind
 from .history import TOKEN
 from .ledger_invariants import acked_in, satisfies_p
-from .run_record import Record, Rules, invariant
+from .run_record import Rules, RunRecord, invariant
 
 
 @invariant("L9")
-def nothing_is_added_behind_a_fence(record: Record) -> Iterator[str]:
+def nothing_is_added_behind_a_fence(record: RunRecord) -> Iterator[str]:
     """Once a bookie's answer to a fencing read has left, it confirms no plain add of that ledger,
     across restarts."""
     fences = record.testimony.fences
@@ -24,7 +24,7 @@ def nothing_is_added_behind_a_fence(record: Record) -> Iterator[str]:
 
 
 @invariant("L10")
-def never_means_never(record: Record) -> Iterator[str]:
+def never_means_never(record: RunRecord) -> Iterator[str]:
     """A bookie that answered a fencing read with "never had it" confirms no plain add of that
     entry, neither before nor after."""
     testimony = record.testimony
@@ -38,7 +38,7 @@ def never_means_never(record: Record) -> Iterator[str]:
 
 
 @invariant("L12")
-def what_is_confirmed_is_durable(record: Record) -> Iterator[str]:
+def what_is_confirmed_is_durable(record: RunRecord) -> Iterator[str]:
     """A bookie confirms an add only when its records are on the disk for good."""
     testimony = record.testimony
     for (bookie, ledger_id, entry_id), (first_ms, _) in testimony.stored.items():
@@ -55,7 +55,7 @@ def what_is_confirmed_is_durable(record: Record) -> Iterator[str]:
 
 
 @invariant("L13")
-def reads_say_what_is_there(record: Record) -> Iterator[str]:
+def reads_say_what_is_there(record: RunRecord) -> Iterator[str]:
     """What a reader gets at a position was sent to that entry of that ledger, and a recovery counts
     as "never had it" only what a bookie said: a damaged copy is neither given nor a no."""
     yield from _misread(record)
@@ -64,14 +64,14 @@ def reads_say_what_is_there(record: Record) -> Iterator[str]:
             continue  # L14 looks at who was fenced
         for answer in evidence.answers:
             place = answer.bookie, evidence.ledger_id, evidence.entry_id
-            if answer.said is Said.NEVER and place not in record.testimony.denials:
+            if answer.said is AnswerKind.NEVER and place not in record.testimony.denials:
                 yield (
                     f"a recovery of ledger {evidence.ledger_id} took it for a no of "
                     f"{answer.bookie} to entry {evidence.entry_id}, which it never said"
                 )
 
 
-def _misread(record: Record) -> Iterator[str]:
+def _misread(record: RunRecord) -> Iterator[str]:
     known = record.testimony.tokens
     for read in record.history.reads:
         for one in read.records:
@@ -86,7 +86,7 @@ def _misread(record: Record) -> Iterator[str]:
 
 
 @invariant("L18")
-def what_is_named_is_kept(record: Record) -> Iterator[str]:
+def what_is_named_is_kept(record: RunRecord) -> Iterator[str]:
     """A bookie still has, after the run, each entry that it ever confirmed, of each closed ledger
     whose metadata names it for the entry: neither collection nor compaction drops it."""
     rules: dict[int, Rules] = {}
@@ -107,7 +107,7 @@ def what_is_named_is_kept(record: Record) -> Iterator[str]:
 
 
 @invariant("L20")
-def acks_are_of_those_that_are_named(record: Record) -> Iterator[str]:
+def acks_are_of_those_that_are_named(record: RunRecord) -> Iterator[str]:
     """At the moment of an acknowledgement, bookies that satisfy P and that the stored metadata
     names for the entry had said that they have it: no answer of one that was replaced counts."""
     if not record.testimony.stored:
@@ -136,7 +136,7 @@ def acks_are_of_those_that_are_named(record: Record) -> Iterator[str]:
 _NEVER = float("inf")
 
 
-def _said(record: Record) -> dict[tuple[int, int], dict[str, float]]:
+def _said(record: RunRecord) -> dict[tuple[int, int], dict[str, float]]:
     """By ledger and entry: who said that it has it, and since when; recoveries read it, too."""
     found: dict[tuple[int, int], dict[str, float]] = {}
 

@@ -7,7 +7,7 @@ from ...coldstore.archive.manifest import segment_folder
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError, UnavailableError
 from ...core.runtime.cold_store import ColdStore, ObjectStat
-from ..checker.history import Read
+from ..checker.history import RecordedRead
 
 
 class MemoryColdStore:
@@ -53,7 +53,9 @@ class MemoryColdStore:
             raise UnavailableError("the cold store does not answer")
 
 
-async def compare_archive(cold: ColdStore, namespace: str, read: Read) -> tuple[int, list[str]]:
+async def compare_archive(
+    cold: ColdStore, namespace: str, read: RecordedRead
+) -> tuple[int, list[str]]:
     """The number of archived segments, and where they differ from what a complete reader got.
 
     Records below the reader's start are not compared: the application has truncated them.

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 
 from ...core.protocol.dlsn import Dlsn
-from ..checker.history import Append, History, Outcome
-from ..checker.run_record import Record
+from ..checker.history import AppendOutcome, History, RecordedAppend
+from ..checker.run_record import RunRecord
 from .report.scenario_outcome import Band
 from .scenario import Scenario
 
 
 @dataclass(slots=True)
-class Play:
+class PlayedScenario:
     """One scenario as it was played. Times in ms since the workload began, which was at
     ``start_ms`` of the history's clock."""
 
@@ -24,7 +24,7 @@ class Play:
     load_ends_ms: float = 0.0
     """When nobody was told to write any more, but for the end of the stream."""
     bands: list[Band] = field(default_factory=list)
-    record: Record | None = None
+    record: RunRecord | None = None
     truncated_before: Dlsn | None = None
     """The first position that the application still wants; None: all."""
     caught_up: dict[str, bool] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Play:
     real_s: float = 0.0
     lines: list[str] = field(default_factory=list)
 
-    def in_load(self) -> list[Append]:
+    def in_load(self) -> list[RecordedAppend]:
         """The appends of the workload, without those that wrote the end, in order of calls."""
         limit_ms = self.start_ms + self.load_ends_ms
         appends = self.history.appends.values()
@@ -58,6 +58,8 @@ class Play:
         acked = [
             one.ended_ms
             for one in self.in_load()
-            if one.outcome is Outcome.OK and one.called_ms >= calm_ms and one.ended_ms is not None
+            if one.outcome is AppendOutcome.OK
+            and one.called_ms >= calm_ms
+            and one.ended_ms is not None
         ]
         return min(acked) - calm_ms if acked else None

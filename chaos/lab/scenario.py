@@ -32,7 +32,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class ScenarioTopology:
     """Regions, what is in them, and the ways between them."""
 
     regions: tuple[str, ...]
@@ -73,7 +73,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ScenarioWorkload:
     """What applications do."""
 
     writers: tuple[Turn, ...]
@@ -161,8 +161,8 @@ class Scenario:
 
     title: str
     about: str
-    topology: Topology
-    workload: Workload
+    topology: ScenarioTopology
+    workload: ScenarioWorkload
     worlds: tuple[str, ...] = limited(words=WORLDS)
     quorum: QuorumTable = field(default_factory=QuorumTable)
     fault: tuple[FaultTable, ...] = ()

@@ -12,16 +12,16 @@ from ...core.protocol.errors import RhumblineError
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.entry_ranges import settled_spans
 from ...regions.repair.repair_service import RepairService
-from ..checker.history import Outcome
-from ..simulation.cluster import NAMESPACE, STREAM, ClusterSettings, until
-from ..simulation.seed_run import LivenessError, Plan, SeedRun, story_of
+from ..checker.history import AppendOutcome
+from ..simulation.cluster import NAMESPACE, STREAM, SimClusterSettings, until
+from ..simulation.seed_run import LivenessError, RunPlan, SeedRun, story_of
 from ..simulation.workload.workload import Applications, WriterHabits
 from ..simulation.world.sim_world import SimHost, SimWorld
-from ..simulation.world.sim_world import Topology as SimTopology
+from ..simulation.world.sim_world import SimTopology as SimTopology
 from . import product_settings, sim_faults
 from .cold_store import MemoryColdStore, compare_archive
 from .fault_kinds import LEADER, OWNER
-from .played_scenario import Play
+from .played_scenario import PlayedScenario
 from .report.scenario_outcome import Band
 from .scenario import SIM, FaultTable, Scenario, app_name, region_of
 
@@ -29,10 +29,10 @@ TIME_LIMIT_S = 3600.0
 _BURST_MAX = 3
 
 
-def plan_of(scenario: Scenario, seed: int) -> Plan:
+def plan_of(scenario: Scenario, seed: int) -> RunPlan:
     """What the simulator needs to know; faults and turns are the lab's own."""
     topology, work = scenario.topology, scenario.workload
-    return Plan(
+    return RunPlan(
         seed=f"{seed} scenario {scenario.name}",
         topology=SimTopology(
             topology.regions,
@@ -40,7 +40,7 @@ def plan_of(scenario: Scenario, seed: int) -> Plan:
             metadata_regions=topology.members,
         ),
         bookies_by_region=(topology.bookies,) * len(topology.regions),
-        settings=ClusterSettings(
+        settings=SimClusterSettings(
             policy=product_settings.policy_of(scenario),
             ledger=product_settings.LEDGER,
             writer=product_settings.WRITER,
@@ -93,7 +93,7 @@ class ScenarioRun(SeedRun):
         self.scenario = scenario
         self.cold = MemoryColdStore()
         self.apps = self.programs = _Programs(self.cluster, self.history, self.plan.habits)
-        self.result = Play(scenario, SIM, seed, self.history)
+        self.result = PlayedScenario(scenario, SIM, seed, self.history)
         self.result.wan = "the simulator's network: delay, jitter and bandwidth by pair of regions"
         for way in scenario.topology.ways:
             for pair in (way.between, tuple(reversed(way.between))):
@@ -213,7 +213,7 @@ class ScenarioRun(SeedRun):
                 self.world.later(number * every_ms / 1000, partial(errand, number))
 
     def _acked_order(self) -> list[Dlsn]:
-        acked = self.history.of_outcome(Outcome.OK)
+        acked = self.history.of_outcome(AppendOutcome.OK)
         return sorted(one.dlsn for one in acked if one.dlsn is not None)
 
     def _catch_up(self, number: int) -> None:
@@ -262,7 +262,7 @@ class ScenarioRun(SeedRun):
         calm_ms = self.result.start_ms + self.scenario.calm_ms
 
         def resumed() -> bool:
-            acked = self.history.of_outcome(Outcome.OK)
+            acked = self.history.of_outcome(AppendOutcome.OK)
             return any(one.called_ms > calm_ms for one in acked[-200:])
 
         left_ms = calm_ms + self.scenario.expect.resume_ms_max - self.world.loop.now * 1000
@@ -304,7 +304,7 @@ class ScenarioRun(SeedRun):
                             faults.append(f"{where}: {bookie} misses {entry_id}")
         return faults
 
-    def finish(self) -> Play:
+    def finish(self) -> PlayedScenario:
         """What is handed over."""
         result = self.result
         for session, process in self.apps._writers.items():
@@ -317,7 +317,7 @@ class ScenarioRun(SeedRun):
 
 def play_in_sim(
     scenario: Scenario, seed: int, *, on_line: Callable[[str], None] | None = None
-) -> Play:
+) -> PlayedScenario:
     """Plays a scenario in a world of its own. What breaks it is in ``broke``."""
     began = time.monotonic()
     plan = plan_of(scenario, seed)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...client.connect import Client
 from .report.service_levels import percentile
-from .scenario import Scenario, Topology, Turn, Way, Workload
+from .scenario import Scenario, ScenarioTopology, ScenarioWorkload, Turn, Way
 from .wan.cluster import WanCluster
 from .wan.programs import app
 
@@ -24,8 +24,8 @@ _REGIONS = ("east", "north", "west")
 _NEAR = Scenario(
     "Nothing is far",
     "For measuring.",
-    Topology(_REGIONS, 1, tuple(Way(pair, 0.0) for pair in combinations(_REGIONS, 2))),
-    Workload((Turn(_REGIONS[0]),)),
+    ScenarioTopology(_REGIONS, 1, tuple(Way(pair, 0.0) for pair in combinations(_REGIONS, 2))),
+    ScenarioWorkload((Turn(_REGIONS[0]),)),
     ("wan",),
 )
 

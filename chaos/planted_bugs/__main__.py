@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .page import page
 from .patch import names
-from .runner import NONE, SECONDS_MAX, SEEDS_MAX, Budget, Outcome, hunt_all
+from .runner import NONE, SECONDS_MAX, SEEDS_MAX, Budget, HuntResult, hunt_all
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     return 0 if len(right) == len(outcomes) else 1
 
 
-def tell(outcome: Outcome) -> None:
+def tell(outcome: HuntResult) -> None:
     """One line, and an example."""
     if outcome.is_found:
         how = f"found by {', '.join(outcome.found_by)} in seed {outcome.seed}"

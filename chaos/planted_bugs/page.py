@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .runner import NONE, Budget, Outcome
+from .runner import NONE, Budget, HuntResult
 
 _HEAD = """\
 # Planted bugs
@@ -21,7 +21,7 @@ make mutation NAME=b5 SEED=1
 """
 
 
-def page(outcomes: Sequence[Outcome], budget: Budget) -> str:
+def page(outcomes: Sequence[HuntResult], budget: Budget) -> str:
     """The whole page."""
     tried = [outcome for outcome in outcomes if outcome.name != NONE]
     found = sum(outcome.is_found for outcome in tried)
@@ -34,7 +34,7 @@ def page(outcomes: Sequence[Outcome], budget: Budget) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: HuntResult) -> str:
     again = ""
     if outcome.is_found:
         found, seeds = ", ".join(outcome.found_by), str(outcome.seeds)

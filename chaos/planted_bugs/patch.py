@@ -32,7 +32,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class PlantedBug:
     """One bug: what is wrong with the code, and the plan that is to find it."""
 
     name: str
@@ -43,14 +43,14 @@ class Mutation:
     """The invariants that this bug breaks; what else happens is no find. Empty: any of them."""
 
 
-def load(name: str) -> Mutation:
+def load(name: str) -> PlantedBug:
     """The mutation of that name. Raises PatchError when there is none."""
     path = PATCHES / f"{name}.toml"
     if not path.is_file():
         raise PatchError(f"no mutation {name!r}; there are: {', '.join(names())}")
     data = tomllib.loads(path.read_text())
     edits = tuple(Edit(**edit) for edit in data["edit"])
-    return Mutation(name, data["title"], data["plan"], edits, tuple(data.get("counts", ())))
+    return PlantedBug(name, data["title"], data["plan"], edits, tuple(data.get("counts", ())))
 
 
 def names() -> list[str]:
@@ -63,7 +63,7 @@ def _order(name: str) -> tuple[int, str]:
     return (int(digits), name) if name[0] == "b" and digits.isdigit() else (1000, name)
 
 
-def copy_with(mutation: Mutation | None, folder: Path) -> Path:
+def copy_with(mutation: PlantedBug | None, folder: Path) -> Path:
     """Copies the package to ``folder``/rhumbline and applies the mutation; returns ``folder``.
 
     None: an unchanged copy. Raises PatchError.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .hunt import is_find
-from .patch import Mutation, PatchError, copy_with, load
+from .patch import PatchError, PlantedBug, copy_with, load
 
 SEEDS_MAX = 300
 SECONDS_MAX = 900.0
@@ -20,7 +20,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HuntResult:
     """What came of hunting one mutation. ``found_by``: ids of invariants, empty: not found."""
 
     name: str
@@ -51,13 +51,13 @@ class Budget:
     jobs: int = 0
     plan: str | None = None
     """Instead of the mutation's own."""
-    on_outcome: Callable[[Outcome], None] = field(default=lambda outcome: None)
+    on_outcome: Callable[[HuntResult], None] = field(default=lambda outcome: None)
 
 
-def hunt_all(names: Sequence[str], budget: Budget) -> list[Outcome]:
+def hunt_all(names: Sequence[str], budget: Budget) -> list[HuntResult]:
     """One outcome for each name, in their order. Leaves no process behind."""
 
-    def one(name: str) -> Outcome:
+    def one(name: str) -> HuntResult:
         outcome = hunt_one(name, budget)
         budget.on_outcome(outcome)
         return outcome
@@ -66,7 +66,7 @@ def hunt_all(names: Sequence[str], budget: Budget) -> list[Outcome]:
         return list(pool.map(one, names))
 
 
-def hunt_one(name: str, budget: Budget) -> Outcome:
+def hunt_one(name: str, budget: Budget) -> HuntResult:
     """Applies the mutation to a fresh copy and runs seeds in it.
 
     What it finds counts only if the unchanged package is without fault in that very seed.
@@ -106,7 +106,7 @@ def hunt_one(name: str, budget: Budget) -> Outcome:
 
 
 def _run(
-    mutation: Mutation | None, folder: Path, plan: str, budget: Budget
+    mutation: PlantedBug | None, folder: Path, plan: str, budget: Budget
 ) -> tuple[list[dict[str, object]], str]:
     copy_with(mutation, folder)
     command = [sys.executable, "-O", "-m", "rhumbline.chaos.planted_bugs.hunt"]
@@ -138,7 +138,7 @@ def _outcome(
     errors: str,
     budget: Budget,
     counts: Sequence[str],
-) -> Outcome:
+) -> HuntResult:
     seeds, seconds, crashes = 0, budget.seconds, 0
     found_by: tuple[str, ...] = ()
     seed: int | None = None
@@ -157,4 +157,4 @@ def _outcome(
         else:
             crashes += 1
             text = text or found[0][1].strip().splitlines()[-1]
-    return Outcome(name, title, plan, seeds, seconds, found_by, seed, text, crashes, errors)
+    return HuntResult(name, title, plan, seeds, seconds, found_by, seed, text, crashes, errors)

@@ -8,8 +8,8 @@ from collections import Counter
 
 from ..checker.run_record import INVARIANTS
 from .faults.faults import KINDS
-from .seed_run import LIVENESS, STATES, Plan, Result, run_plan
-from .seed_runner import PLANS, Run, Speed, Total, measure_speed, run_many
+from .seed_run import LIVENESS, STATES, RunPlan, RunResult, run_plan
+from .seed_runner import PLANS, SeedResult, SeedTotals, Speed, measure_speed, run_many
 from .shrink import only, replay_command, shrink
 
 
@@ -41,13 +41,13 @@ def main() -> int:
     return 0 if result.is_good else 1
 
 
-def _kept(plan: Plan, keep: str | None) -> Plan:
+def _kept(plan: RunPlan, keep: str | None) -> RunPlan:
     if keep is None:
         return plan
     return only(plan, () if keep == "-" else tuple(int(part) for part in keep.split(",")))
 
 
-def _tell_plan(plan: Plan) -> None:
+def _tell_plan(plan: RunPlan) -> None:
     settings = plan.settings
     print(f"plan {plan.seed}: quorum {settings.policy.quorum}, bookies {plan.bookies_by_region}")
     print(f"  {plan.topology}")
@@ -57,7 +57,7 @@ def _tell_plan(plan: Plan) -> None:
         print(f"  fault {place}: {fault}")
 
 
-def _tell(result: Result) -> None:
+def _tell(result: RunResult) -> None:
     print(
         f"{result.virtual_s:.1f} s of virtual time, {result.events} events, "
         f"{result.messages} messages, appends {result.outcomes}, trace {result.digest}"
@@ -70,7 +70,7 @@ def _tell(result: Result) -> None:
     print("every promise was kept" if result.is_good else "a promise was broken")
 
 
-def _tell_shrunk(name: str, seed: int, plan: Plan, result: Result) -> None:
+def _tell_shrunk(name: str, seed: int, plan: RunPlan, result: RunResult) -> None:
     kept = shrink(plan, result.violations[0].id)
     print(f"still fails with {len(kept)} of {len(plan.faults)} faults:")
     for place in kept:
@@ -79,7 +79,7 @@ def _tell_shrunk(name: str, seed: int, plan: Plan, result: Result) -> None:
 
 
 def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
-    def on_run(run: Run) -> None:
+    def on_run(run: SeedResult) -> None:
         for violation in run.violations[:1]:
             print(f"seed {run.seed}: {violation.splitlines()[0]}")
             print(f"  {run.replay}")
@@ -92,7 +92,7 @@ def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
     return 1 if total.failed else 0
 
 
-def _tell_total(total: Total) -> None:
+def _tell_total(total: SeedTotals) -> None:
     faults: Counter[str] = total.faults
     minute = total.real_s / 60
     print(

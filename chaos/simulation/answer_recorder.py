@@ -21,7 +21,7 @@ _V2 = 2
 _SAID = (pb.EOK, pb.ENOENTRY, pb.ENOLEDGER)
 
 
-class Witness:
+class AnswerRecorder:
     """Listens to every connection of a run; ``testimony`` is what it heard."""
 
     def __init__(self, cluster: SimCluster) -> None:

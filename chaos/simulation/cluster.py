@@ -25,11 +25,11 @@ from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
 from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
-from ...regions.cached_states import FollowedStates
-from ...regions.drain_writers import LeavingWriters
+from ...regions.cached_states import CachedStates
+from ...regions.drain_writers import DrainWriters
 from ...regions.region_reads import RegionReads
 from ...regions.repair.task_store import TaskStore
-from ...regions.repair.under_replication_reports import HoleReports
+from ...regions.repair.under_replication_reports import UnderReplicationReports
 from ...regions.steered_directory import SteeredDirectory
 from ..checker.history import TOKEN
 from .world.metadata import ledger_id_of
@@ -44,7 +44,7 @@ _SESSION_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class SimClusterSettings:
     """How the product is configured in a run."""
 
     policy: StreamPolicy
@@ -79,7 +79,7 @@ class SimCluster:
     """Bookies in the regions of a world, and what client processes need."""
 
     def __init__(
-        self, world: SimWorld, settings: ClusterSettings, bookies_by_region: Iterable[int]
+        self, world: SimWorld, settings: SimClusterSettings, bookies_by_region: Iterable[int]
     ) -> None:
         self.world = world
         self.settings = settings
@@ -223,7 +223,7 @@ class SimClient:
         settings = cluster.settings
         self.store = host.metadata()
         self.directory = SteeredDirectory(self.store)
-        self.followed = FollowedStates(self.directory.states)
+        self.followed = CachedStates(self.directory.states)
         runtime = host.runtime()
         region = check_region(host.region)
         self.reads = RegionReads(
@@ -232,7 +232,7 @@ class SimClient:
             rack_of=self.directory.rack_of,
             is_offline=self.followed.is_offline,
         )
-        self.holes = HoleReports(TaskStore(self.store), self.directory, runtime.clock)
+        self.holes = UnderReplicationReports(TaskStore(self.store), self.directory, runtime.clock)
         self.ledgers = LedgerClient(
             runtime,
             LedgerStore(self.store),
@@ -244,7 +244,7 @@ class SimClient:
             on_evidence=cluster.evidence.append,
             on_hole=self.holes,
         )
-        self.leaving = LeavingWriters(self.directory.states, self.ledgers)
+        self.leaving = DrainWriters(self.directory.states, self.ledgers)
         self.namespace = Namespace(
             runtime,
             self.store,

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.wire.entry import master_key
 from ..checker.history import LateAdd
-from ..checker.run_record import Copy, Rules
+from ..checker.run_record import EntryCopy, Rules
 
 _REQUEST = struct.Struct(">IBBHqq")
 _ANSWER = struct.Struct(">BBHIqq")
@@ -28,7 +28,7 @@ class _Asker(asyncio.Protocol):
     """Sends reads and collects the answers."""
 
     def __init__(self) -> None:
-        self.copies: dict[tuple[int, int], Copy] = {}
+        self.copies: dict[tuple[int, int], EntryCopy] = {}
         self.waiting = 0
         self.done = asyncio.Event()
         self._held = b""
@@ -71,7 +71,7 @@ class _Asker(asyncio.Protocol):
         self.done.set()
 
 
-def _copy_of(body: bytes, ledger: int, entry: int) -> Copy | None:
+def _copy_of(body: bytes, ledger: int, entry: int) -> EntryCopy | None:
     """A valid copy, or None."""
     if len(body) < _HEADER.size + 4:
         return None
@@ -81,12 +81,12 @@ def _copy_of(body: bytes, ledger: int, entry: int) -> Copy | None:
         return None
     if crc32c(payload, crc32c(header)).to_bytes(4, "big") != digest:
         return None
-    return Copy(lac, length, payload)
+    return EntryCopy(lac, length, payload)
 
 
 async def probe(
     address: tuple[str, int], bookie: str, ledgers: list[LedgerMetadata]
-) -> dict[tuple[int, int], Copy] | None:
+) -> dict[tuple[int, int], EntryCopy] | None:
     """The valid copies of closed ledgers' entries that ``bookie`` should have; by (ledger, entry).
 
     None when the bookie cannot be asked. Runs in a simulated process.

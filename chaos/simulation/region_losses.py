@@ -25,8 +25,8 @@ from ...core.protocol.recovery import Verdict
 from ...placement.planner import Loss, after_loss
 from ...placement.topology import Topology as PlannedTopology
 from ..checker.history import TOKEN, token_of
-from .cluster import STREAM, ClusterSettings, SimCluster
-from .world.sim_world import SimHost, SimWorld, Topology
+from .cluster import STREAM, SimCluster, SimClusterSettings
+from .world.sim_world import SimHost, SimTopology, SimWorld
 
 PAGE = Path("docs/reference/region-loss-table.md")
 BOOKIES_EACH = 2
@@ -110,7 +110,7 @@ def simulate(setting: Setting, lost: tuple[str, ...]) -> Case:
 def _simulate(setting: Setting, lost: tuple[str, ...], attempt: int) -> Case:
     names = tuple("abcde"[: setting.regions])
     delays = tuple((x, y, 5.0) for x, y in combinations(names, 2))
-    with SimWorld(f"{setting} {lost} {attempt}", Topology(names, delays)) as world:
+    with SimWorld(f"{setting} {lost} {attempt}", SimTopology(names, delays)) as world:
         run = _Run(world, setting, lost)
         return world.run(run.play(), time_limit_s=600.0)
 
@@ -123,7 +123,7 @@ class _Run:
         self.setting = setting
         self.lost = lost
         self.rest = tuple(name for name in world.topology.regions if name not in lost)
-        settings = ClusterSettings(
+        settings = SimClusterSettings(
             policy=StreamPolicy(
                 quorum=setting.quorum, flush=FlushPolicy(period_ms=0, bytes_max=100)
             ),

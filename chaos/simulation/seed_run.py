@@ -22,19 +22,19 @@ from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.quorum import QuorumView
 from ...core.protocol.segments import Segment, decode_segment
 from ...core.wire import ledger_metadata as ledger_codec
-from ..checker.history import Append, History, Outcome
+from ..checker.history import AppendOutcome, History, RecordedAppend
 from ..checker.judge import judge
-from ..checker.run_record import LedgerVersion, Record, SegmentVersion, StreamVersions, Violation
-from .answer_recorder import Witness
-from .cluster import NAMESPACE, PORT, STREAM, ClusterSettings, Fault, SimCluster, until
+from ..checker.run_record import LedgerVersion, RunRecord, SegmentVersion, StreamVersions, Violation
+from .answer_recorder import AnswerRecorder
+from .cluster import NAMESPACE, PORT, STREAM, Fault, SimCluster, SimClusterSettings, until
 from .entry_probe import probe
 from .faults.faults import schedule
-from .faults.triggered_faults import Ambushes
+from .faults.triggered_faults import TriggeredFaults
 from .repair import repair_host, run_repair
 from .workload.workload import Applications, WriterHabits
 from .world.loop import SimulationFailedError
 from .world.metadata import Commit, ledger_id_of
-from .world.sim_world import SimHost, SimWorld, Topology
+from .world.sim_world import SimHost, SimTopology, SimWorld
 from .world.wiretap import Wiretap
 
 RESUME_S_MAX = 60.0
@@ -56,7 +56,7 @@ STATES = (
     "segments",
     "sessions",
 )
-"""What coverage counts; see ``Result.states``."""
+"""What coverage counts; see ``RunResult.states``."""
 
 LIVENESS = {
     "V3": "each append that waited when the faults ended has an outcome soon",
@@ -68,13 +68,13 @@ LIVENESS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """All that a seed decided."""
 
     seed: str
-    topology: Topology
+    topology: SimTopology
     bookies_by_region: tuple[int, ...]
-    settings: ClusterSettings
+    settings: SimClusterSettings
     habits: WriterHabits
     faults: tuple[Fault, ...]
     writers: tuple[tuple[int, str], ...]
@@ -88,16 +88,16 @@ class Plan:
     run: "type[SeedRun] | None" = None
     """What runs it, if that is more than ``SeedRun``."""
 
-    def without(self, fault: Fault) -> "Plan":
+    def without(self, fault: Fault) -> "RunPlan":
         """The same with one fault less."""
         return replace(self, faults=tuple(one for one in self.faults if one is not fault))
 
 
 @dataclass(slots=True)
-class Result:
+class RunResult:
     """What came of a run."""
 
-    plan: Plan
+    plan: RunPlan
     violations: list[Violation] = field(default_factory=list)
     digest: str = ""
     virtual_s: float = 0.0
@@ -120,9 +120,9 @@ class Result:
         return not self.violations
 
 
-def run_plan(plan: Plan, *, on_line: Callable[[str], None] | None = None) -> Result:
+def run_plan(plan: RunPlan, *, on_line: Callable[[str], None] | None = None) -> RunResult:
     """Runs a plan in a world of its own. Raises nothing: a failed run is a violation, too."""
-    result = Result(plan)
+    result = RunResult(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
         run = (plan.run or SeedRun)(world, plan)
         if on_line is not None:
@@ -149,11 +149,11 @@ class LivenessError(Exception):
 class SeedRun:
     """The course of one run."""
 
-    def __init__(self, world: SimWorld, plan: Plan) -> None:
+    def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         self.world = world
         self.plan = plan
         self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
-        self.witness = Witness(self.cluster)
+        self.witness = AnswerRecorder(self.cluster)
         self.menders = [world.host(repair_host(region), region) for region in plan.repairs]
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
@@ -174,7 +174,7 @@ class SeedRun:
         for at_ms, name in plan.writers:
             world.later(at_ms / 1000, partial(self._tell, name))
         schedule(self.cluster, plan.faults)
-        Ambushes(self.cluster, plan.faults, self._tell)
+        TriggeredFaults(self.cluster, plan.faults, self._tell)
         ends = [fault.at_ms + fault.lasts_ms for fault in plan.faults]
         await asyncio.sleep(max([plan.lasts_ms, *ends]) / 1000 + 0.001)
         world.heal_everything()
@@ -211,11 +211,11 @@ class SeedRun:
         await asyncio.sleep(1.0)
         await self._finish("V9", heir, "asking the bookies", self._ask_all, self._closed_ledgers())
 
-    async def _hear_of(self, appends: list[Append]) -> None:
+    async def _hear_of(self, appends: list[RecordedAppend]) -> None:
         """Each append that waited when the faults ended has an outcome soon (V3)."""
         tokens = {append.token for append in appends}
 
-        def waiting() -> list[Append]:
+        def waiting() -> list[RecordedAppend]:
             return [append for append in self.apps.pending() if append.token in tokens]
 
         try:
@@ -319,10 +319,10 @@ class SeedRun:
         """What is broken."""
         return judge(self.record())
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """For the judge."""
         stored = self._stream_versions()
-        return Record(
+        return RunRecord(
             history=self.history,
             ledgers=self._ledger_versions(),
             segments=stored.segments,
@@ -338,7 +338,7 @@ class SeedRun:
             testimony=replace(self.witness.testimony, durable=self.cluster.durable),
         )
 
-    def account(self, result: Result) -> None:
+    def account(self, result: RunResult) -> None:
         """Fills in the figures."""
         world = self.world
         result.digest = world.trace.digest()
@@ -346,7 +346,7 @@ class SeedRun:
         result.events = world.loop.handles_run
         result.messages = world.network.messages
         result.acked = self.apps.acked
-        result.outcomes = {o.value: len(self.history.of_outcome(o)) for o in Outcome}
+        result.outcomes = {o.value: len(self.history.of_outcome(o)) for o in AppendOutcome}
         result.faults = dict(world.trace.counts)
         result.lines = world.trace.lines
         result.states = self._states()

@@ -18,21 +18,21 @@ from .plans.races import changes, races
 from .plans.recreation import rebirths
 from .plans.streams import streams
 from .plans.swarm import swarm
-from .seed_run import Plan, run_plan
+from .seed_run import RunPlan, run_plan
 from .shrink import replay_command, shrink
 
 
-def mixed(seed: int) -> Plan:
+def mixed(seed: int) -> RunPlan:
     """All that must never fail, in turn."""
     return (swarm, races, changes, policies, races, changes)[seed % 6](seed)
 
 
-def everything(seed: int) -> Plan:
+def everything(seed: int) -> RunPlan:
     """``mixed``, and every fourth seed ``streams`` instead."""
     return streams(seed) if seed % 4 == 0 else mixed(seed)
 
 
-PLANS: dict[str, Callable[[int], Plan]] = {
+PLANS: dict[str, Callable[[int], RunPlan]] = {
     "changes": changes,
     "everything": everything,
     "first-light": first_light,
@@ -49,7 +49,7 @@ PLANS: dict[str, Callable[[int], Plan]] = {
 _SEEDS_A_TASK = 5
 
 
-class Run(NamedTuple):
+class SeedResult(NamedTuple):
     """What one seed came to. ``replay``: of a failed one, with as few faults as will do."""
 
     seed: int
@@ -92,11 +92,11 @@ def measure_speed(seeds: Iterable[int] = (1, 2, 3)) -> Speed:
 
 
 @dataclass(slots=True)
-class Total:
+class SeedTotals:
     """What all seeds came to."""
 
     seeds: int = 0
-    failed: list[Run] = field(default_factory=list)
+    failed: list[SeedResult] = field(default_factory=list)
     virtual_s: float = 0.0
     real_s: float = 0.0
     events: int = 0
@@ -113,7 +113,7 @@ class Total:
     overlaps: dict[str, list[int]] = field(default_factory=dict)
     """By kind of fault: for each seed, the fewest appends under way while one lasted."""
 
-    def add(self, run: Run) -> None:
+    def add(self, run: SeedResult) -> None:
         """Counts one seed."""
         self.seeds += 1
         self.checks += len(INVARIANTS)
@@ -132,7 +132,7 @@ class Total:
             self.overlaps.setdefault(kind, []).append(number)
 
 
-def run_seed(plan: str, seed: int) -> Run:
+def run_seed(plan: str, seed: int) -> SeedResult:
     """Runs one seed of a plan, and a failed one again with fewer and fewer faults."""
     made = PLANS[plan](seed)
     result = run_plan(made)
@@ -142,7 +142,7 @@ def run_seed(plan: str, seed: int) -> Run:
         kept = shrink(made, result.violations[0].id)
         replay = replay_command(plan, seed, kept)
         schedule = tuple(str(made.faults[place]) for place in kept)
-    return Run(
+    return SeedResult(
         seed,
         tuple(str(violation) for violation in result.violations),
         result.digest,
@@ -167,20 +167,20 @@ def run_many(
     first: int = 1,
     minutes: float | None = None,
     jobs: int = 0,
-    on_run: Callable[[Run], None] = lambda run: None,
-) -> Total:
+    on_run: Callable[[SeedResult], None] = lambda run: None,
+) -> SeedTotals:
     """Runs ``seeds``, or from ``first`` on until ``minutes`` are over, in ``jobs`` processes.
 
     0 jobs: one a core. Leaves no process behind.
     """
     started = time.monotonic()
-    total = Total()
+    total = SeedTotals()
     end = None if minutes is None else started + 60 * minutes
     tasks = _tasks(count(first) if seeds is None else seeds)
     jobs = jobs or os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=20) as pool:
-        under_way: set[Future[list[Run]]] = set()
+        under_way: set[Future[list[SeedResult]]] = set()
         while True:
             while len(under_way) < jobs + 1 and (end is None or time.monotonic() < end):
                 task = next(tasks, None)
@@ -209,5 +209,5 @@ def _tasks(seeds: Iterable[int]) -> Iterator[list[int]]:
         yield task
 
 
-def _run_some(plan: str, seeds: list[int]) -> list[Run]:
+def _run_some(plan: str, seeds: list[int]) -> list[SeedResult]:
     return [run_seed(plan, seed) for seed in seeds]

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from .seed_run import Plan, Result, run_plan
+from .seed_run import RunPlan, RunResult, run_plan
 
 RUNS_MAX = 200
 
 
 def shrink(
-    plan: Plan, failure: str, *, run: Callable[[Plan], Result] = run_plan
+    plan: RunPlan, failure: str, *, run: Callable[[RunPlan], RunResult] = run_plan
 ) -> tuple[int, ...]:
     """Places in the schedule of faults without any of which the invariant ``failure`` would hold.
 
@@ -31,7 +31,7 @@ def shrink(
     return kept
 
 
-def only(plan: Plan, places: tuple[int, ...]) -> Plan:
+def only(plan: RunPlan, places: tuple[int, ...]) -> RunPlan:
     """The plan with these of its faults."""
     return replace(plan, faults=tuple(plan.faults[place] for place in places))
 

@@ -11,7 +11,7 @@ import click
 from ...bench.catch_up import run_catch_up
 from ...bench.harness.bookie_processes import BookieProcesses
 from ...bench.harness.load import Timing, run_workload
-from ...bench.harness.workload import READ, TAIL, WRITE, Workload
+from ...bench.harness.workload import READ, TAIL, WRITE, BenchWorkload
 from ...bench.many_streams import measure_many_streams
 from ...bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
 from ...bench.positions import measure_positions
@@ -231,7 +231,7 @@ def proxy(
     _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
 
 
-Named = TypeVar("Named", Workload, ProxyWork)
+Named = TypeVar("Named", BenchWorkload, ProxyWork)
 
 
 @bench.command()
@@ -273,7 +273,7 @@ def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
 
 
 def _run_workloads(
-    workloads: Sequence[Workload],
+    workloads: Sequence[BenchWorkload],
     seconds: float,
     repetitions: int,
     json_file: Path | None,

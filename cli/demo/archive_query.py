@@ -46,7 +46,7 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryAnswer:
     """What Spark found in the archive."""
 
     table: str
@@ -94,7 +94,7 @@ def why_no_spark() -> str | None:
     return None
 
 
-def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> Answer:
+def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> QueryAnswer:
     """Runs ``QUERY`` over the archive below ``root``. What Spark says goes to ``log``.
 
     Raises RhumblineError with the end of the log.
@@ -107,7 +107,7 @@ def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> Answer:
             said = log.read_text(errors="replace").strip()
             raise RhumblineError(f"Spark: {error}\n{said[-2000:]}") from error
     records, size = (sum(int(str(row[name])) for row in rows) for name in ("records", "bytes"))
-    return Answer(format_table(rows), records, size, time.monotonic() - started)
+    return QueryAnswer(format_table(rows), records, size, time.monotonic() - started)
 
 
 def _asked(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ from ..output import say
 from .archive_query import QUERY, ask_spark, why_no_spark
 from .live import LiveView
 from .plain import PlainView
-from .script import NAMESPACE, STREAM, Demo, DemoOptions, Outcome
+from .script import NAMESPACE, STREAM, Demo, DemoOptions, DemoOutcome
 from .source import Source, open_source
 from .state import DemoState
 
@@ -80,7 +80,7 @@ def _query(source: Source, scratch: Path) -> bool:
     return is_same
 
 
-async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool) -> Outcome:
+async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool) -> DemoOutcome:
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
@@ -100,7 +100,7 @@ async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool)
     return outcome
 
 
-def summary(state: DemoState, outcome: Outcome) -> str:
+def summary(state: DemoState, outcome: DemoOutcome) -> str:
     """What the demo showed."""
     source = outcome.source
     acks, delivery = state.ack_latency, state.delivery_latency

@@ -65,7 +65,7 @@ class ReadBack:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoOutcome:
     """How the demo ended."""
 
     source: Source
@@ -119,7 +119,7 @@ class Demo:
         self._failure: BaseException | None = None
         self._main: asyncio.Task[object] | None = None
 
-    async def run(self) -> Outcome:
+    async def run(self) -> DemoOutcome:
         """Plays it to the end. Raises what went wrong; everything is stopped before it returns."""
         self._main = asyncio.current_task()
         try:
@@ -133,7 +133,7 @@ class Demo:
             self.state.is_over = True
             self._on_tick(self.state)
 
-    async def _play(self) -> Outcome:
+    async def _play(self) -> DemoOutcome:
         state, cluster = self.state, self._cluster
         for region in state.regions:
             region.bookies = [
@@ -151,7 +151,7 @@ class Demo:
         )
         try:
             await self._write_and_tail()
-            outcome = Outcome(self._source, state.acked_count)
+            outcome = DemoOutcome(self._source, state.acked_count)
             outcome.readers.append(ReadBack(TAIL, state.read_count, self._tail_digest.hexdigest()))
             outcome.readers.append(await self._read_back(NEAR))
             outcome.archived = await self._archive()

@@ -9,10 +9,10 @@ import click
 from ...chaos.lab import scenario_library
 from ...chaos.lab.report.html_page import report_page
 from ...chaos.lab.report.junit import junit_xml
-from ...chaos.lab.report.scenario_outcome import Outcome, load_folder
+from ...chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
 from ...chaos.lab.scenario import SIM, WAN, WORLDS, Scenario
 from ...core.protocol.errors import ConfigurationError
-from ..output import Progress, print_rows, say
+from ..output import ProgressBar, print_rows, say
 
 FOLDER = Path("chaos-report")
 
@@ -101,7 +101,7 @@ def run(
     for one in wanted:
         if world not in one.worlds:
             raise ConfigurationError(f"{one.name} is not for world {world}: its worlds say so")
-    progress, outcomes = Progress(), []
+    progress, outcomes = ProgressBar(), []
     for one in wanted:
         for number in range(seed, seed + seeds):
             progress.show(f"{one.name}, {world}, seed {number}")
@@ -153,7 +153,7 @@ def overhead(appends: int, servers: Path | None, output: str) -> None:
 
 def _played(
     scenario: Scenario, world: str, seed: int, servers: Path | None, keep: Path | None
-) -> Outcome:
+) -> ScenarioOutcome:
     from ...chaos.lab.report.judgement import outcome_of
 
     if world == WAN:
@@ -168,7 +168,7 @@ def _played(
     return outcome_of(play_in_sim(scenario, seed))
 
 
-def _print(outcomes: Sequence[Outcome], output: str) -> None:
+def _print(outcomes: Sequence[ScenarioOutcome], output: str) -> None:
     rows = [
         {
             "scenario": one.scenario,
@@ -187,7 +187,7 @@ def _print(outcomes: Sequence[Outcome], output: str) -> None:
     print_rows(rows, output, empty="nothing was played")
 
 
-def _write(outcomes: Sequence[Outcome], folder: Path) -> None:
+def _write(outcomes: Sequence[ScenarioOutcome], folder: Path) -> None:
     page, xml = folder / "report.html", folder / "junit.xml"
     page.write_text(report_page(outcomes), encoding="utf-8")
     xml.write_text(junit_xml(outcomes), encoding="utf-8")

@@ -5,7 +5,7 @@ import click
 from ...backends.open_store import open_store
 from ...client.system_runtime import system_runtime
 from ...core.metadata.cluster_layout import initialise_cluster
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_record, say
 
 
@@ -17,7 +17,7 @@ def cluster() -> None:
 @cluster.command()
 @session_options
 @runs
-async def init(session: Session) -> None:
+async def init(session: CommandSession) -> None:
     """Prepares a metadata store for a cluster. Safe to repeat."""
     settings = session.settings.cluster
     store = await open_store(session.metadata_uri(), timeout_ms=settings.metadata_timeout_ms)
@@ -31,7 +31,7 @@ async def init(session: Session) -> None:
 @cluster.command()
 @session_options
 @runs
-async def describe(session: Session) -> None:
+async def describe(session: CommandSession) -> None:
     """Shows the cluster's identity and its regions."""
     async with session.client(moves_data=False) as client:
         bookies = await client.directory.snapshot()

@@ -14,7 +14,7 @@ from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import ConfigurationError, RhumblineError
 from ...core.protocol.quorum import Quorum
 from ...placement.region_aware import RegionAwarePlacement
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows
 
 _CONNECT_SECONDS_MAX = 5
@@ -32,7 +32,7 @@ class Finding:
 @click.command()
 @session_options
 @runs
-async def doctor(session: Session) -> None:
+async def doctor(session: CommandSession) -> None:
     """Checks settings, metadata store, bookies and namespaces; says what is wrong.
 
     Exits 1 when there is a fault.

@@ -22,8 +22,8 @@ from ...regions.states import State, States
 from ...regions.steered_directory import SteeredDirectory
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
-from ..options import Session, runs, session_options
-from ..output import Progress, say
+from ..options import CommandSession, runs, session_options
+from ..output import ProgressBar, say
 from ..units import show_bytes, show_ms
 
 _LOOK_S = 1.0
@@ -54,7 +54,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def opened(session: Session) -> AsyncIterator[Cluster]:
+async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
     """The cluster that the options name."""
     async with cluster_store(session) as store:
         directory = SteeredDirectory(store)
@@ -80,11 +80,11 @@ async def check_there_is_room(cluster: Cluster, is_leaving: IsLeaving, *, force:
         raise UnsafeError("; ".join(faults) + "; --force says it all the same")
 
 
-async def watch(session: Session, cluster: Cluster, is_leaving: IsLeaving) -> None:
+async def watch(session: CommandSession, cluster: Cluster, is_leaving: IsLeaving) -> None:
     """Shows progress until nothing is left there."""
     if await cluster.tasks.auditor() is None:
         say("no repair process is running: start `rhumbline repair run`")
-    progress = Progress()
+    progress = ProgressBar()
     loop = asyncio.get_running_loop()
     start, first, last = loop.time(), None, ""
     while True:
@@ -145,7 +145,7 @@ def describe(found: Remaining, first: Remaining, elapsed_s: float) -> str:
 @waiting_options
 @session_options
 @runs
-async def drain(session: Session, bookie: str, force: bool, no_wait: bool) -> None:
+async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
     """Moves everything off a bookie; it gets no new data. Safe to repeat."""
     async with opened(session) as cluster:
         await _drain(session, cluster, await cluster.find(bookie), force=force, no_wait=no_wait)
@@ -155,7 +155,7 @@ async def drain(session: Session, bookie: str, force: bool, no_wait: bool) -> No
 @click.argument("bookie")
 @session_options
 @runs
-async def undrain(session: Session, bookie: str) -> None:
+async def undrain(session: CommandSession, bookie: str) -> None:
     """Lets a bookie take new data again."""
     async with opened(session) as cluster:
         one = await cluster.find(bookie)
@@ -168,7 +168,7 @@ async def undrain(session: Session, bookie: str) -> None:
 @waiting_options
 @session_options
 @runs
-async def decommission(session: Session, bookie: str, force: bool, no_wait: bool) -> None:
+async def decommission(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
     """Moves everything off a bookie, up or down, and forgets it: it will never be started again."""
     async with opened(session) as cluster:
         one = await cluster.find(bookie)
@@ -185,7 +185,7 @@ async def decommission(session: Session, bookie: str, force: bool, no_wait: bool
 
 
 async def _drain(
-    session: Session, cluster: Cluster, bookie: BookieId, *, force: bool, no_wait: bool
+    session: CommandSession, cluster: Cluster, bookie: BookieId, *, force: bool, no_wait: bool
 ) -> None:
     def is_leaving(one: BookieId, _: object) -> bool:
         return one == bookie

@@ -10,7 +10,7 @@ from ...core.protocol.errors import InvalidArgumentError
 from ...regions.durability import Exposure, exposures
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows
 from ..units import show_bytes
 
@@ -22,7 +22,7 @@ _STREAMS_SHOWN = 20
 @click.option("--strict", is_flag=True, help="Exit with 3 when anything is at risk.")
 @session_options
 @runs
-async def durability(session: Session, lost: tuple[str, ...], strict: bool) -> None:
+async def durability(session: CommandSession, lost: tuple[str, ...], strict: bool) -> None:
     """Says what hangs on a region, from the metadata of every ledger that there is now.
 
     Without --lose, each region is looked at by itself.

@@ -5,12 +5,19 @@ from contextlib import AsyncExitStack
 
 import click
 
-from ...backends.migration import End, Migration, Outcome, highest_ledger_id, next_ledger_id, scan
-from ...backends.migration import Progress as Step
-from ...backends.migration_fence import GateState, MovableStore
+from ...backends.migration import (
+    End,
+    Migration,
+    MigrationOutcome,
+    highest_ledger_id,
+    next_ledger_id,
+    scan,
+)
+from ...backends.migration import MigrationProgress as Step
+from ...backends.migration_fence import FenceState, MovableStore
 from ...backends.open_store import open_as_it_is, open_store
-from ..options import Session, runs, session_options
-from ..output import Progress, print_record, print_rows, say
+from ..options import CommandSession, runs, session_options
+from ..output import ProgressBar, print_record, print_rows, say
 from ..units import parse_ms
 
 
@@ -23,7 +30,7 @@ def metadata() -> None:
 @click.argument("uri", required=False)
 @session_options
 @runs
-async def status(session: Session, uri: str | None) -> None:
+async def status(session: CommandSession, uri: str | None) -> None:
     """Shows the store at URI (default: the cluster's) as it is, also when it was replaced."""
     async with AsyncExitStack() as closing:
         store = await _opened(closing, session, uri or session.metadata_uri())
@@ -46,7 +53,7 @@ async def status(session: Session, uri: str | None) -> None:
 @click.argument("path", default="/")
 @session_options
 @runs
-async def list_children(session: Session, path: str) -> None:
+async def list_children(session: CommandSession, path: str) -> None:
     """Lists the nodes below PATH."""
     store = await open_store(session.metadata_uri())
     try:
@@ -64,7 +71,7 @@ async def list_children(session: Session, path: str) -> None:
 @click.argument("path")
 @session_options
 @runs
-async def get(session: Session, path: str) -> None:
+async def get(session: CommandSession, path: str) -> None:
     """Writes the value of the node at PATH to the output, as it is."""
     store = await open_store(session.metadata_uri())
     try:
@@ -88,7 +95,7 @@ async def get(session: Session, path: str) -> None:
 @session_options
 @runs
 async def migrate(
-    session: Session, source: str, target: str, longest_pause: str, *, abort: bool
+    session: CommandSession, source: str, target: str, longest_pause: str, *, abort: bool
 ) -> None:
     """Moves the cluster's metadata FROM one store TO another while the cluster runs.
 
@@ -98,7 +105,7 @@ async def migrate(
     """
     async with AsyncExitStack() as closing:
         ends = [End(await _opened(closing, session, uri), uri) for uri in (source, target)]
-        progress = Progress()
+        progress = ProgressBar()
         migration = Migration(
             ends[0],
             ends[1],
@@ -116,14 +123,14 @@ async def migrate(
     _report(outcome, source, target, session.output)
 
 
-async def _opened(closing: AsyncExitStack, session: Session, uri: str) -> MovableStore:
+async def _opened(closing: AsyncExitStack, session: CommandSession, uri: str) -> MovableStore:
     timeout_ms = session.settings.cluster.metadata_timeout_ms
     store = await open_as_it_is(uri, timeout_ms=timeout_ms)
     closing.push_async_callback(store.close)
     return store
 
 
-def _state(gate: GateState) -> str:
+def _state(gate: FenceState) -> str:
     if gate.successor is None:
         return "in use"
     return f"{'being filled from' if gate.is_partial else 'replaced by'} {gate.successor}"
@@ -134,7 +141,7 @@ def _line(step: Step) -> str:
     return f"{step.step}: {step.nodes} nodes{changes}" if step.nodes else step.step
 
 
-def _report(outcome: Outcome, source: str, target: str, output: str) -> None:
+def _report(outcome: MigrationOutcome, source: str, target: str, output: str) -> None:
     if outcome.was_done:
         say(f"{source} was migrated to {target} before")
     else:

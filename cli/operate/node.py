@@ -9,7 +9,7 @@ from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import BookieUnavailableError, InvalidArgumentError
 from ...server.bookie_host import status_address
 from ...server.status_server import fetch_status
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_record, print_rows
 from ..units import show_bytes
 from .draining import decommission, drain, undrain
@@ -29,7 +29,7 @@ for _command in (drain, undrain, decommission):
 @node.command()
 @session_options
 @runs
-async def ls(session: Session) -> None:
+async def ls(session: CommandSession) -> None:
     """Lists all bookies that the cluster knows, also those that are down."""
     async with session.client(moves_data=False) as client:
         rows = [await _row(client, bookie) for bookie in await client.directory.all_known()]
@@ -40,7 +40,7 @@ async def ls(session: Session) -> None:
 @click.argument("bookie", required=False)
 @session_options
 @runs
-async def stat(session: Session, bookie: str | None) -> None:
+async def stat(session: CommandSession, bookie: str | None) -> None:
     """Shows the counters of a bookie (its id or its name), or of each that answers."""
     async with session.client(moves_data=False) as client:
         known = await client.directory.all_known()

@@ -12,12 +12,12 @@ import click
 from ...core.log.policy import StreamPolicy
 from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.protocol.errors import ConfigurationError, InvalidArgumentError
-from ...placement.planner import Numbers, Plan
+from ...placement.planner import DeploymentPlan, Numbers
 from ...placement.planner import plan as make_plan
 from ...placement.topology import Topology, topology_from
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import format_table
 from ..streams.policy_options import parse_regions
 
@@ -41,7 +41,7 @@ _YES = {True: "yes", False: "NO"}
 @session_options
 @runs
 async def plan(
-    session: Session, topology: Path | None, quorum: str | None, ensemble_size: int | None,
+    session: CommandSession, topology: Path | None, quorum: str | None, ensemble_size: int | None,
     write_quorum: int | None, ack_quorum: int | None, min_regions: int | None,
     regions: str | None, must_survive: int | None,
 ) -> None:  # fmt: skip
@@ -86,7 +86,7 @@ def read_topology(file: Path) -> Topology:
         raise ConfigurationError(faults) from error
 
 
-async def _live(session: Session) -> Topology:
+async def _live(session: CommandSession) -> Topology:
     async with cluster_store(session) as store:
         directory = BookieDirectory(store)
         counts = Counter(info.region or "unknown" for info in await directory.snapshot())
@@ -96,7 +96,7 @@ async def _live(session: Session) -> Topology:
     return Topology(counts, None)
 
 
-async def _policy(session: Session) -> StreamPolicy:
+async def _policy(session: CommandSession) -> StreamPolicy:
     async with session.namespace(moves_data=False) as namespace:
         return await namespace.policy()
 
@@ -119,7 +119,7 @@ def _numbers(quorum: str | None, given: tuple[int | None, ...]) -> Numbers:
     return e, wq, aq, r
 
 
-def as_document(found: Plan) -> dict[str, Any]:
+def as_document(found: DeploymentPlan) -> dict[str, Any]:
     """A plan as JSON."""
     document: dict[str, Any] = {
         "quorum": _show(found.numbers),
@@ -159,7 +159,7 @@ def as_document(found: Plan) -> dict[str, Any]:
     }
 
 
-def as_text(found: Plan) -> str:
+def as_text(found: DeploymentPlan) -> str:
     """A plan for people."""
     if found.refusal is not None:
         nearest = "none" if found.nearest is None else str(found.nearest)
@@ -200,7 +200,7 @@ def as_text(found: Plan) -> str:
     )
 
 
-def _layout(found: Plan) -> dict[str, int]:
+def _layout(found: DeploymentPlan) -> dict[str, int]:
     assert found.layout is not None
     return dict(sorted(Counter(str(region) for region in found.layout).items()))
 

@@ -7,7 +7,7 @@ import click
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import InvalidArgumentError
 from ...regions.states import State
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows, say
 from .draining import Cluster, check_there_is_room, opened, waiting_options, watch
 
@@ -20,7 +20,7 @@ def region() -> None:
 @region.command()
 @session_options
 @runs
-async def ls(session: Session) -> None:
+async def ls(session: CommandSession) -> None:
     """Lists the regions, their bookies, and what operators have said of them."""
     async with opened(session) as cluster:
         directory = cluster.directory
@@ -45,7 +45,7 @@ async def ls(session: Session) -> None:
 @click.argument("name")
 @session_options
 @runs
-async def disallow(session: Session, name: str) -> None:
+async def disallow(session: CommandSession, name: str) -> None:
     """No new data in the region; what is there stays and is read."""
     async with opened(session) as cluster:
         await _set(cluster, name, State.DISALLOWED)
@@ -56,7 +56,7 @@ async def disallow(session: Session, name: str) -> None:
 @waiting_options
 @session_options
 @runs
-async def drain(session: Session, name: str, force: bool, no_wait: bool) -> None:
+async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) -> None:
     """Moves everything out of the region. Safe to repeat."""
     async with opened(session) as cluster:
         place = await _find(cluster, name)
@@ -75,7 +75,7 @@ async def drain(session: Session, name: str, force: bool, no_wait: bool) -> None
 @click.argument("name")
 @session_options
 @runs
-async def offline(session: Session, name: str) -> None:
+async def offline(session: CommandSession, name: str) -> None:
     """The region is away for long: its copies count as lost, and are made again elsewhere."""
     async with opened(session) as cluster:
         await _set(cluster, name, State.OFFLINE)
@@ -85,7 +85,7 @@ async def offline(session: Session, name: str) -> None:
 @click.argument("name")
 @session_options
 @runs
-async def undrain(session: Session, name: str) -> None:
+async def undrain(session: CommandSession, name: str) -> None:
     """Back to normal: new data goes there, and repair spreads copies there again."""
     async with opened(session) as cluster:
         await _set(cluster, name, None)

@@ -10,7 +10,7 @@ import click
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.repair_service import RepairService
 from ...server.status_server import StatusServer
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows, say
 from ..units import parse_bytes, parse_ms
 from .draining import opened
@@ -31,7 +31,7 @@ def repair() -> None:
 @session_options
 @runs
 async def run(
-    session: Session,
+    session: CommandSession,
     lost_after: str | None,
     audit_interval: str | None,
     workers: int | None,
@@ -93,7 +93,7 @@ async def run(
 @repair.command()
 @session_options
 @runs
-async def ls(session: Session) -> None:
+async def ls(session: CommandSession) -> None:
     """Lists the ledgers that wait to be mended, and why they are stuck if they are."""
     async with opened(session) as cluster:
         rows = [

@@ -10,7 +10,7 @@ from ...backends.open_store import open_store
 from ...core.protocol.errors import ConfigurationError
 from ...server.bookie_host import format_bookie, running_bookie
 from ...server.process_memory import bound_heap
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import say
 from .bookie_storage import COMMANDS
 
@@ -26,7 +26,7 @@ def bookie() -> None:
 @click.option("--rack", default="default", show_default=True)
 @session_options
 @runs
-async def format_(session: Session, directory: Path, name: str, rack: str) -> None:
+async def format_(session: CommandSession, directory: Path, name: str, rack: str) -> None:
     """Makes an empty DIRECTORY the storage of a new bookie. Its --region is for ever."""
     region = session.settings.cluster.region
     if not region:
@@ -48,7 +48,11 @@ async def format_(session: Session, directory: Path, name: str, rack: str) -> No
 @session_options
 @runs
 async def run_(
-    session: Session, directory: Path | None, host: str | None, port: int | None, status_port: int
+    session: CommandSession,
+    directory: Path | None,
+    host: str | None,
+    port: int | None,
+    status_port: int,
 ) -> None:
     """Serves the storage in DIRECTORY until it is told to stop (Ctrl-C, SIGTERM)."""
     serve = session.settings.serve

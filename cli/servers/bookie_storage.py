@@ -21,8 +21,8 @@ from ...core.bookie.maintenance.offline_verify import (
 from ...core.protocol.errors import CorruptionError
 from ...server.stopped_bookie import opened_storage, stopped_bookie
 from ..errors import UnsafeError
-from ..options import Session, runs, session_options
-from ..output import Progress, print_record, print_rows, say
+from ..options import CommandSession, runs, session_options
+from ..output import ProgressBar, print_record, print_rows, say
 
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 _DAMAGES_SHOWN = 20
@@ -33,7 +33,7 @@ _PROGRESS_ENTRIES = 20_000
 @_DIRECTORY
 @session_options
 @runs
-async def verify(session: Session, directory: Path) -> None:
+async def verify(session: CommandSession, directory: Path) -> None:
     """Reads every byte of a stopped bookie's DIRECTORY and compares every checksum.
 
     Changes nothing. Exit code 1 when anything is damaged. (The index is not looked at: it can be
@@ -61,7 +61,7 @@ async def verify(session: Session, directory: Path) -> None:
 @_DIRECTORY
 @session_options
 @runs
-async def ls(session: Session, directory: Path) -> None:
+async def ls(session: CommandSession, directory: Path) -> None:
     """Lists the ledgers in a stopped bookie's DIRECTORY, with what is held of each."""
     found = await _verified(session, directory)
     rows = [
@@ -84,7 +84,7 @@ async def ls(session: Session, directory: Path) -> None:
 @click.option("--ledger", type=click.IntRange(min=0), help="Only entries of this one.")
 @session_options
 @runs
-async def dump(session: Session, directory: Path, ledger: int | None) -> None:
+async def dump(session: CommandSession, directory: Path, ledger: int | None) -> None:
     """Prints the header of every entry in a stopped bookie's DIRECTORY, as the files hold them.
 
     An entry that was copied or written anew comes up once for each place. What cannot be read is
@@ -117,9 +117,9 @@ async def dump(session: Session, directory: Path, ledger: int | None) -> None:
 @_DIRECTORY
 @session_options
 @runs
-async def rebuild_index(session: Session, directory: Path) -> None:
+async def rebuild_index(session: CommandSession, directory: Path) -> None:
     """Removes the index in a stopped bookie's DIRECTORY and builds it anew from the files."""
-    progress = Progress()
+    progress = ProgressBar()
     started = time.monotonic()
     async with opened_storage(
         directory,
@@ -138,7 +138,7 @@ async def rebuild_index(session: Session, directory: Path) -> None:
 @click.option("--yes", is_flag=True, help="Yes, this disk lost nothing that it acknowledged.")
 @session_options
 @runs
-async def clear_limbo(session: Session, directory: Path, yes: bool) -> None:
+async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> None:
     """Has a stopped bookie trust its DIRECTORY again after a crash of the machine.
 
     After such a crash with an unfinished write at the end, a bookie says "unknown" instead of
@@ -165,8 +165,8 @@ async def clear_limbo(session: Session, directory: Path, yes: bool) -> None:
 COMMANDS = (verify, ls, dump, rebuild_index, clear_limbo)
 
 
-async def _verified(session: Session, directory: Path) -> StorageSummary:
-    progress = Progress()
+async def _verified(session: CommandSession, directory: Path) -> StorageSummary:
+    progress = ProgressBar()
     shown = 0
     boot_id = session.settings.bookie.boot_id or running_boot_id()
 

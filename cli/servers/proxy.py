@@ -12,7 +12,7 @@ from ...client.connect import connect_proxies
 from ...core.log.namespace import Namespace
 from ...core.protocol.errors import ConfigurationError
 from ...server.proxy_host import running_proxy
-from ..options import Command, Session, runs, session_options
+from ..options import Command, CommandSession, runs, session_options
 from ..output import say
 
 WRITE, READ = "write", "read"
@@ -37,7 +37,7 @@ def _serving_options(command: Command) -> Command:
 @session_options
 @runs
 async def write_proxy(
-    session: Session, host: str, port: int, advertise: str, status_port: int, with_read: bool
+    session: CommandSession, host: str, port: int, advertise: str, status_port: int, with_read: bool
 ) -> None:
     """Takes records of many producers for the streams of its region, until it is told to stop.
 
@@ -52,14 +52,19 @@ async def write_proxy(
 @session_options
 @runs
 async def read_proxy(
-    session: Session, host: str, port: int, advertise: str, status_port: int
+    session: CommandSession, host: str, port: int, advertise: str, status_port: int
 ) -> None:
     """Reads each stream once for all readers of its region, until it is told to stop."""
     await _serve(session, (READ,), host, port, advertise, status_port)
 
 
 async def _serve(
-    session: Session, roles: Sequence[str], host: str, port: int, advertise: str, status_port: int
+    session: CommandSession,
+    roles: Sequence[str],
+    host: str,
+    port: int,
+    advertise: str,
+    status_port: int,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -87,7 +92,7 @@ async def _serve(
 
 
 @asynccontextmanager
-async def namespace_via(session: Session, via: str | None) -> AsyncIterator[Namespace]:
+async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterator[Namespace]:
     """The namespace that a command works on, through proxies if ``via`` names some."""
     async with session.telemetry("rhumbline-stream") as telemetry:
         if via is None:

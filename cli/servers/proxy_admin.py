@@ -6,7 +6,7 @@ from ...client.connect import connect_proxies
 from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
 from ...core.runtime.metadata_store import MetadataStore
 from ...server.proxy_host import missing_grpc
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows, say
 
 _ROLES = ("write", "read")
@@ -20,7 +20,7 @@ def proxy() -> None:
 @proxy.command()
 @session_options
 @runs
-async def ls(session: Session) -> None:
+async def ls(session: CommandSession) -> None:
     """Lists the proxies that are up."""
     async with session.client(moves_data=False) as client:
         rows = [
@@ -34,7 +34,7 @@ async def ls(session: Session) -> None:
 @click.argument("address")
 @session_options
 @runs
-async def drain(session: Session, address: str) -> None:
+async def drain(session: CommandSession, address: str) -> None:
     """Lets a proxy take no more streams, and give up those that another one can take.
 
     Until `accept`, or until it is started again.
@@ -46,7 +46,7 @@ async def drain(session: Session, address: str) -> None:
 @click.argument("address")
 @session_options
 @runs
-async def accept(session: Session, address: str) -> None:
+async def accept(session: CommandSession, address: str) -> None:
     """Lets a proxy take streams again."""
     await _set_accepting(session, address, is_accepting=True)
 
@@ -55,7 +55,7 @@ async def accept(session: Session, address: str) -> None:
 @click.argument("stream")
 @session_options
 @runs
-async def release(session: Session, stream: str) -> None:
+async def release(session: CommandSession, stream: str) -> None:
     """Lets the owner of a stream give it up; it is taken again with the next record."""
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
@@ -77,7 +77,7 @@ async def release(session: Session, stream: str) -> None:
 @click.argument("home_region")
 @session_options
 @runs
-async def home(session: Session, stream: str, home_region: str) -> None:
+async def home(session: CommandSession, stream: str, home_region: str) -> None:
     """Says which region's write proxies should serve a stream. Its owner gives it up for them."""
     from ...proxies.write.claims import Claims
 
@@ -88,7 +88,7 @@ async def home(session: Session, stream: str, home_region: str) -> None:
     say(f"stream {stream} is at home in {home_region}")
 
 
-async def _set_accepting(session: Session, address: str, *, is_accepting: bool) -> None:
+async def _set_accepting(session: CommandSession, address: str, *, is_accepting: bool) -> None:
     async with session.client(moves_data=False) as client:
         if address not in await _members(client.store):
             raise InvalidArgumentError(f"no proxy at {address} is up; see `rhumbline proxy ls`")

@@ -14,7 +14,7 @@ from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
-from ..output import Progress, print_record, say
+from ..output import ProgressBar, print_record, say
 from ..units import show_bytes, show_ms
 from .record_files import read_records
 
@@ -41,7 +41,7 @@ class _Appender:
         self._txids = None if txid is None else count(txid)
         self._verbose = verbose
         self._tickets: deque[tuple[AppendMany, int]] = deque()
-        self._progress = Progress()
+        self._progress = ProgressBar()
         self._shown_at = 0.0
 
     async def append(self, records: list[bytes]) -> None:

@@ -19,7 +19,7 @@ from ...core.protocol.errors import (
     NamespaceExistsError,
 )
 from ...core.runtime.cold_store import ColdStore
-from ..options import Command, Session, runs, session_options
+from ..options import Command, CommandSession, runs, session_options
 from ..output import print_rows, say
 from ..units import parse_bytes, parse_ms, show_bytes
 from .policy_options import default_quorum
@@ -58,7 +58,7 @@ def _cold_option(command: Command) -> Command:
     )(command)
 
 
-def _opened(session: Session, cold: str | None) -> ColdStore:
+def _opened(session: CommandSession, cold: str | None) -> ColdStore:
     uri = cold or session.settings.cluster.cold
     if not uri:
         raise ConfigurationError("which cold store? give --cold URI, or set cluster.cold")
@@ -84,7 +84,7 @@ def _progress() -> Progress:
 @_cold_option
 @session_options
 @runs
-async def run(session: Session, streams: tuple[str, ...], cold: str | None) -> None:
+async def run(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
     """Archives the completed segments of STREAMS (default: all) that have no archive yet."""
     store = _opened(session, cold)
     done: list[Manifest] = []
@@ -112,7 +112,7 @@ async def run(session: Session, streams: tuple[str, ...], cold: str | None) -> N
 @session_options
 @runs
 async def serve(
-    session: Session, cold: str | None, every: str, bytes_per_second: str | None
+    session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None
 ) -> None:
     """Archives what is completed, for ever; lets hot copies and old segments go by the policies.
 
@@ -147,7 +147,7 @@ def _report(done: Pass) -> None:
 @_cold_option
 @session_options
 @runs
-async def restore(session: Session, streams: tuple[str, ...], cold: str | None) -> None:
+async def restore(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
     """Makes STREAMS (default: all) of the namespace again from their archive alone.
 
     For a fresh cluster: the streams must not exist. Every record gets its old DLSN. Read them with
@@ -189,7 +189,7 @@ async def restore(session: Session, streams: tuple[str, ...], cold: str | None) 
 @_cold_option
 @session_options
 @runs
-async def ls(session: Session, prefix: str, cold: str | None) -> None:
+async def ls(session: CommandSession, prefix: str, cold: str | None) -> None:
     """Lists archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM). Asks no server."""
     store = _opened(session, cold)
     try:
@@ -204,7 +204,7 @@ async def ls(session: Session, prefix: str, cold: str | None) -> None:
 @_cold_option
 @session_options
 @runs
-async def verify(session: Session, prefix: str, cold: str | None) -> None:
+async def verify(session: CommandSession, prefix: str, cold: str | None) -> None:
     """Reads every byte of the archives below PREFIX and walks the chain. Asks no server."""
     store = _opened(session, cold)
     rows, faults = [], 0

@@ -8,7 +8,7 @@ from ...core.log.namespace import create_namespace, delete_namespace, list_names
 from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.placement import BookieInfo
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_record, print_rows, say
 from .policy_options import (
     PolicyOptions,
@@ -29,7 +29,7 @@ def namespace() -> None:
 @policy_options
 @session_options
 @runs
-async def create(session: Session, name: str, policy: PolicyOptions) -> None:
+async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
     """Makes a namespace. Without --quorum it fits the regions that are configured for the cluster,
     or those of --regions: a copy in each, acknowledged by most of them."""
     async with session.client(moves_data=False) as client:
@@ -44,7 +44,7 @@ async def create(session: Session, name: str, policy: PolicyOptions) -> None:
 @namespace.command()
 @session_options
 @runs
-async def ls(session: Session) -> None:
+async def ls(session: CommandSession) -> None:
     """Lists the namespaces."""
     async with session.client(moves_data=False) as client:
         rows = []
@@ -62,7 +62,7 @@ async def ls(session: Session) -> None:
 @click.argument("name")
 @session_options
 @runs
-async def describe(session: Session, name: str) -> None:
+async def describe(session: CommandSession, name: str) -> None:
     """Shows the policy of a namespace."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace(name).policy()
@@ -74,7 +74,7 @@ async def describe(session: Session, name: str) -> None:
 @policy_options
 @session_options
 @runs
-async def set_policy(session: Session, name: str, policy: PolicyOptions) -> None:
+async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) -> None:
     """Changes the policy; streams that follow it take it up with their next segment."""
     async with session.client(moves_data=False) as client:
         opened = client.namespace(name)
@@ -88,7 +88,7 @@ async def set_policy(session: Session, name: str, policy: PolicyOptions) -> None
 @click.argument("name")
 @session_options
 @runs
-async def delete(session: Session, name: str) -> None:
+async def delete(session: CommandSession, name: str) -> None:
     """Deletes an empty namespace."""
     async with session.client(moves_data=False) as client:
         await delete_namespace(client.store, name)

@@ -2,7 +2,7 @@
 
 import click
 
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_rows
 from ..units import show_bytes
 
@@ -16,7 +16,7 @@ def segment() -> None:
 @click.argument("stream")
 @session_options
 @runs
-async def ls(session: Session, stream: str) -> None:
+async def ls(session: CommandSession, stream: str) -> None:
     """Lists the segments of a stream, and which bookies hold each."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace().describe(stream)

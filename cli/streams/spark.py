@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ...core.protocol.errors import ConfigurationError
-from ..options import Command, Session, session_options
+from ..options import Command, CommandSession, session_options
 
 try:
     from ...spark.jobs.__main__ import main
@@ -33,7 +33,9 @@ def _job_options(command: Command) -> Command:
     return command
 
 
-def _run(session: Session, job: str, cold: str | None, master: str | None, *more: str) -> None:
+def _run(
+    session: CommandSession, job: str, cold: str | None, master: str | None, *more: str
+) -> None:
     cold = cold or session.settings.cluster.cold
     if not cold:
         raise ConfigurationError("which cold store? give --cold URI, or set cluster.cold")
@@ -53,7 +55,7 @@ def _run(session: Session, job: str, cold: str | None, master: str | None, *more
 @click.argument("streams", nargs=-1)
 @_job_options
 @session_options
-def archive(session: Session, streams: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
+def archive(session: CommandSession, streams: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
     """Archives the completed segments of STREAMS (default: all) that have no archive yet."""
     _run(session, "archive", given["cold"], given["master"], *streams)
 
@@ -62,7 +64,7 @@ def archive(session: Session, streams: tuple[str, ...], **given: Any) -> None:  
 @click.argument("prefix", required=False, default="")
 @_job_options
 @session_options
-def verify(session: Session, prefix: str, **given: Any) -> None:  # noqa: ANN401
+def verify(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
     """Reads every byte of the archives below PREFIX and walks the chain."""
     _run(session, "verify", given["cold"], given["master"], *([prefix] if prefix else []))
 
@@ -73,7 +75,13 @@ def verify(session: Session, prefix: str, **given: Any) -> None:  # noqa: ANN401
 @click.option("--new-txids", is_flag=True, help="Records get new txids.")
 @_job_options
 @session_options
-def replay(session: Session, source: str, target: str, new_txids: bool, **given: Any) -> None:  # noqa: ANN401
+def replay(
+    session: CommandSession,
+    source: str,
+    target: str,
+    new_txids: bool,
+    **given: Any,  # noqa: ANN401
+) -> None:
     """Appends the archived records of SOURCE (NAMESPACE/STREAM) to the stream TARGET, once.
 
     A repeat appends only what the archive has got since.

@@ -7,7 +7,7 @@ import click
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
-from ..options import Session, runs, session_options
+from ..options import CommandSession, runs, session_options
 from ..output import print_record, print_rows, say
 from ..servers.proxy import namespace_via, via_option
 from ..units import show_bytes
@@ -27,7 +27,7 @@ def stream() -> None:
 @policy_options
 @session_options
 @runs
-async def create(session: Session, name: str, policy: PolicyOptions) -> None:
+async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
     """Makes a stream; without policy options it follows its namespace."""
     async with session.namespace(moves_data=False) as namespace:
         chosen = None
@@ -41,7 +41,7 @@ async def create(session: Session, name: str, policy: PolicyOptions) -> None:
 @click.argument("prefix", default="")
 @session_options
 @runs
-async def ls(session: Session, prefix: str) -> None:
+async def ls(session: CommandSession, prefix: str) -> None:
     """Lists the streams whose names begin with PREFIX."""
     async with session.namespace(moves_data=False) as namespace:
         await namespace.policy()  # says so when the namespace is not there
@@ -68,7 +68,7 @@ async def ls(session: Session, prefix: str) -> None:
 @click.argument("name")
 @session_options
 @runs
-async def describe(session: Session, name: str) -> None:
+async def describe(session: CommandSession, name: str) -> None:
     """Shows policy, segments and sizes of a stream."""
     async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)
@@ -99,7 +99,7 @@ async def describe(session: Session, name: str) -> None:
 @session_options
 @runs
 async def append(
-    session: Session, name: str, file: Path | None, length_prefixed: bool, txid: int | None,
+    session: CommandSession, name: str, file: Path | None, length_prefixed: bool, txid: int | None,
     verbose: bool, via: str | None
 ) -> None:  # fmt: skip
     """Appends the lines of standard input as records, and waits for their acknowledgement."""
@@ -126,7 +126,7 @@ async def append(
 @session_options
 @runs
 async def read(
-    session: Session, name: str, start: str, end: str | None, limit: int | None, form: str,
+    session: CommandSession, name: str, start: str, end: str | None, limit: int | None, form: str,
     verbose: bool, via: str | None
 ) -> None:  # fmt: skip
     """Prints what is in the stream now."""
@@ -152,7 +152,13 @@ async def read(
 @session_options
 @runs
 async def tail(
-    session: Session, name: str, follow: bool, lines: int, form: str, verbose: bool, via: str | None
+    session: CommandSession,
+    name: str,
+    follow: bool,
+    lines: int,
+    form: str,
+    verbose: bool,
+    via: str | None,
 ) -> None:
     """Prints the last records, and with -f the new ones as they come."""
     async with namespace_via(session, via) as namespace:
@@ -170,7 +176,7 @@ async def tail(
 @click.argument("dlsn")
 @session_options
 @runs
-async def truncate(session: Session, name: str, dlsn: str) -> None:
+async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
     """Hides all records below DLSN from readers. It cannot be undone after the grace time."""
     position = Dlsn.parse(dlsn)
     async with session.namespace(moves_data=False) as namespace:
@@ -184,7 +190,9 @@ async def truncate(session: Session, name: str, dlsn: str) -> None:
 @policy_options
 @session_options
 @runs
-async def set_policy(session: Session, name: str, inherit: bool, policy: PolicyOptions) -> None:
+async def set_policy(
+    session: CommandSession, name: str, inherit: bool, policy: PolicyOptions
+) -> None:
     """Changes the policy, from the next segment on."""
     if inherit == policy.is_any_given:
         raise click.UsageError("give either --inherit or at least one policy option")
@@ -201,7 +209,7 @@ async def set_policy(session: Session, name: str, inherit: bool, policy: PolicyO
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @session_options
 @runs
-async def delete(session: Session, name: str, yes: bool) -> None:
+async def delete(session: CommandSession, name: str, yes: bool) -> None:
     """Deletes a stream and all of its records."""
     async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)

@@ -1,6 +1,6 @@
 """The archived segments of a namespace, for the streams of ``core/log`` (see its Archives)."""
 
-from ...core.log.ledger_interface import LedgerReader
+from ...core.log.ledger_interface import ReadableLedger
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
 from ...core.protocol.segments import Segment
 from ...core.runtime.cold_store import ColdStore
@@ -16,7 +16,7 @@ class ColdArchives:
         self._cold = cold
         self._namespace = namespace
 
-    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+    async def open(self, stream: str, segment: Segment) -> ReadableLedger:
         """See Archives."""
         manifest = await self._manifest(stream, segment)
         if manifest is None:

@@ -9,7 +9,7 @@ copy go.
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from ...core.log.ledger_interface import LedgerClient
+from ...core.log.ledger_interface import LedgerProvider
 from ...core.log.metadata.stream_metadata import StreamRecord
 from ...core.log.metadata.stream_store import StoredSegment, StreamStore
 from ...core.protocol.errors import (
@@ -64,7 +64,7 @@ class SegmentArchiver:
         self,
         runtime: Runtime,
         cold: ColdStore,
-        ledgers: LedgerClient,
+        ledgers: LedgerProvider,
         streams: StreamStore,
         *,
         pace: Pace | None = None,
@@ -82,7 +82,7 @@ class SegmentArchiver:
         cold: ColdStore,
         *,
         runtime: Runtime,
-        ledgers: LedgerClient,
+        ledgers: LedgerProvider,
         store: MetadataStore,
     ) -> "SegmentArchiver":
         """An archiver from what a client has."""

@@ -31,7 +31,7 @@ async def verify_segment(cold: ColdStore, manifest: Manifest, *, pace: Pace | No
 
 
 @dataclass(slots=True)
-class Verdict:
+class VerifyResult:
     """What verifying one segment found. ``faults`` is empty when all is well."""
 
     manifest: Manifest
@@ -39,13 +39,15 @@ class Verdict:
     faults: list[str] = field(default_factory=list)
 
 
-async def verify_next(cold: ColdStore, manifest: Manifest, previous: Manifest | None) -> Verdict:
+async def verify_next(
+    cold: ColdStore, manifest: Manifest, previous: Manifest | None
+) -> VerifyResult:
     """Reads every byte of a segment and checks its link to ``previous`` (same stream, or None).
 
     A chain may begin anywhere (older segments were deleted), but then says so by its first
     manifest or its number; a link that is wrong is a fault.
     """
-    verdict = Verdict(manifest, begins_chain=previous is None)
+    verdict = VerifyResult(manifest, begins_chain=previous is None)
     if previous is not None and not manifest.follows(previous):
         verdict.faults.append(
             f"does not follow segment {previous.lssn} (a segment is missing, or was exchanged)"

@@ -19,17 +19,17 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks, settled
 from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
 from .config import BookieConfig
-from .free_space import SpaceWatch
+from .free_space import FreeSpaceMonitor
 from .identity import Identity, check_identity, mark_opened, mend_identity, read_identity
 from .index.tiered_index import IndexStore, MemoryIndexStore
 from .maintenance.garbage_collector import GarbageCollector
-from .maintenance.limbo_recovery import LimboKeeper
+from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import Maintenance
 from .maintenance.scrubber import Scrubber
-from .registration import Membership
-from .server.connection import Connection
+from .registration import RegistrationKeeper
+from .server.connection import ClientConnection
 from .server.entry_service import EntryService
-from .server.partial_frames import HalfFrames
+from .server.partial_frames import PartialFrames
 from .storage import Storage
 
 OpenIndex = Callable[[BookieId], Awaitable[IndexStore]]
@@ -59,14 +59,14 @@ class Bookie:
         self._tasks = Tasks()
         index = MemoryIndexStore() if index is None else index
         self.storage = Storage(runtime, disk, config, identity.bookie_id, index)
-        self._space = SpaceWatch(disk, config)
+        self._space = FreeSpaceMonitor(disk, config)
         self._space.on_change = self._mode_changed
         self.service = EntryService(
             config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
         )
         self.service.on_change = self._mode_changed
         self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
-        self.limbo = LimboKeeper(self.storage, ledgers, identity.bookie_id, self.scrubber.restore)
+        self.limbo = LimboRecovery(self.storage, ledgers, identity.bookie_id, self.scrubber.restore)
         self.collector = GarbageCollector(self.service, ledgers, config)
         self.maintenance = Maintenance(
             self.storage,
@@ -76,11 +76,11 @@ class Bookie:
             (directory.instance_id, identity.instance_id),
         )
         self._is_read_only_by_command = False
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ClientConnection, None] = {}
         self._closed_reasons: Counter[str] = Counter()
-        self._half_frames = HalfFrames(config.half_frame_bytes_max, config.half_frame_ms_max)
+        self._half_frames = PartialFrames(config.half_frame_bytes_max, config.half_frame_ms_max)
         self._server: asyncio.Server | None = None
-        self._membership: Membership | None = None
+        self._membership: RegistrationKeeper | None = None
         self._maintaining: asyncio.Task[Any] | None = None
         self._is_closed = False
 
@@ -167,7 +167,9 @@ class Bookie:
         self._tasks.spawn(self._scrub(), "scrub")
         self._maintaining = self._tasks.spawn(self.maintenance.run(), "maintenance")
         registration = self._registration(host)
-        self._membership = Membership(self._directory, self._config, registration, self._tasks)
+        self._membership = RegistrationKeeper(
+            self._directory, self._config, registration, self._tasks
+        )
         await self._membership.join(read_only=self.is_read_only)
 
     async def _scrub(self) -> None:
@@ -179,7 +181,7 @@ class Bookie:
                 self.maintenance.repaired([damage.number for damage in report.damages])
 
     def _accept(self) -> Any:  # noqa: ANN401 - no asyncio.Protocol: compiled classes inherit from none
-        return Connection(
+        return ClientConnection(
             self.service, self._tasks, self._connections, self._closed_reasons, self._half_frames
         )
 

@@ -11,7 +11,7 @@ _TOTAL_PER_LIMIT = 20
 _TOTAL_PER_RESERVE = 80
 
 
-class SpaceWatch:
+class FreeSpaceMonitor:
     """Looks at the disk now and then.
 
     The limits of the configuration are lowered on a small disk: plain adds stop at the latest when

@@ -16,7 +16,7 @@ from ..runtime.metadata_store import Version
 from ..runtime.tasks import Tasks
 
 
-class LedgerReader(Protocol):
+class MetadataReader(Protocol):
     """The one question that a bookie's data path asks of the metadata store."""
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
@@ -24,7 +24,7 @@ class LedgerReader(Protocol):
         ...
 
 
-class Proof(Enum):
+class MembershipCheck(Enum):
     """What the metadata says."""
 
     NAMED = "named"
@@ -33,14 +33,14 @@ class Proof(Enum):
     UNKNOWN = "unknown"
 
 
-OnProof = Callable[[Proof], None]
+OnProof = Callable[[MembershipCheck], None]
 
 
-class Proofs:
+class LedgerMembership:
     """Looks ledgers up, each once at a time; callers wait as callbacks, in order."""
 
     def __init__(
-        self, ledgers: LedgerReader, bookie: BookieId, tasks: Tasks, waiting_count_max: int
+        self, ledgers: MetadataReader, bookie: BookieId, tasks: Tasks, waiting_count_max: int
     ) -> None:
         self._ledgers = ledgers
         self._bookie = bookie
@@ -62,7 +62,7 @@ class Proofs:
         self._tasks.spawn(self._look(ledger_id), f"look up ledger {ledger_id}")
 
     async def _look(self, ledger_id: int) -> None:
-        proof = Proof.UNKNOWN
+        proof = MembershipCheck.UNKNOWN
         try:
             proof = await self.look(ledger_id)
         finally:
@@ -71,13 +71,13 @@ class Proofs:
             for on_proof in waiting:
                 on_proof(proof)
 
-    async def look(self, ledger_id: int) -> Proof:
+    async def look(self, ledger_id: int) -> MembershipCheck:
         """Reads the metadata now."""
         try:
             metadata, _ = await self._ledgers.read(ledger_id)
         except NoSuchLedgerError:
-            return Proof.GONE
+            return MembershipCheck.GONE
         except RhumblineError:
-            return Proof.UNKNOWN
+            return MembershipCheck.UNKNOWN
         named = any(self._bookie in fragment.bookies for fragment in metadata.fragments)
-        return Proof.NAMED if named else Proof.NOT_NAMED
+        return MembershipCheck.NAMED if named else MembershipCheck.NOT_NAMED

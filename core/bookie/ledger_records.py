@@ -44,7 +44,7 @@ _FENCED = 1
 _PROVEN = 2
 
 
-class LedgerState:
+class LedgerRecord:
     """One ledger here. Changed only by its owner, the bookie, between awaits."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class LedgerState:
 
 
 @dataclass(slots=True)
-class Manifest:
+class LogManifest:
     """Which files count: sorted ones, and logs from ``log_floor`` on. Others are leftovers.
 
     ``index_sequence``: an index that missed this checkpoint may name files that are gone.
@@ -106,14 +106,14 @@ class Manifest:
         return bytes([_MANIFEST]) + struct.pack(f">{len(numbers)}Q", *numbers)
 
 
-class LedgerStates:
+class LedgerRecords:
     """All ledgers of a bookie, the tombstones of deleted ones, and the bookie's own state."""
 
     def __init__(self) -> None:
-        self.ledgers: dict[int, LedgerState] = {}
+        self.ledgers: dict[int, LedgerRecord] = {}
         self.tombstones: dict[int, int] = {}
         """Ledger id -> wall-clock milliseconds of its deletion."""
-        self.manifest = Manifest()
+        self.manifest = LogManifest()
         self.limbo = Limbo()
         self.boot_id = ""
         """The operating system's run that wrote last."""
@@ -126,11 +126,11 @@ class LedgerStates:
         self.has_whole_snapshot = False
         """Whether a snapshot with all that it promised was read."""
 
-    def create(self, ledger_id: int, master_key: bytes) -> LedgerState:
+    def create(self, ledger_id: int, master_key: bytes) -> LedgerRecord:
         """A ledger seen for the first time. The caller journals it."""
         assert ledger_id not in self.ledgers
         assert len(master_key) == MASTER_KEY_BYTES
-        ledger = self.ledgers[ledger_id] = LedgerState(ledger_id, master_key)
+        ledger = self.ledgers[ledger_id] = LedgerRecord(ledger_id, master_key)
         return ledger
 
     def delete(self, ledger_id: int, wall_ms: int) -> bytes:
@@ -145,7 +145,7 @@ class LedgerStates:
             self.settle_ledger(ledger)
             ledger.is_fence_durable = ledger.is_fenced
 
-    def settle_ledger(self, ledger: LedgerState) -> None:
+    def settle_ledger(self, ledger: LedgerRecord) -> None:
         """After a change of one ledger: whether it takes adds."""
         in_limbo = self.limbo.covers(ledger.ledger_id)
         ledger.takes_adds = ledger.is_proven and not ledger.is_fenced and not in_limbo
@@ -206,7 +206,7 @@ class LedgerStates:
         if len(numbers) < 2 or len(numbers) % 2:
             raise CorruptionError("a manifest record is cut")
         files = dict(zip(numbers[2::2], numbers[3::2], strict=True))
-        self.manifest = Manifest(numbers[0], numbers[1], files)
+        self.manifest = LogManifest(numbers[0], numbers[1], files)
 
     def _apply_sorted_ledgers(self, record: bytes) -> None:
         self.sorted_ledgers = dict(_PAIR.iter_unpack(record[1:]))
@@ -272,15 +272,15 @@ def limbo_cleared_record(ledger_id: int) -> bytes:
     return _COUNT_FIELDS.pack(_LIMBO_CLEARED, ledger_id)
 
 
-_HANDLERS: dict[int, Callable[[LedgerStates, bytes], None]] = {
-    _LEDGER: LedgerStates._apply_ledger,
-    _TOMBSTONE: LedgerStates._apply_tombstone,
-    _SNAPSHOT_END: LedgerStates._apply_snapshot_end,
-    _MANIFEST: LedgerStates._apply_manifest,
-    _LIMBO: LedgerStates._apply_limbo,
-    _LIMBO_CLEARED: LedgerStates._apply_limbo_cleared,
-    _BOOT: LedgerStates._apply_boot,
-    _CLEAN_END: LedgerStates._apply_clean_end,
-    _SORTED_LEDGERS: LedgerStates._apply_sorted_ledgers,
-    _SEAL: LedgerStates._apply_seal,
+_HANDLERS: dict[int, Callable[[LedgerRecords, bytes], None]] = {
+    _LEDGER: LedgerRecords._apply_ledger,
+    _TOMBSTONE: LedgerRecords._apply_tombstone,
+    _SNAPSHOT_END: LedgerRecords._apply_snapshot_end,
+    _MANIFEST: LedgerRecords._apply_manifest,
+    _LIMBO: LedgerRecords._apply_limbo,
+    _LIMBO_CLEARED: LedgerRecords._apply_limbo_cleared,
+    _BOOT: LedgerRecords._apply_boot,
+    _CLEAN_END: LedgerRecords._apply_clean_end,
+    _SORTED_LEDGERS: LedgerRecords._apply_sorted_ledgers,
+    _SEAL: LedgerRecords._apply_seal,
 }

@@ -15,7 +15,7 @@ from ..wire.registration import Registration
 from .config import BookieConfig
 
 
-class Membership:
+class RegistrationKeeper:
     """Keeps one registration as it should be."""
 
     def __init__(

@@ -27,9 +27,9 @@ from .config import BookieConfig
 from .index.contiguous_read import entries_in, run_from, span_of
 from .index.ledger_entries import Location
 from .index.tiered_index import IndexStore, TieredIndex
-from .ledger_records import LedgerState, LedgerStates, clean_end_record, lac_of_body
-from .log.commit_group import Answerer, Group, OnDurable, Waiting
-from .log.file_set import FileGoneError, LogFiles
+from .ledger_records import LedgerRecord, LedgerRecords, clean_end_record, lac_of_body
+from .log.commit_group import Answerer, CommitGroup, OnDurable, WaitingAdds
+from .log.file_set import FileGoneError, FileSet
 from .log.group_rows import take_rows
 from .log.index_reconciliation import recover, remove_leftovers
 from .log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
@@ -62,9 +62,9 @@ class Storage:
         self._runtime = runtime
         self._config = config
         self._bookie = bookie
-        self.files = LogFiles(disk, config.read_cache_bytes)
+        self.files = FileSet(disk, config.read_cache_bytes)
         self.log = WriteLog(self.files, config, bookie, self)
-        self.states = LedgerStates()
+        self.states = LedgerRecords()
         self.index = TieredIndex(index_store)
         self.tail = TailCache(config.tail_cache_bytes)
         self.listener = StorageListener()
@@ -137,7 +137,7 @@ class Storage:
 
     # --- adding ---------------------------------------------------------------------------------
 
-    def add(self, ledger: LedgerState, entry: bytes, connection: Answerer, answer: bytes) -> None:
+    def add(self, ledger: LedgerRecord, entry: bytes, connection: Answerer, answer: bytes) -> None:
         """Appends an entry that the caller checked; the answer goes out when it is durable."""
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
@@ -154,7 +154,7 @@ class Storage:
         if ledger.polls:
             self.hear(ledger, lac)
 
-    def hear(self, ledger: LedgerState, lac: int) -> None:
+    def hear(self, ledger: LedgerRecord, lac: int) -> None:
         """Wakes who waits for a LAC as soon as it is heard of.
 
         What an entry says of those before it is true, whether or not the entry itself will be
@@ -163,7 +163,7 @@ class Storage:
         if self._advance(ledger, lac) and ledger.polls:
             self.listener.ledgers_advanced([ledger])
 
-    def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerState:
+    def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
         """State for a ledger seen for the first time, journaled before what follows."""
         ledger = self.states.create(ledger_id, master_key)
         ledger.is_proven = is_proven
@@ -171,14 +171,14 @@ class Storage:
         self.log.append_state(ledger.encode())
         return ledger
 
-    def prove(self, ledger: LedgerState) -> None:
+    def prove(self, ledger: LedgerRecord) -> None:
         """The ledger's metadata was seen to name this bookie."""
         if not ledger.is_proven:
             ledger.is_proven = True
             self.states.settle_ledger(ledger)
             self.log.append_state(ledger.encode())
 
-    def fence(self, ledger: LedgerState, on_durable: OnDurable) -> None:
+    def fence(self, ledger: LedgerRecord, on_durable: OnDurable) -> None:
         """No plain add is taken from now on; ``on_durable`` when no crash can undo that."""
         ledger.is_fenced = True
         ledger.takes_adds = False
@@ -193,13 +193,13 @@ class Storage:
 
         self.log.append_state(ledger.encode(), durable)
 
-    async def fence_durably(self, ledger: LedgerState) -> None:
+    async def fence_durably(self, ledger: LedgerRecord) -> None:
         """``fence``, and waits. Raises what the log failed with."""
-        waiting = Waiting()
+        waiting = WaitingAdds()
         self.fence(ledger, waiting)
         await waiting.done
 
-    def write_lac(self, ledger: LedgerState, body: bytes, on_durable: OnDurable) -> None:
+    def write_lac(self, ledger: LedgerRecord, body: bytes, on_durable: OnDurable) -> None:
         """Keeps an explicit LAC: the last body, and the highest LAC. It is in no hurry."""
         ledger.lac_body = body
         self.hear(ledger, lac_of_body(body))
@@ -209,7 +209,7 @@ class Storage:
         """Calls back when all that was appended before is durable."""
         self.log.append_state(self.states.manifest.encode(), on_durable)
 
-    def _advance(self, ledger: LedgerState, lac: int) -> bool:
+    def _advance(self, ledger: LedgerRecord, lac: int) -> bool:
         if lac <= ledger.lac:
             return False
         ledger.lac = lac
@@ -326,7 +326,7 @@ class Storage:
 
     async def journal(self, record: bytes) -> None:
         """Appends a state record and waits until it is durable. Raises what the log failed with."""
-        waiting = Waiting()
+        waiting = WaitingAdds()
         self.log.append_state(record, waiting)
         await waiting.done
 
@@ -362,7 +362,7 @@ class Storage:
         """See LogOwner."""
         return self.states.snapshot()
 
-    def group_durable(self, group: Group, position: int, body: bytes) -> None:
+    def group_durable(self, group: CommitGroup, position: int, body: bytes) -> None:
         """See LogOwner."""
         self.tail.put(position, body)
         now_ms = self._runtime.clock.wall_ms()
@@ -379,7 +379,7 @@ class Storage:
         if advanced:
             self.listener.ledgers_advanced(advanced)
 
-    def group_refused(self, group: Group, error: RhumblineError) -> None:
+    def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
         """See LogOwner."""
         for connection, outbox in group.outboxes.items():
             connection.refused(outbox, error)

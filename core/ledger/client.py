@@ -29,9 +29,9 @@ from .context import Backoff, LedgerContext
 from .read.ledger_reader import LedgerReader
 from .read.read_order import NearestFirst, ReadPolicy
 from .recovery.ledger_recovery import recover_ledger
-from .recovery.replica_copies import Copies
+from .recovery.replica_copies import ReplicaCopies
 from .write.ledger_writer import LedgerWriter
-from .write.under_replication import Hole
+from .write.under_replication import MissingRange
 
 PASSWORD_BYTES_MAX = 1024
 
@@ -58,7 +58,7 @@ class LedgerClient:
         *,
         reads: ReadPolicy | None = None,
         on_evidence: Callable[[Evidence], None] = _ignore,
-        on_hole: Callable[[Hole], None] = _ignore,
+        on_hole: Callable[[MissingRange], None] = _ignore,
     ) -> None:
         config = config or LedgerConfig()
         pool = BookiePool(runtime, directory, config=config, region=region)
@@ -211,9 +211,9 @@ class LedgerClient:
         return [one for one in self._context.handles if isinstance(one, LedgerWriter)]
 
     @property
-    def copies(self) -> Copies:
+    def copies(self) -> ReplicaCopies:
         """Single copies at single bookies, for repair."""
-        return Copies(self._context)
+        return ReplicaCopies(self._context)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
         """Bytes (sent, received) by bookie since the start, all kinds of requests."""

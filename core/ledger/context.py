@@ -18,7 +18,7 @@ from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .read.read_order import ReadPolicy
-from .write.under_replication import Hole
+from .write.under_replication import MissingRange
 
 if TYPE_CHECKING:
     from .read.ledger_reader import LedgerReader
@@ -39,7 +39,7 @@ class LedgerContext:
     tasks: Tasks
     reads: ReadPolicy
     on_evidence: Callable[[Evidence], None]
-    on_hole: Callable[[Hole], None]
+    on_hole: Callable[[MissingRange], None]
     adds: Histogram
     """From when an entry was pushed to when it was called back; to a millisecond."""
     handles: "dict[LedgerWriter | LedgerReader, None]"

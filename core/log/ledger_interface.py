@@ -26,7 +26,7 @@ class LedgerEntry(Protocol):
         ...
 
 
-class LedgerWriter(Protocol):
+class WritableLedger(Protocol):
     """The one writer of a ledger."""
 
     on_failure: Callable[[RhumblineError], None] | None
@@ -81,7 +81,7 @@ class LedgerWriter(Protocol):
         ...
 
 
-class LedgerReader(Protocol):
+class ReadableLedger(Protocol):
     """Reads a ledger, up to what is confirmed."""
 
     @property
@@ -117,7 +117,7 @@ class LedgerReader(Protocol):
         ...
 
 
-class LedgerClient(Protocol):
+class LedgerProvider(Protocol):
     """Makes, opens, recovers and deletes ledgers."""
 
     async def create(
@@ -126,11 +126,11 @@ class LedgerClient(Protocol):
         *,
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
-    ) -> LedgerWriter:
+    ) -> WritableLedger:
         """A new ledger, ready for entries."""
         ...
 
-    async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+    async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
         """Opens for reading, without recovery. Raises NoSuchLedgerError."""
         ...
 
@@ -143,7 +143,7 @@ class LedgerClient(Protocol):
         ...
 
 
-async def delete_ledger(ledgers: LedgerClient, segment: Segment) -> None:
+async def delete_ledger(ledgers: LedgerProvider, segment: Segment) -> None:
     """Deletes the segment's ledger, if it still has one. A repeat is safe."""
     if segment.ledger_id == NO_LEDGER:
         return

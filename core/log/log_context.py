@@ -4,10 +4,10 @@ from functools import cached_property
 from typing import Any
 
 from ..runtime.histogram import Histogram
-from .shared_timer import Alarms
+from .shared_timer import SharedTimer
 
 
-class Shared:
+class LogContext:
     """One per process. Its counters are of records that were acknowledged."""
 
     def __init__(self) -> None:
@@ -26,9 +26,9 @@ class Shared:
         """Entries by how many regions held them when they were acknowledged; 0: unknown."""
 
     @cached_property
-    def alarms(self) -> Alarms:
+    def alarms(self) -> SharedTimer:
         """Made in the event loop that first asks."""
-        return Alarms()
+        return SharedTimer()
 
     def statistics(self) -> dict[str, Any]:
         """Counters and quantiles, by name."""

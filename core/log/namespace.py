@@ -18,8 +18,8 @@ from ..protocol.errors import (
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
-from .ledger_interface import LedgerClient
-from .log_context import Shared
+from .ledger_interface import LedgerProvider
+from .log_context import LogContext
 from .metadata.paths import ROOT, check_name, namespace_path
 from .metadata.retention import Maintained, Retention
 from .metadata.stream_deletion import StreamDeletion
@@ -104,13 +104,13 @@ class Namespace:
         self,
         runtime: Runtime,
         store: MetadataStore,
-        ledgers: LedgerClient,
+        ledgers: LedgerProvider,
         name: str,
         *,
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
         archives: Archives | None = None,
-        shared: Shared | None = None,
+        shared: LogContext | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
         self._runtime = runtime
@@ -123,7 +123,7 @@ class Namespace:
         self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
-        self._shared = shared or Shared()
+        self._shared = shared or LogContext()
 
     async def policy(self) -> StreamPolicy:
         """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""

@@ -12,7 +12,7 @@ from itertools import count
 Callback = Callable[[], None]
 
 
-class Alarms:
+class SharedTimer:
     """Calls back at the times that were asked for, in their order. For one event loop."""
 
     def __init__(self) -> None:

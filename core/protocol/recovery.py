@@ -17,7 +17,7 @@ from .ledger_metadata import NO_ENTRY, Fragment, LedgerMetadata
 from .quorum import Quorum, QuorumView
 
 
-class Said(Enum):
+class AnswerKind(Enum):
     """What one bookie said to one fencing read."""
 
     HAVE = "have"
@@ -35,12 +35,12 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BookieAnswer:
     """One bookie's answer. ``lac`` is what it knew as confirmed (fencing only)."""
 
     index: int
     bookie: BookieId
-    said: Said
+    said: AnswerKind
     lac: int = NO_ENTRY
 
 
@@ -58,7 +58,7 @@ class Evidence:
     fragment: Fragment
     regions: tuple[str | None, ...]
     quorums: tuple[Quorum, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[BookieAnswer, ...]
     lac: int = NO_ENTRY
 
 
@@ -76,19 +76,19 @@ class FenceTally:
         self._ledger_id = ledger_id
         self._fragment = fragment
         self._views = views
-        self._answers: list[Answer] = []
+        self._answers: list[BookieAnswer] = []
         self._asked = (1 << len(fragment.bookies)) - 1
         self._fenced = 0
         # Entries below the last fragment were all confirmed when it was made (bug B2).
         self.lac = fragment.first_entry_id - 1
 
-    def on_answer(self, index: int, said: Said, lac: int = NO_ENTRY) -> Verdict | None:
+    def on_answer(self, index: int, said: AnswerKind, lac: int = NO_ENTRY) -> Verdict | None:
         """Counts one bookie's answer; HAVE and NEVER both mean that it is fenced now."""
         bit = 1 << index
         assert self._asked & bit, "one answer a bookie"
         self._asked &= ~bit
-        self._answers.append(Answer(index, self._fragment.bookies[index], said, lac))
-        if said is not Said.UNKNOWN:
+        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], said, lac))
+        if said is not AnswerKind.UNKNOWN:
             self._fenced |= bit
             self.lac = max(self.lac, lac)
         if all(view.is_fencing_complete(self._fenced) for view in self._views):
@@ -120,19 +120,19 @@ class EntryTally:
         self.entry_id = entry_id
         self._fragment = fragment
         self._view = view
-        self._answers: list[Answer] = []
+        self._answers: list[BookieAnswer] = []
         self._asked = view.write_mask(entry_id)
         self._never = 0
 
-    def on_answer(self, index: int, said: Said) -> Verdict | None:
+    def on_answer(self, index: int, said: AnswerKind) -> Verdict | None:
         """Counts one bookie's answer to a fencing read of this entry."""
         bit = 1 << index
         assert self._asked & bit, "one answer a bookie of the write set"
         self._asked &= ~bit
-        self._answers.append(Answer(index, self._fragment.bookies[index], said))
-        if said is Said.HAVE:
+        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], said))
+        if said is AnswerKind.HAVE:
             return Verdict.RECOVER
-        if said is Said.NEVER:
+        if said is AnswerKind.NEVER:
             self._never |= bit
             if self._view.is_absent(self.entry_id, self._never):
                 return Verdict.ABSENT

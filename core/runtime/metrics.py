@@ -23,7 +23,7 @@ _PROMETHEUS_UNITS = {"By": "_bytes", "s": "_seconds"}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Type(StrEnum):
+class MetricType(StrEnum):
     """How a number moves."""
 
     COUNTER = "counter"
@@ -33,12 +33,12 @@ class Type(StrEnum):
     """Quantiles since the process began, count and sum, in seconds."""
 
 
-class Figure(NamedTuple):
+class Metric(NamedTuple):
     """One number, or one for each value of a label."""
 
     path: str
     """Dotted, e.g. ``client.ledgers.bookies.{bookie}.sent_bytes``."""
-    type: Type
+    type: MetricType
     unit: str
     """As UCUM writes it: ``By``, ``s``, ``{entry}``."""
     help: str
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
         name = self.name.replace(".", "_")
         unit = _PROMETHEUS_UNITS.get(self.unit, "")
         name += "" if name.endswith(unit) else unit
-        return f"{name}_total" if self.type is Type.COUNTER else name
+        return f"{name}_total" if self.type is MetricType.COUNTER else name
 
 
 class Sample(NamedTuple):
@@ -66,10 +66,10 @@ class Sample(NamedTuple):
     """Of a summary: ``sum``, ``count``, or nothing, which is the quantile that a label says."""
 
 
-def _figures(table: str) -> Iterator[Figure]:
+def _figures(table: str) -> Iterator[Metric]:
     for line in table.strip().splitlines():
         path, type_, unit, help_ = line.split(maxsplit=3)
-        yield Figure(path, Type(type_), unit, help_)
+        yield Metric(path, MetricType(type_), unit, help_)
 
 
 CATALOGUE = tuple(_figures("""
@@ -160,7 +160,7 @@ client.reads.latency_ms.{region}.{quantile}    gauge   ms Latency of reads latel
 _BY_PARTS = {tuple(figure.path.split(".")): figure for figure in CATALOGUE}
 
 
-def known_figure(parts: tuple[str, ...]) -> tuple[Figure, Labels] | None:
+def known_metric(parts: tuple[str, ...]) -> tuple[Metric, Labels] | None:
     """The figure at a path of the statistics, and the labels that are in the path."""
     found = _BY_PARTS.get(parts)
     if found is not None:
@@ -174,16 +174,16 @@ def known_figure(parts: tuple[str, ...]) -> tuple[Figure, Labels] | None:
     return None
 
 
-def samples(service: str, statistics: Mapping[str, Any]) -> dict[Figure, list[Sample]]:
+def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sample]]:
     """The values of all figures in the statistics of a process, in the catalogue's order.
 
     What the catalogue does not know is left out. The statistics of a client may be within.
     """
-    found: dict[Figure, list[Sample]] = {}
+    found: dict[Metric, list[Sample]] = {}
     for parts, value in _leaves((service,), statistics):
         if parts[1:2] == ("client",):
             parts = parts[1:]
-        known = known_figure(parts)
+        known = known_metric(parts)
         if known is not None:
             figure, labels = known
             found.setdefault(figure, []).extend(_samples(labels, value))
@@ -191,7 +191,7 @@ def samples(service: str, statistics: Mapping[str, Any]) -> dict[Figure, list[Sa
     return {figure: found[figure] for figure in sorted(found, key=order.__getitem__)}
 
 
-def prometheus_text(values: Mapping[Figure, Iterable[Sample]]) -> str:
+def prometheus_text(values: Mapping[Metric, Iterable[Sample]]) -> str:
     """The values in Prometheus' text format 0.0.4."""
     lines: list[str] = []
     for figure, some in values.items():

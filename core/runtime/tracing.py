@@ -12,7 +12,7 @@ Value = str | int | Sequence[str]
 """What an attribute of a span may be."""
 
 
-class Step(StrEnum):
+class TraceStep(StrEnum):
     """The steps of a traced record set, and of the entry that holds it."""
 
     APPEND = "append"
@@ -43,10 +43,10 @@ class Span(Protocol):
 class Tracer(Protocol):
     """Makes spans. Its calls return at once and never raise."""
 
-    def sample(self, step: Step, **attributes: Value) -> Span | None:
+    def sample(self, step: TraceStep, **attributes: Value) -> Span | None:
         """A span that begins a trace, or None: this one is not traced."""
         ...
 
-    def follow(self, step: Step, parents: Sequence[str], **attributes: Value) -> Span:
+    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> Span:
         """A span that follows from ``parents`` (at least one; the first one's trace has it)."""
         ...

@@ -21,10 +21,10 @@ from ...core.protocol.errors import (
 from ...core.runtime.tasks import Tasks
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.message_coalescing import Pace
+from ..rpc.message_coalescing import MessagePacer
 from ..rpc.messages import add_item, decode_answers
-from ..rpc.rpc_transport import Call, Calls
-from ..write.append_item import Placed
+from ..rpc.rpc_transport import RpcCall, RpcTransport
+from ..write.append_item import Appended
 from .producer_sender import Outgoing
 
 _MESSAGE_BYTES = 1 << 20
@@ -33,13 +33,13 @@ _SILENCE_SECONDS_MAX = 1.5
 """Of a proxy that owes answers. gRPC's own keepalive missed a stopped process for a minute."""
 _OWNERS_MAX = 100_000
 
-OnAnswer = Callable[[Placed | RhumblineError], None]
+OnAnswer = Callable[[Appended | RhumblineError], None]
 
 
 class AppendCall:
     """One append call. Over with the first error; the next set begins another one."""
 
-    def __init__(self, call: Call, tasks: Tasks, address: str) -> None:
+    def __init__(self, call: RpcCall, tasks: Tasks, address: str) -> None:
         self.is_over = False
         self._call = call
         self._address = address
@@ -75,7 +75,7 @@ class AppendCall:
         answers = reading.spawn(self._read(), f"answers of {self._address}")
         reading.spawn(self._listen(), f"pings of {self._address}")
         why: RhumblineError = ClosedError("the client is closed")
-        pace = Pace()
+        pace = MessagePacer()
         try:
             while not answers.done():
                 await self._wake.wait()
@@ -164,7 +164,7 @@ class AppendCall:
 class Channels:
     """What one client process knows of all proxies; what ``Sender`` calls its transport."""
 
-    def __init__(self, addresses: tuple[str, ...], calls: Calls) -> None:
+    def __init__(self, addresses: tuple[str, ...], calls: RpcTransport) -> None:
         self.addresses = addresses
         self.tasks = Tasks()
         self._calls = calls
@@ -172,7 +172,7 @@ class Channels:
         self._owners: dict[tuple[str, str], str] = {}
         self._is_closed = False
 
-    def begin(self, address: str, method: methods.Method) -> Call:
+    def begin(self, address: str, method: methods.Method) -> RpcCall:
         """Begins a call with streams. Raises ClosedError."""
         self._check(address)
         return self._calls.begin(address, method)
@@ -180,7 +180,7 @@ class Channels:
     async def ask(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
     ) -> Message:
-        """One request and its answer. Raises ClosedError, and as ``Calls.ask``."""
+        """One request and its answer. Raises ClosedError, and as ``RpcTransport.ask``."""
         self._check(address)
         return await self._calls.ask(address, method, request, timeout_s)
 

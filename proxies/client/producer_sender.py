@@ -29,7 +29,7 @@ from ...core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ..rpc.grpc_status import is_worth_a_retry
-from ..write.append_item import Placed
+from ..write.append_item import Appended
 
 SETS_IN_FLIGHT_MAX = 64
 BYTES_IN_FLIGHT_MAX = 8 << 20
@@ -53,7 +53,7 @@ class Outgoing:
         self.deadline = deadline
         self.is_answered = True
         self.is_uncertain = False  # some try of it had an unknown outcome
-        self.placed: Placed | None = None
+        self.placed: Appended | None = None
         """Where it is, while sets before it are not acknowledged yet."""
 
     @property
@@ -75,7 +75,7 @@ class Transport(Protocol):
         address: str,
         key: tuple[str, str],
         out: Outgoing,
-        on_answer: Callable[[Placed | RhumblineError], None],
+        on_answer: Callable[[Appended | RhumblineError], None],
         *,
         restarts: bool,
         tried: tuple[str, ...],
@@ -97,7 +97,7 @@ class Transport(Protocol):
         ...
 
 
-class Sender:
+class ProducerSender:
     """Sends the sets of one producer. ``on_change`` is called after sets were settled."""
 
     def __init__(
@@ -139,13 +139,13 @@ class Sender:
         newest = self._queue or self._sent
         return newest[-1].batch if newest else self._followed
 
-    def follow(self, other: "Sender") -> None:
+    def follow(self, other: "ProducerSender") -> None:
         """Sends nothing before all that ``other`` has now is settled; fails if that fails."""
         followed = self._followed = other.last
         if followed is not None:
             followed.callbacks.append(lambda: self._on_followed(followed, other))
 
-    def _on_followed(self, followed: Batch, other: "Sender") -> None:
+    def _on_followed(self, followed: Batch, other: "ProducerSender") -> None:
         self._followed = None
         if followed.failure is not None and other.failure is not None:
             self.fail(other.failure)
@@ -230,13 +230,13 @@ class Sender:
             self._address = owner or self._transport.addresses[0]
         return self._address
 
-    def _on_answer(self, out: Outgoing, answer: Placed | RhumblineError) -> None:
+    def _on_answer(self, out: Outgoing, answer: Appended | RhumblineError) -> None:
         if self.failure is not None:
             return
         assert not out.is_answered
         out.is_answered = True
         self._unanswered -= 1
-        if isinstance(answer, Placed):
+        if isinstance(answer, Appended):
             self._placed(out, answer)
         elif not is_worth_a_retry(answer):
             self.fail(answer)
@@ -249,7 +249,7 @@ class Sender:
             self._pump()
         self._on_change()
 
-    def _placed(self, out: Outgoing, placed: Placed) -> None:
+    def _placed(self, out: Outgoing, placed: Appended) -> None:
         out.placed = placed
         out.encoded, size = b"", len(out.encoded)
         self._sent_bytes -= size
@@ -330,6 +330,6 @@ class Sender:
             self._set_alarm()
 
 
-def _acknowledge(batch: Batch, placed: Placed) -> None:
+def _acknowledge(batch: Batch, placed: Appended) -> None:
     batch.lssn, batch.entry_id, batch.first_slot = placed.first
     batch.settle(None, placed.regions)

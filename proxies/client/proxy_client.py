@@ -35,7 +35,7 @@ from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, encode_position, is_worth_a_retry
 from ..rpc.messages import decode_description, decode_policy, encode_policy
-from ..rpc.rpc_transport import Calls
+from ..rpc.rpc_transport import RpcTransport
 from .channels import Channels
 from .proxy_reader import ProxySource
 from .proxy_writer import ProxyWriter
@@ -65,7 +65,7 @@ class ProxyClient:
         self,
         uri: str,
         runtime: Runtime,
-        calls: Calls,
+        calls: RpcTransport,
         *,
         namespace: str = "default",
         timeout_ms: int = TIMEOUT_MS,

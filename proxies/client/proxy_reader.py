@@ -18,7 +18,7 @@ from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, is_worth_a_retry
 from ..rpc.messages import encode_start
-from ..rpc.rpc_transport import Call
+from ..rpc.rpc_transport import RpcCall
 from .channels import Channels
 
 CREDIT_BYTES = 4 << 20
@@ -51,7 +51,7 @@ class ProxySource:
         self._key = (f"read {namespace}", stream)
         self._unavailable_s = unavailable_ms_max / 1000
         self._loop = asyncio.get_running_loop()
-        self._call: Call | None = None
+        self._call: RpcCall | None = None
         self._unread_bytes = 0  # taken and not yet granted again
         self._address = ""
         self._tried: dict[str, None] = {}
@@ -158,12 +158,12 @@ class ProxySource:
         else:
             self._turn(error)
 
-    async def _grant(self, call: Call) -> None:
+    async def _grant(self, call: RpcCall) -> None:
         if self._unread_bytes >= CREDIT_BYTES // 2:
             amount, self._unread_bytes = self._unread_bytes, 0
             await call.write(pb.ReadRequest(credit_bytes=amount))
 
-    async def _begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
+    async def _begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
         """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
         give_up_at = self._loop.time() + self._unavailable_s
         while True:
@@ -177,7 +177,7 @@ class ProxySource:
                     raise
                 self._turn(error)
 
-    async def _try_begin(self, request: pb.ReadRequest) -> tuple[Call, pb.ReadStart]:
+    async def _try_begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
         channels = self._channels
         self._address = self._address or channels.owner(self._key) or channels.addresses[0]
         del request.tried[:]
@@ -192,7 +192,7 @@ class ProxySource:
         channels.set_owner(self._key, self._address)
         return call, start
 
-    async def _start_of(self, call: Call, request: pb.ReadRequest) -> pb.ReadStart:
+    async def _start_of(self, call: RpcCall, request: pb.ReadRequest) -> pb.ReadStart:
         try:
             async with asyncio.timeout(_OPEN_SECONDS_MAX):
                 await call.write(request)

@@ -21,8 +21,8 @@ from ...core.protocol.record_set import (
     numbering,
 )
 from ...core.runtime.runtime import Runtime
-from ...core.runtime.tracing import Step
-from .producer_sender import Outgoing, Sender, Transport
+from ...core.runtime.tracing import TraceStep
+from .producer_sender import Outgoing, ProducerSender, Transport
 
 PRODUCER_BYTES = 16
 TIMEOUT_MS = 30_000
@@ -45,7 +45,7 @@ class ThinProducer:
         self.policy = policy
         self.open = NO_BATCH
         """The batch that takes records, or NO_BATCH."""
-        self.sender = Sender(transport, key, runtime.random, self._on_change)
+        self.sender = ProducerSender(transport, key, runtime.random, self._on_change)
         self.writers = 0
         """That use it now."""
         self._stream = key[1]
@@ -92,7 +92,7 @@ class ThinProducer:
             batch.txids = []
             batch.close_fast_path()
         if self._tracer is not None:
-            batch.trace(self._tracer.sample(Step.APPEND, stream=self._stream))
+            batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
         if not self._is_scheduled:
             self._is_scheduled = True
             self.sender.before_sending(self._on_sending)
@@ -131,7 +131,7 @@ class ThinProducer:
         batch = Batch(0, TXID_FIRST, 0)
         batch.count = count
         if self._tracer is not None and not has_extension(encoded):
-            batch.trace(self._tracer.sample(Step.APPEND, stream=self._stream))
+            batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
             if batch.span is not None:
                 encoded = extended(encoded, batch.extension())
         self._submit(batch, encoded, producer.first_sequence, keeps_txids=keeps_txids)

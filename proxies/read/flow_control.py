@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Credit:
+class ReadCredit:
     """Granted by the reader, taken by what is sent to it."""
 
     def __init__(self, granted: int) -> None:

@@ -9,7 +9,7 @@ from ...core.log.read.positioning import LATEST, Start
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NotOwnerError, TooManyRequestsError
 from ..config import ProxyConfig
-from ..membership import READ, WRITE, Presence
+from ..membership import READ, WRITE, ProxyMembership
 from ..routing import Routing, stream_key
 from .shared_tail import BlockCache, Cursor, Place, StreamTail
 
@@ -24,7 +24,7 @@ class SharedTail:
         self.readers = 0
 
 
-class Opened(NamedTuple):
+class OpenedTail(NamedTuple):
     """A read that begins."""
 
     cursor: Cursor
@@ -52,7 +52,7 @@ class ReadProxy:
     """Reads each stream once for all its readers. For one event loop."""
 
     def __init__(
-        self, namespaces: Callable[[str], Namespace], presence: Presence, config: ProxyConfig
+        self, namespaces: Callable[[str], Namespace], presence: ProxyMembership, config: ProxyConfig
     ) -> None:
         self.reader_count = 0
         self.generation = 0
@@ -74,7 +74,7 @@ class ReadProxy:
         stops_at_end: bool = False,
         advances_if_truncated: bool = False,
         tried: tuple[str, ...] = (),
-    ) -> Opened:
+    ) -> OpenedTail:
         """Begins to read. ``close`` it in the end.
 
         Raises NotOwnerError (another read proxy of the region reads this stream),
@@ -96,7 +96,7 @@ class ReadProxy:
     async def _open(
         self, key: str, namespace: str, stream: str, start: Start, stops_at_end: bool,
         advances_if_truncated: bool, arrival: Arrival,
-    ) -> Opened:  # fmt: skip
+    ) -> OpenedTail:  # fmt: skip
         opened = self._namespaces(namespace)
         truncated: list[Dlsn] = []
         on_truncated = (
@@ -117,14 +117,14 @@ class ReadProxy:
         shared.readers += 1
         cursor = Cursor(shared.tail, reader.source, reopen, end=end)
         skipped = truncated[0] if truncated else None
-        return Opened(cursor, reader.position, skipped, key, shared, arrival)
+        return OpenedTail(cursor, reader.position, skipped, key, shared, arrival)
 
     def _share(self, key: str, source: Entries) -> None:
         known = self._tails.get(key)
         if known is None or known.tail.is_over:  # its readers keep it until they leave
             self._tails[key] = SharedTail(StreamTail(source, self._cache))
 
-    async def close(self, opened: Opened) -> None:
+    async def close(self, opened: OpenedTail) -> None:
         """Ends a read; the last one ends the tail. To be called once."""
         self.reader_count -= 1
         shared = opened.shared
@@ -180,7 +180,7 @@ class ReadProxy:
             self.generation,
         )
 
-    def better_for(self, opened: Opened) -> str:
+    def better_for(self, opened: OpenedTail) -> str:
         """A proxy that came up since this reader came, and should serve it instead; "": none.
 
         In this region it is the one that all agree on; in another one, where the reader came from.

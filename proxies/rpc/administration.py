@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ...core.log.namespace import LIST_LIMIT, Namespace
 from ...core.protocol.errors import InvalidArgumentError, NotOwnerError
-from ..membership import WRITE, Presence
+from ..membership import WRITE, ProxyMembership
 from ..routing import Routing, stream_key
 from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
@@ -19,7 +19,7 @@ class Administration:
     def __init__(
         self,
         namespaces: Callable[[str], Namespace],
-        presence: Presence,
+        presence: ProxyMembership,
         claims: Claims,
         writes: WriteProxy | None,
     ) -> None:

@@ -9,7 +9,7 @@ not wait, a hundred producers share their messages."""
 _SECONDS_MAX = 0.004
 
 
-class Pace:
+class MessagePacer:
     """Of one direction of one call. The first message after a pause goes at once."""
 
     __slots__ = ("_last_at", "_loop")

@@ -25,7 +25,7 @@ from ...core.protocol.record_set import (
 from ...core.protocol.segments import Segment
 from ...core.protocol.trace_context import is_traceparent, trace_extension
 from ..client.producer_sender import Outgoing
-from ..write.append_item import Item, Placed
+from ..write.append_item import Appended, AppendItem
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_error, decode_position, encode_error, encode_position
 
@@ -164,7 +164,7 @@ def decode_start(request: pb.ReadRequest) -> Start:
 
 # --- appending ----------------------------------------------------------------------------------
 
-Answer = tuple[int, Placed | RhumblineError]
+Answer = tuple[int, Appended | RhumblineError]
 """The id of an item, and what became of it."""
 
 
@@ -189,7 +189,7 @@ def add_item(
     )
 
 
-def decode_item(item: pb.AppendItem) -> Item:
+def decode_item(item: pb.AppendItem) -> AppendItem:
     """What a producer sent. Raises InvalidArgumentError."""
     record_set = item.record_set
     if not record_set:
@@ -207,7 +207,7 @@ def decode_item(item: pb.AppendItem) -> Item:
                               item.first_sequence if item.producer else NO_SEQUENCE),
             extension=trace_extension(item.traceparent) if item.traceparent else b"",
         )  # fmt: skip
-    return Item(
+    return AppendItem(
         item.namespace,
         item.stream,
         record_set,
@@ -221,7 +221,7 @@ def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
     response = pb.AppendResponse()
     placed: dict[tuple[str, ...], list[tuple[int, int, int, int, int]]] = {}
     for id_, outcome in answers:
-        if isinstance(outcome, Placed):
+        if isinstance(outcome, Appended):
             rows = placed.get(outcome.regions)
             if rows is None:
                 rows = placed[outcome.regions] = []
@@ -255,5 +255,5 @@ def decode_answers(response: pb.AppendResponse) -> list[Answer]:
         if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
             raise ProtocolError(f"an answer with columns {list(map(list, columns))}")
         for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
-            found.append((id_, Placed(Dlsn(lssn, entry_id, slot), count, regions)))
+            found.append((id_, Appended(Dlsn(lssn, entry_id, slot), count, regions)))
     return found

@@ -17,9 +17,9 @@ from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
 from ..config import ProxyConfig
-from ..membership import READ, WRITE, Presence
-from ..read.flow_control import Credit
-from ..read.read_proxy import Opened, ReadProxy
+from ..membership import READ, WRITE, ProxyMembership
+from ..read.flow_control import ReadCredit
+from ..read.read_proxy import OpenedTail, ReadProxy
 from ..write.append_session import AppendSession
 from ..write.claims import Claims
 from ..write.write_proxy import WriteProxy
@@ -27,7 +27,7 @@ from . import methods
 from . import rhumbline_pb2 as pb
 from .administration import Administration
 from .grpc_status import encode_position
-from .message_coalescing import Pace
+from .message_coalescing import MessagePacer
 from .messages import decode_start, encode_answers
 
 _CREDIT_BYTES = 1 << 20
@@ -56,7 +56,7 @@ class ProxyService:
         region: str,
     ) -> None:
         """``address`` is host:port as others are told it."""
-        self.presence = presence = Presence(
+        self.presence = presence = ProxyMembership(
             store,
             runtime,
             roles=roles,
@@ -143,7 +143,7 @@ class ProxyService:
     async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
         if self.writes is None:
             raise self._other_role(WRITE, ())
-        wake, pace = asyncio.Event(), Pace()
+        wake, pace = asyncio.Event(), MessagePacer()
         session = AppendSession(
             self.writes,
             wake.set,
@@ -177,7 +177,7 @@ class ProxyService:
         if first is None:
             raise InvalidArgumentError("a read begins with a request")
         reads, opened = await self._open(first)
-        credit = Credit(first.credit_bytes or _CREDIT_BYTES)
+        credit = ReadCredit(first.credit_bytes or _CREDIT_BYTES)
         tasks = Tasks(on_failure=lambda _: credit.end())
         self._calls[credit.wake] = None
         try:
@@ -195,7 +195,7 @@ class ProxyService:
             await tasks.aclose()
             await reads.close(opened)
 
-    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, Opened]:
+    async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, OpenedTail]:
         if self.reads is None or self._stopping.is_set():
             raise self._other_role(READ, [*first.tried, self.presence.me.address])
         opened = await self.reads.open(
@@ -209,7 +209,12 @@ class ProxyService:
         return self.reads, opened
 
     async def _deliver(
-        self, reads: ReadProxy, opened: Opened, first: pb.ReadRequest, credit: Credit, send: Send
+        self,
+        reads: ReadProxy,
+        opened: OpenedTail,
+        first: pb.ReadRequest,
+        credit: ReadCredit,
+        send: Send,
     ) -> None:
         heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
         generation = opened.arrival.generation
@@ -259,7 +264,7 @@ def _read_start(position: Any, first_txid: int, truncated: Any) -> pb.ReadRespon
     return pb.ReadResponse(start=start)
 
 
-async def _grant_all(requests: AsyncIterator[pb.ReadRequest], credit: Credit) -> None:
+async def _grant_all(requests: AsyncIterator[pb.ReadRequest], credit: ReadCredit) -> None:
     async for request in requests:
         credit.grant(request.credit_bytes)
     credit.end()

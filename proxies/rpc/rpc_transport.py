@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from .methods import Method
 
 
-class Call(Protocol):
+class RpcCall(Protocol):
     """A call with streams of messages in both directions."""
 
     async def write(self, message: Message) -> None:
@@ -30,10 +30,10 @@ class Call(Protocol):
         ...
 
 
-class Calls(Protocol):
+class RpcTransport(Protocol):
     """The connections of one client process to all proxies."""
 
-    def begin(self, address: str, method: Method) -> Call:
+    def begin(self, address: str, method: Method) -> RpcCall:
         """Begins a call with streams; whether anybody is there shows when it is read."""
         ...
 

@@ -8,7 +8,7 @@ from ...core.protocol.errors import RhumblineError
 from ...core.protocol.record_set import NO_PRODUCER, numbering
 
 
-class Placed(NamedTuple):
+class Appended(NamedTuple):
     """Acknowledged records."""
 
     first: Dlsn
@@ -18,11 +18,11 @@ class Placed(NamedTuple):
     """Those that hold it on disk; empty if they are not known any more."""
 
 
-Done = Callable[[Placed | RhumblineError], None]
+Done = Callable[[Appended | RhumblineError], None]
 """Called exactly once for each item, from the event loop; it must not raise."""
 
 
-class Item:
+class AppendItem:
     """A record set on its way through a proxy. Immutable by convention."""
 
     __slots__ = (

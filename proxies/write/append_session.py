@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from ...core.protocol.errors import NotOwnerError, RhumblineError
 from ...core.protocol.trace_context import traceparent_of_set
-from ...core.runtime.tracing import Span, Step, Tracer
+from ...core.runtime.tracing import Span, Tracer, TraceStep
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.messages import Answer, decode_item
-from .append_item import Item, Placed
+from .append_item import Appended, AppendItem
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256
@@ -61,7 +61,7 @@ class AppendSession:
             else:
                 self.submit(item.id, one, restarts=item.restarts)
 
-    def submit(self, id_: int, item: Item, *, restarts: bool) -> None:
+    def submit(self, id_: int, item: AppendItem, *, restarts: bool) -> None:
         """Hands an item to the proxy; its answer comes with ``id_``."""
         size = len(item.record_set) + ITEM_OVERHEAD_BYTES
         self.outstanding_bytes += size
@@ -72,16 +72,16 @@ class AppendSession:
 
         span = None if self._tracer is None else _begin(self._tracer, item)
 
-        def done(outcome: Placed | RhumblineError) -> None:
+        def done(outcome: Appended | RhumblineError) -> None:
             if span is not None:
                 _end(span, outcome)
-            if outcome.__class__ is not Placed and item.is_numbered:
+            if outcome.__class__ is not Appended and item.is_numbered:
                 self._blocked[item.namespace, item.stream, item.producer] = None
             self._answer(id_, outcome, size)
 
         self._proxy.append(item, done)
 
-    def _unblocked(self, item: Item, restarts: bool) -> bool:
+    def _unblocked(self, item: AppendItem, restarts: bool) -> bool:
         key = (item.namespace, item.stream, item.producer)
         if restarts:
             self._blocked.pop(key, None)
@@ -119,7 +119,7 @@ class AppendSession:
                 self._room.set_result(None)
             self._room = None
 
-    def _answer(self, id_: int, outcome: Placed | RhumblineError, size: int) -> None:
+    def _answer(self, id_: int, outcome: Appended | RhumblineError, size: int) -> None:
         self.outstanding_bytes -= size
         self.outstanding_count -= 1
         self._answers.append((id_, outcome))
@@ -128,17 +128,17 @@ class AppendSession:
         self._wake()
 
 
-def _begin(tracer: Tracer, item: Item) -> Span | None:
+def _begin(tracer: Tracer, item: AppendItem) -> Span | None:
     producer = traceparent_of_set(item.record_set)
     if producer is None:
         return None
-    span = tracer.follow(Step.PROXY, (producer,), stream=item.stream, records=item.count)
+    span = tracer.follow(TraceStep.PROXY, (producer,), stream=item.stream, records=item.count)
     item.trace = span.traceparent
     return span
 
 
-def _end(span: Span, outcome: Placed | RhumblineError) -> None:
-    if isinstance(outcome, Placed):
+def _end(span: Span, outcome: Appended | RhumblineError) -> None:
+    if isinstance(outcome, Appended):
         span.end(dlsn=str(outcome.first), regions=outcome.regions)
     else:
         span.end(outcome)

@@ -23,7 +23,7 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...core.runtime.metadata_store import MetadataStore, Session, Version, Watch
-from ..membership import Member
+from ..membership import ProxyMember
 
 OWNERS = "/rhumbline/owners"
 HOMES = "/rhumbline/homes"
@@ -32,7 +32,7 @@ _FORMAT = 1
 _TRIES_MAX = 16
 
 
-class Claim(NamedTuple):
+class OwnershipClaim(NamedTuple):
     """A stream's owner."""
 
     member_id: str
@@ -46,7 +46,7 @@ class Claims:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def owner(self, namespace: str, stream: str) -> Claim | None:
+    async def owner(self, namespace: str, stream: str) -> OwnershipClaim | None:
         """Who owns it now; None: nobody. Raises MetadataUnavailableError."""
         try:
             value = await self._store.get(_path(OWNERS, namespace, stream))
@@ -58,9 +58,11 @@ class Claims:
             version=_FORMAT,
             fields={"member": str, "address": str},
         )
-        return Claim(fields["member"], fields["address"], value.version)
+        return OwnershipClaim(fields["member"], fields["address"], value.version)
 
-    async def take(self, namespace: str, stream: str, me: Member, session: Session) -> Claim:
+    async def take(
+        self, namespace: str, stream: str, me: ProxyMember, session: Session
+    ) -> OwnershipClaim:
         """Claims it for as long as ``session`` lives, unless somebody else has it.
 
         Returns the claim that is there: ours or the other's. A repeat is safe. Raises
@@ -76,10 +78,10 @@ class Claims:
                 if found is not None:
                     return found
             else:
-                return Claim(me.id, me.address, version)
+                return OwnershipClaim(me.id, me.address, version)
         raise MetadataUnavailableError(f"stream {stream}: claimed and given up again and again")
 
-    async def release(self, namespace: str, stream: str, claim: Claim) -> None:
+    async def release(self, namespace: str, stream: str, claim: OwnershipClaim) -> None:
         """Gives a claim up, if it is still there. A repeat is safe."""
         path = _path(OWNERS, namespace, stream)
         for _ in range(_TRIES_MAX):

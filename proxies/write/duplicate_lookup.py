@@ -11,21 +11,21 @@ from ...core.protocol.errors import (
     TooManyRequestsError,
 )
 from ...core.runtime.tasks import Tasks
-from .append_item import Done, Item, Placed
-from .sequence_index import Places
+from .append_item import Appended, AppendItem, Done
+from .sequence_index import SequenceIndex
 
 
-class Lookups:
+class DuplicateLookup:
     """Of one stream, one after the other. ``on_bug`` is called if that fails as it never should."""
 
-    def __init__(self, stream: str, places: Places, on_bug: Callable[[], None]) -> None:
+    def __init__(self, stream: str, places: SequenceIndex, on_bug: Callable[[], None]) -> None:
         self._stream = stream
         self._places = places
         self._on_bug = on_bug
         self._tasks = Tasks(on_failure=self._fail)
-        self._waiting: deque[tuple[Item, DuplicateRecordError, Done]] = deque()
+        self._waiting: deque[tuple[AppendItem, DuplicateRecordError, Done]] = deque()
 
-    def add(self, item: Item, duplicate: DuplicateRecordError, done: Done) -> None:
+    def add(self, item: AppendItem, duplicate: DuplicateRecordError, done: Done) -> None:
         """A set that is there, older than the newest of its producer; ``done`` gets its place, or
         ``duplicate`` if that is not found."""
         self._waiting.append((item, duplicate, done))
@@ -40,11 +40,11 @@ class Lookups:
     async def _look_up(self) -> None:
         while self._waiting:
             item, duplicate, done = self._waiting[0]
-            answer: Placed | RhumblineError = duplicate
+            answer: Appended | RhumblineError = duplicate
             try:
                 found = await self._places.find(item.producer, item.first_sequence)
                 if found is not None and found[1] == item.count:
-                    answer = Placed(found[0], item.count, ())
+                    answer = Appended(found[0], item.count, ())
             except RhumblineError as error:
                 answer = TooManyRequestsError(f"the place of a set could not be read yet: {error}")
             self._waiting.popleft()

@@ -13,7 +13,7 @@ SCAN_BYTES_MAX = 64 << 20
 _ENTRIES_AT_ONCE = 64
 
 
-class Places:
+class SequenceIndex:
     """The places of the sets at the end of one stream, as far as they were looked for."""
 
     def __init__(self, namespace: Namespace, stream: str) -> None:

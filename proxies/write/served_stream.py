@@ -25,10 +25,10 @@ from ...core.protocol.errors import (
     OwnershipLostError,
     RhumblineError,
 )
-from .append_item import Done, Item, Placed
-from .duplicate_lookup import Lookups
+from .append_item import Appended, AppendItem, Done
+from .duplicate_lookup import DuplicateLookup
 from .rate_limits import RecordLimits
-from .sequence_index import Places
+from .sequence_index import SequenceIndex
 
 RECENT_SETS_MAX = 4096
 """Numbered sets whose answers are kept; those on their way are kept beyond it."""
@@ -44,7 +44,7 @@ class ServedStream:
     def __init__(
         self,
         writer: StreamWriter,
-        places: Places,
+        places: SequenceIndex,
         limits: RecordLimits,
         on_over: Callable[[], None],
     ) -> None:
@@ -56,16 +56,16 @@ class ServedStream:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self._recent: dict[tuple[bytes, int], AppendMany | _Place] = {}
-        self._lookups = Lookups(writer.stream, places, self._end)
+        self._lookups = DuplicateLookup(writer.stream, places, self._end)
 
-    def submit(self, item: Item, done: Done) -> None:
+    def submit(self, item: AppendItem, done: Done) -> None:
         """Appends a set. ``done`` is called at once when it is refused."""
         assert not self.is_over
         try:
             ticket = self._known(item) or self._appended(item)
             if isinstance(ticket, tuple):
                 lssn, entry_id, slot, regions = ticket
-                done(Placed(Dlsn(lssn, entry_id, slot), item.count, regions))
+                done(Appended(Dlsn(lssn, entry_id, slot), item.count, regions))
                 return
         except DuplicateRecordError as error:
             self._lookups.add(item, error, done)
@@ -105,12 +105,12 @@ class ServedStream:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    def _known(self, item: Item) -> AppendMany | _Place | None:
+    def _known(self, item: AppendItem) -> AppendMany | _Place | None:
         if not item.is_numbered:
             return None
         return self._recent.get((item.producer, item.first_sequence))
 
-    def _appended(self, item: Item) -> AppendMany:
+    def _appended(self, item: AppendItem) -> AppendMany:
         if self._limits.is_on:
             wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
             if wait_ms:
@@ -133,7 +133,7 @@ class ServedStream:
                 break
             del recent[oldest]
 
-    def _answer(self, ticket: AppendMany, item: Item, done: Done) -> None:
+    def _answer(self, ticket: AppendMany, item: AppendItem, done: Done) -> None:
         try:
             first, _, _, regions = ticket.result()
         except (OwnershipLostError, ClosedError) as error:
@@ -146,7 +146,7 @@ class ServedStream:
             if item.is_numbered:
                 place = (first.lssn, first.entry_id, first.slot, regions)
                 self._recent[item.producer, item.first_sequence] = place
-            done(Placed(first, item.count, regions))
+            done(Appended(first, item.count, regions))
 
     def _end(self) -> None:
         if not self.is_over:

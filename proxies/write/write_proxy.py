@@ -29,12 +29,12 @@ from ...core.protocol.errors import (
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.tasks import Tasks, run_all
 from ..config import ProxyConfig
-from ..membership import WRITE, Member, Presence
+from ..membership import WRITE, ProxyMember, ProxyMembership
 from ..routing import Routing, stream_key
-from .append_item import Done, Item
-from .claims import Claim, Claims
+from .append_item import AppendItem, Done
+from .claims import Claims, OwnershipClaim
 from .rate_limits import RecordLimits
-from .sequence_index import Places
+from .sequence_index import SequenceIndex
 from .served_stream import ServedStream
 
 _LOOK_MS = 100
@@ -67,11 +67,11 @@ class _Stream:
         self.home = ""
         self.is_astray = False
         """Whether another proxy should serve it, when that was last looked at."""
-        self.claim: Claim | None = None
+        self.claim: OwnershipClaim | None = None
         self.rival = ""
         """Whose claim it waits for, though clients could not reach that proxy."""
         self.served: ServedStream | None = None
-        self.waiting: list[tuple[Item, Done]] = []
+        self.waiting: list[tuple[AppendItem, Done]] = []
         self.waiting_bytes = 0
         self.tried: dict[str, None] = {}
 
@@ -83,7 +83,7 @@ class WriteProxy:
         self,
         store: MetadataStore,
         namespaces: Callable[[str], Namespace],
-        presence: Presence,
+        presence: ProxyMembership,
         config: ProxyConfig,
     ) -> None:
         self.claims = Claims(store)
@@ -112,7 +112,7 @@ class WriteProxy:
 
     # --- appending ------------------------------------------------------------------------------
 
-    def append(self, item: Item, done: Done) -> None:
+    def append(self, item: AppendItem, done: Done) -> None:
         """Appends a set to its stream, which is taken over first if it falls to this proxy.
 
         ``done`` gets a Placed or an error: NotOwnerError (turn to ``owner``), OverRateError,
@@ -134,7 +134,7 @@ class WriteProxy:
         else:
             self._wait(stream, item, done)
 
-    def _wait(self, stream: _Stream, item: Item, done: Done) -> None:
+    def _wait(self, stream: _Stream, item: AppendItem, done: Done) -> None:
         size = len(item.record_set)
         if stream.state is _State.LEAVING:
             done(self._elsewhere(stream))
@@ -145,7 +145,7 @@ class WriteProxy:
             stream.waiting_bytes += size
             stream.tried.update(dict.fromkeys(item.tried))
 
-    def _begin(self, item: Item, done: Done) -> _Stream | None:
+    def _begin(self, item: AppendItem, done: Done) -> _Stream | None:
         stream = _Stream(item.namespace, item.stream)
         if self.is_leaving:
             done(self._elsewhere(stream))
@@ -209,7 +209,7 @@ class WriteProxy:
             else:
                 self._resubmit(stream, item, done)
 
-    def _resubmit(self, stream: _Stream, item: Item, done: Done) -> None:
+    def _resubmit(self, stream: _Stream, item: AppendItem, done: Done) -> None:
         if stream.served is None or stream.served.is_over:
             done(self._elsewhere(stream))
         else:
@@ -235,10 +235,10 @@ class WriteProxy:
             raise NotOwnerError(f"the claim of stream {stream.name} was lost")
         limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
         stream.served = ServedStream(
-            writer, Places(namespace, stream.name), limits, lambda: self._on_over(stream)
+            writer, SequenceIndex(namespace, stream.name), limits, lambda: self._on_over(stream)
         )
 
-    async def _claimed(self, stream: _Stream, home: str) -> Claim:
+    async def _claimed(self, stream: _Stream, home: str) -> OwnershipClaim:
         """Our claim. Waits for the end of a claim whose owner does not serve our clients."""
         key = stream_key(stream.namespace, stream.name)
         changed = asyncio.Event()
@@ -403,7 +403,7 @@ class WriteProxy:
             if stream.served is not None and stream.state is _State.SERVED:
                 self._on_over(stream)
 
-    async def preferred(self, namespace: str, stream: str) -> Member | None:
+    async def preferred(self, namespace: str, stream: str) -> ProxyMember | None:
         """Who takes the stream first. Raises MetadataUnavailableError."""
         home = await self.claims.home(namespace, stream)
         return self._routing.preferred(stream_key(namespace, stream), home)

@@ -23,9 +23,9 @@ from ..durability import Exposure, ExposureTally, views_of
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .entry_ranges import Span, missing_runs, settled_spans
-from .liveness import Census, CensusTaker, Standing, by_region
-from .orphan_ledgers import Unreferenced
+from .entry_ranges import EntryRange, missing_runs, settled_spans
+from .liveness import Liveness, LivenessMonitor, Standing, by_region
+from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
 
 _VERIFIED_MAX = 200_000
@@ -63,7 +63,7 @@ class Auditor:
         ledgers: LedgerStore,
         directory: SteeredDirectory,
         tasks: TaskStore,
-        unreferenced: Unreferenced,
+        unreferenced: OrphanLedgers,
         *,
         config: RepairConfig,
     ) -> None:
@@ -82,7 +82,7 @@ class Auditor:
         self._recovering_since: dict[int, float] = {}
         self._moves: dict[tuple[Quorum, tuple[str | None, ...]], bool] = {}
 
-    async def look(self, taker: CensusTaker) -> None:
+    async def look(self, taker: LivenessMonitor) -> None:
         """One look at everything; what cannot be read of it is counted, and holds nothing up.
 
         Raises MetadataUnavailableError, CorruptionError (of what is not a ledger's).
@@ -110,7 +110,7 @@ class Auditor:
         counts.at_risk = {tally.lost[0]: tally.found for tally in tallies}
         self.counts = counts
 
-    def _forget_what_may_have_changed(self, census: Census) -> None:
+    def _forget_what_may_have_changed(self, census: Liveness) -> None:
         """A bookie that came back may have missed entries meanwhile."""
         back = {b: None for b in census.present if b not in self._present}
         self._present = census.present
@@ -128,7 +128,7 @@ class Auditor:
         self,
         metadata: LedgerMetadata,
         version: Version,
-        census: Census,
+        census: Liveness,
         counts: AuditCounts,
         tallies: list[ExposureTally],
     ) -> None:
@@ -151,7 +151,7 @@ class Auditor:
     # --- what may be wrong ----------------------------------------------------------------------
 
     def _misplaced(
-        self, metadata: LedgerMetadata, views: list[QuorumView], census: Census
+        self, metadata: LedgerMetadata, views: list[QuorumView], census: Liveness
     ) -> str | None:
         spans = {span.first: span for span in settled_spans(metadata)}
         for fragment, view in zip(metadata.fragments, views, strict=True):
@@ -171,7 +171,7 @@ class Auditor:
                 )
         return None
 
-    def _is_improvable(self, span: Span, view: QuorumView, census: Census) -> bool:
+    def _is_improvable(self, span: EntryRange, view: QuorumView, census: Liveness) -> bool:
         members = span.fragment.bookies
         spare = by_region(census.spare(members, span.allowed))
         key = (span.quorum, (*view.regions, *(f"{name}:{n}" for name, n in spare.items())))
@@ -191,7 +191,7 @@ class Auditor:
         return "it has been in recovery for long"
 
     async def _incomplete(
-        self, metadata: LedgerMetadata, version: Version, census: Census, counts: AuditCounts
+        self, metadata: LedgerMetadata, version: Version, census: Liveness, counts: AuditCounts
     ) -> str | None:
         ledger_id = metadata.ledger_id
         known = self._whole.get(ledger_id)

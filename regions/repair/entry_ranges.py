@@ -14,7 +14,7 @@ from ...core.wire.availability import Availability
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class EntryRange:
     """The entries ``first`` to ``last`` of one fragment. ``quorum`` holds for all of them."""
 
     fragment: Fragment
@@ -34,7 +34,7 @@ class Span:
         return self.last - self.first + 1
 
 
-def settled_spans(metadata: LedgerMetadata) -> list[Span]:
+def settled_spans(metadata: LedgerMetadata) -> list[EntryRange]:
     """The settled fragments that hold entries. None while the ledger is in recovery."""
     if metadata.state is LedgerState.IN_RECOVERY:
         return []
@@ -42,7 +42,7 @@ def settled_spans(metadata: LedgerMetadata) -> list[Span]:
     if metadata.state is LedgerState.CLOSED:
         ends.append(metadata.last_entry_id)
     return [
-        Span(
+        EntryRange(
             fragment,
             last,
             _strictest(metadata, fragment.first_entry_id, last),
@@ -60,7 +60,7 @@ def _strictest(metadata: LedgerMetadata, first: int, last: int) -> Quorum:
     return replace(quorum, min_regions=max([quorum.min_regions, *others]))
 
 
-def missing_runs(span: Span, index: int, listed: Availability) -> Iterator[tuple[int, int]]:
+def missing_runs(span: EntryRange, index: int, listed: Availability) -> Iterator[tuple[int, int]]:
     """(first, last) of each run of entries that the member ``index`` should have and has not."""
     quorum = span.quorum
     if quorum.ensemble_size == quorum.write_quorum:

@@ -35,9 +35,9 @@ from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .entry_ranges import Span, missing_runs, settled_spans
+from .entry_ranges import EntryRange, missing_runs, settled_spans
 from .errors import NoCopyError, RepairStuckError
-from .liveness import Census, Standing, by_region
+from .liveness import Liveness, Standing, by_region
 from .rate_limiter import Pace
 
 _CAS_ATTEMPTS = 8
@@ -53,7 +53,7 @@ class RepairCounts:
     bytes: int = 0
 
 
-class Mender:
+class LedgerRepairer:
     """What all workers of a process share."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Mender:
         self._placement = placement
         self._pace = Pace(config.bytes_per_second)
 
-    async def mend(self, ledger_id: int, census: Census) -> None:
+    async def mend(self, ledger_id: int, census: Liveness) -> None:
         """Brings every settled fragment into order. Safe to repeat, and to do twice at a time.
 
         Raises RepairStuckError for what had to be left (after all else was done), NoSuchLedgerError
@@ -99,7 +99,7 @@ class Mender:
         await self._check_tail(metadata, census)
         self.counts.ledgers += 1
 
-    async def _check_tail(self, metadata: LedgerMetadata, census: Census) -> None:
+    async def _check_tail(self, metadata: LedgerMetadata, census: Liveness) -> None:
         """An open last fragment on bookies that leave or are lost waits for its writer."""
         if metadata.state is LedgerState.CLOSED:
             return
@@ -114,16 +114,16 @@ class Mender:
     # --- one fragment ---------------------------------------------------------------------------
 
     async def _mend_until_settled(
-        self, metadata: LedgerMetadata, span: Span, census: Census, reader: LedgerReader
+        self, metadata: LedgerMetadata, span: EntryRange, census: Liveness, reader: LedgerReader
     ) -> None:
-        current: Span | None = span
+        current: EntryRange | None = span
         while current is not None and await self._mend_span(metadata, current, census, reader):
             metadata, _ = await self._ledgers.read(metadata.ledger_id)
             found = [one for one in settled_spans(metadata) if one.first == span.first]
             current = found[0] if found else None
 
     async def _mend_span(
-        self, metadata: LedgerMetadata, span: Span, census: Census, reader: LedgerReader
+        self, metadata: LedgerMetadata, span: EntryRange, census: Liveness, reader: LedgerReader
     ) -> bool:
         """True when members were replaced: then the fragment is worth another look."""
         before = span.fragment.bookies
@@ -146,12 +146,12 @@ class Mender:
             raise RepairStuckError(f"waits for {absent}, which is not registered now")
         return False
 
-    async def _info(self, bookie: BookieId, census: Census) -> BookieInfo:
+    async def _info(self, bookie: BookieId, census: Liveness) -> BookieInfo:
         known = census.present.get(bookie)
         return known or BookieInfo(bookie, await self._directory.region_of(bookie))
 
     def _successors(
-        self, span: Span, ensemble: Sequence[BookieInfo], census: Census
+        self, span: EntryRange, ensemble: Sequence[BookieInfo], census: Liveness
     ) -> tuple[BookieId, ...]:
         """The members that the fragment should have. Raises RepairStuckError when it cannot."""
         standings = [census.standing(info.bookie, info.region) for info in ensemble]
@@ -179,7 +179,7 @@ class Mender:
     async def _fill(
         self,
         metadata: LedgerMetadata,
-        span: Span,
+        span: EntryRange,
         place: tuple[int, BookieId],
         reader: LedgerReader,
     ) -> None:
@@ -242,7 +242,7 @@ class Mender:
 
     # --- the record -----------------------------------------------------------------------------
 
-    async def _record(self, ledger_id: int, span: Span, after: tuple[BookieId, ...]) -> None:
+    async def _record(self, ledger_id: int, span: EntryRange, after: tuple[BookieId, ...]) -> None:
         """Names the new members, if the fragment is still the one that was mended."""
         for _ in range(_CAS_ATTEMPTS):
             stored, version = await self._ledgers.read(ledger_id)

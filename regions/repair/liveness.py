@@ -22,7 +22,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class Liveness:
     """One look. ``candidates`` may get new copies."""
 
     states: States
@@ -50,7 +50,7 @@ def by_region(bookies: Sequence[BookieInfo]) -> dict[str | None, int]:
     return {region: counts[region] for region in sorted(counts, key=str)}
 
 
-class CensusTaker:
+class LivenessMonitor:
     """Takes a census when asked, and remembers since when a bookie was not there."""
 
     def __init__(self, directory: SteeredDirectory, lost_after_ms: int) -> None:
@@ -59,7 +59,7 @@ class CensusTaker:
         self._loop = asyncio.get_running_loop()
         self._absent_since: dict[BookieId, float] = {}
 
-    async def take(self) -> Census:
+    async def take(self) -> Liveness:
         """Looks now. Raises MetadataUnavailableError, CorruptionError."""
         directory = self._directory
         states = await directory.states.read()
@@ -77,9 +77,9 @@ class CensusTaker:
             for bookie, since in self._absent_since.items()
             if now - since >= self._lost_after_s
         }
-        return Census(states, states.open_to_new(writable), present, lost)
+        return Liveness(states, states.open_to_new(writable), present, lost)
 
-    def notice(self, bookies: Sequence[BookieId], census: Census) -> None:
+    def notice(self, bookies: Sequence[BookieId], census: Liveness) -> None:
         """Members that no cookie tells of (decommissioned ones) are absent, too, from now on."""
         now = self._loop.time()
         for bookie in bookies:

@@ -14,7 +14,7 @@ _NAMED_MAX = 200_000
 """Ledgers that are remembered as named by a segment; above it all are asked for again."""
 
 
-class Unreferenced:
+class OrphanLedgers:
     """What an auditor does about them. Whoever might still publish such a ledger is left alone."""
 
     def __init__(self, store: MetadataStore, client: LedgerClient) -> None:

@@ -20,11 +20,11 @@ from ..steered_directory import SteeredDirectory
 from .auditor import Auditor
 from .config import RepairConfig
 from .errors import NoCopyError
-from .ledger_repairer import Mender
-from .liveness import CensusTaker
-from .orphan_ledgers import Unreferenced
+from .ledger_repairer import LedgerRepairer
+from .liveness import LivenessMonitor
+from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
-from .wakeup import Bell
+from .wakeup import Wakeup
 
 _SETTLE_S = 1.0
 """After a bookie came or went the auditor waits this long for others to do the same."""
@@ -53,8 +53,8 @@ class RepairService:
         self._directory = directory
         self._loop = asyncio.get_running_loop()
         ledgers = LedgerStore(store)
-        self._taker = CensusTaker(directory, self.config.lost_after_ms)
-        self._unreferenced = Unreferenced(store, client)
+        self._taker = LivenessMonitor(directory, self.config.lost_after_ms)
+        self._unreferenced = OrphanLedgers(store, client)
         self._auditor = Auditor(
             runtime,
             client,
@@ -64,10 +64,12 @@ class RepairService:
             self._unreferenced,
             config=self.config,
         )
-        self._mender = Mender(runtime, client, ledgers, directory, placement, config=self.config)
+        self._mender = LedgerRepairer(
+            runtime, client, ledgers, directory, placement, config=self.config
+        )
         self._own = Tasks()
-        self._audit_bell = Bell()
-        self._work_bells = [Bell() for _ in range(self.config.worker_count)]
+        self._audit_bell = Wakeup()
+        self._work_bells = [Wakeup() for _ in range(self.config.worker_count)]
         self._busy: dict[int, None] = {}
         self._retry_at: dict[int, tuple[float, int]] = {}
 
@@ -111,7 +113,7 @@ class RepairService:
                 await self._pause(error)
                 continue
             life = Tasks(on_failure=self._on_bug)
-            lost = Bell()
+            lost = Wakeup()
             session.on_lost(lost.ring)
             owner = f"repair-{self._runtime.random_bytes(8).hex()}"
             try:
@@ -164,7 +166,7 @@ class RepairService:
 
     # --- mending --------------------------------------------------------------------------------
 
-    async def _work(self, session: Session, owner: str, bell: Bell) -> None:
+    async def _work(self, session: Session, owner: str, bell: Wakeup) -> None:
         watch = self.tasks.watch(bell.ring)
         try:
             while not session.is_lost:

@@ -27,7 +27,7 @@ _TEXT_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RepairTask:
     """A ledger to be mended. ``stuck``: why the last attempt did not get through; "": none did."""
 
     ledger_id: int
@@ -49,7 +49,7 @@ class TaskStore:
 
     async def want(self, ledger_id: int, why: str, now_ms: int) -> bool:
         """Asks for a ledger to be mended; False when somebody already has. Safe to repeat."""
-        task = Task(ledger_id, why[:_TEXT_MAX], now_ms)
+        task = RepairTask(ledger_id, why[:_TEXT_MAX], now_ms)
         try:
             await idempotent_writes.create(self._store, self._todo(ledger_id), _encode(task))
         except NodeExistsError:
@@ -63,7 +63,7 @@ class TaskStore:
         if value is None:
             return
         known = _decode(ledger_id, value.data)
-        task = Task(ledger_id, known.why, known.since_ms, reason[:_TEXT_MAX], is_hopeless)
+        task = RepairTask(ledger_id, known.why, known.since_ms, reason[:_TEXT_MAX], is_hopeless)
         if task != known:
             with suppress(BadVersionError, NoNodeError):
                 await idempotent_writes.put(self._store, path, _encode(task), value.version)
@@ -73,7 +73,7 @@ class TaskStore:
         with suppress(NoNodeError):
             await idempotent_writes.delete(self._store, self._todo(ledger_id))
 
-    async def get(self, ledger_id: int) -> Task | None:
+    async def get(self, ledger_id: int) -> RepairTask | None:
         """The task of a ledger, if there is one."""
         value = await idempotent_writes.look(self._store, self._todo(ledger_id))
         return None if value is None else _decode(ledger_id, value.data)
@@ -87,9 +87,9 @@ class TaskStore:
             return []
         return [int(name) for name in names]
 
-    async def all(self) -> list[Task]:
+    async def all(self) -> list[RepairTask]:
         """Every task, by ledger."""
-        found: list[Task] = []
+        found: list[RepairTask] = []
         after: int | None = None
         while page := await self.ids(after):
             found.extend([task for one in page if (task := await self.get(one)) is not None])
@@ -141,12 +141,12 @@ def _name(ledger_id: int) -> str:
     return f"{ledger_id:019d}"
 
 
-def _encode(task: Task) -> bytes:
+def _encode(task: RepairTask) -> bytes:
     return json.dumps(asdict(task), separators=(",", ":")).encode()
 
 
-def _decode(ledger_id: int, data: bytes) -> Task:
+def _decode(ledger_id: int, data: bytes) -> RepairTask:
     try:
-        return Task(**json.loads(data))
+        return RepairTask(**json.loads(data))
     except (ValueError, TypeError) as error:
         raise CorruptionError(f"repair task of ledger {ledger_id}: {data[:80]!r}") from error

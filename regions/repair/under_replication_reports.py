@@ -8,7 +8,7 @@ its process, or left out because there are too many, is found by the auditor.
 
 import asyncio
 
-from ...core.ledger.write.under_replication import Hole
+from ...core.ledger.write.under_replication import MissingRange
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.clock import Clock
@@ -22,7 +22,7 @@ PENDING_MAX = 10_000
 _SETTLE_S = 1.0  # a writer tells before its close is recorded; repair needs the closed ledger
 
 
-class HoleReports:
+class UnderReplicationReports:
     """Call it with each hole (``on_hole`` of ``LedgerClient``); close it before the client."""
 
     def __init__(self, tasks: TaskStore, directory: SteeredDirectory, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class HoleReports:
         self._waiting: dict[int, dict[BookieId, None]] = {}
         self._is_running = False
 
-    def __call__(self, hole: Hole) -> None:
+    def __call__(self, hole: MissingRange) -> None:
         """Takes note of a hole; never blocks, never raises."""
         if self._tasks.is_closed:
             return

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 
-class Bell:
+class Wakeup:
     """One waiter, any number of ringers; a ring while nobody waits is not forgotten."""
 
     def __init__(self) -> None:

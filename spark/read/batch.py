@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class BatchReader(DataSourceReader):
+class RhumblineBatchReader(DataSourceReader):
     """See DataSourceReader. It travels to executors, so it holds only options and ranges."""
 
     def __init__(self, options: Options) -> None:
@@ -40,7 +40,7 @@ class BatchReader(DataSourceReader):
         return read_split(self._options, partition)
 
 
-class FilteringBatchReader(BatchReader):
+class FilteringBatchReader(RhumblineBatchReader):
     """Reads only what the filters of the query can need.
 
     Only where it is asked for: Spark (4.3) plans a loaded DataFrame once, with the filters of the

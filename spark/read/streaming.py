@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See DataSourceStreamReader."""
 
     def __init__(self, options: Options) -> None:

@@ -17,7 +17,7 @@ _SET_RECORDS = 2000
 _TICKETS_MAX = 128
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     """A stream that is open for writing, through the core client or through a proxy."""
 
     async def room(self) -> None:
@@ -30,7 +30,7 @@ class Writer(Protocol):
 
 
 async def written(
-    writer: Writer,
+    writer: RowWriter,
     producer: bytes,
     batches: Iterable[pa.RecordBatch],
     *,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rhumbline.core.bookie.ledger_records import LedgerState, boot_record
+from rhumbline.core.bookie.ledger_records import LedgerRecord, boot_record
 from rhumbline.core.bookie.log.commit_group import OnDurable
 from rhumbline.core.bookie.log.sorted_file import SortedFileWriter
 from rhumbline.core.bookie.log.write_log import WriteLog
@@ -70,7 +70,7 @@ def name_before_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 def forgotten_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fence is only in memory."""
 
-    def fence(self: Storage, ledger: LedgerState, on_durable: OnDurable) -> None:
+    def fence(self: Storage, ledger: LedgerRecord, on_durable: OnDurable) -> None:
         on_durable(None)
 
     monkeypatch.setattr(Storage, "fence", fence)

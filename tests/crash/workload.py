@@ -10,7 +10,7 @@ from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.entry_index import IndexedEntry, LedgerEntries
 from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
 from rhumbline.core.bookie.log.commit_group import Outbox
-from rhumbline.core.bookie.maintenance.compactor import Sorter
+from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
@@ -122,7 +122,7 @@ class Workload:
         runtime = Runtime(FixedClock(), Random(seed))
         self.storage = Storage(runtime, disk, config(), ME, CommittedIndex(disk))
         self._teller = Teller(disk)
-        self._sorter = Sorter(self.storage, slice_bytes=4000)
+        self._sorter = Compactor(self.storage, slice_bytes=4000)
         self._next_entry = dict.fromkeys((1, 2, 3), 0)
 
     async def run(self) -> None:

@@ -10,36 +10,38 @@ import sys
 
 import pytest
 
-from rhumbline.chaos.simulation.seed_runner import Total, run_many
+from rhumbline.chaos.simulation.seed_runner import SeedTotals, run_many
 
 SEEDS = 100
 CORES = 2
 
 
 @pytest.fixture(scope="module")
-def total(request: pytest.FixtureRequest) -> Total:
+def total(request: pytest.FixtureRequest) -> SeedTotals:
     first = request.config.option.seed
     count = request.config.option.seeds or SEEDS
     return run_many("first-light", range(first, first + count), jobs=CORES)
 
 
 @pytest.mark.timeout(300)
-def test_nothing_acknowledged_is_lost_in_any_seed(total: Total) -> None:
+def test_nothing_acknowledged_is_lost_in_any_seed(total: SeedTotals) -> None:
     assert [(run.seed, run.violations) for run in total.failed] == []
 
 
-def test_every_seed_has_enough_appends_and_both_faults(total: Total) -> None:
+def test_every_seed_has_enough_appends_and_both_faults(total: SeedTotals) -> None:
     assert total.acked_min >= 200
     assert total.faults == {"cut-region": total.seeds, "kill": total.seeds}
 
 
-def test_the_faults_hit_while_adds_are_under_way(total: Total) -> None:
+def test_the_faults_hit_while_adds_are_under_way(total: SeedTotals) -> None:
     for kind in ("cut-region", "kill"):
         assert len(total.overlaps[kind]) == total.seeds
         assert min(total.overlaps[kind]) > 0
 
 
-def test_some_seeds_change_ensembles_and_recover_ledgers_of_living_writers(total: Total) -> None:
+def test_some_seeds_change_ensembles_and_recover_ledgers_of_living_writers(
+    total: SeedTotals,
+) -> None:
     if total.seeds < SEEDS:
         pytest.skip("too few seeds to expect everything")
     assert total.states["ensemble changes"] > 10
@@ -47,7 +49,9 @@ def test_some_seeds_change_ensembles_and_recover_ledgers_of_living_writers(total
     assert total.states["recovery entry recover"] > 10
 
 
-def test_every_seed_ran_and_says_what_it_cost(total: Total, request: pytest.FixtureRequest) -> None:
+def test_every_seed_ran_and_says_what_it_cost(
+    total: SeedTotals, request: pytest.FixtureRequest
+) -> None:
     """About 10 s for 100 seeds on two idle cores; the time is for people, benchmarks judge it."""
     print(f"{total.seeds} seeds: {total.real_s:.1f} s of {CORES} cores")
     assert total.seeds == (request.config.option.seeds or SEEDS)

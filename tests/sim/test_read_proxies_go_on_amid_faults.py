@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 
-from rhumbline.chaos.checker.history import Outcome
+from rhumbline.chaos.checker.history import AppendOutcome
 from rhumbline.chaos.checker.judge import judge
 from rhumbline.chaos.simulation.cluster import Fault
 from rhumbline.chaos.simulation.faults.faults import begin
-from rhumbline.chaos.simulation.seed_run import Plan
+from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.workload.workload import WriterHabits
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -56,7 +56,7 @@ OWNER, READING = "owner", "reading"
 """Targets that are known only when the time comes."""
 
 
-def a_plan(seed: int) -> Plan:
+def a_plan(seed: int) -> RunPlan:
     random = Random(f"{seed} read proxies")
     regions, quorum = random.choice((((), Quorum(3, 3, 2, 2)), (("east", "north"), None)))
     return replace(
@@ -196,7 +196,7 @@ def check_crossings(run: ProxyRun, meter: WanMeter, calm: Calm) -> Counter[str]:
     """
     begin_ms, end_ms = calm
     crossed: dict[tuple[str, Dlsn], int] = {}
-    for append in run.history.of_outcome(Outcome.OK):
+    for append in run.history.of_outcome(AppendOutcome.OK):
         if begin_ms <= append.called_ms and (append.ended_ms or end_ms) < end_ms:
             assert append.dlsn is not None
             entry = append.dlsn._replace(slot=0)

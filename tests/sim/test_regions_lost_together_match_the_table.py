@@ -13,8 +13,8 @@ from itertools import combinations
 import pytest
 
 from rhumbline.chaos.checker.judge import judge
+from rhumbline.chaos.simulation.world.sim_world import SimTopology as SimTopology
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
-from rhumbline.chaos.simulation.world.sim_world import Topology as SimTopology
 from rhumbline.core.protocol.ledger_metadata import LedgerState
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.placement.planner import Loss, after_loss

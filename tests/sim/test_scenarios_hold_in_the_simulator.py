@@ -6,14 +6,14 @@ import pytest
 
 from rhumbline.chaos.lab import scenario_library
 from rhumbline.chaos.lab.report.judgement import outcome_of
-from rhumbline.chaos.lab.report.scenario_outcome import Outcome
+from rhumbline.chaos.lab.report.scenario_outcome import ScenarioOutcome
 from rhumbline.chaos.lab.sim_run import ScenarioRun, plan_of, play_in_sim
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 
 NAMES = [name for name in scenario_library.names() if "sim" in scenario_library.load(name).worlds]
 
 
-def played(name: str, seed: int = 1) -> Outcome:
+def played(name: str, seed: int = 1) -> ScenarioOutcome:
     return outcome_of(play_in_sim(scenario_library.load(name), seed))
 
 

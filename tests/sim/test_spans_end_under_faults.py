@@ -9,13 +9,13 @@ from rhumbline.chaos.simulation.seed_run import run_plan
 from rhumbline.chaos.simulation.seed_runner import PLANS
 from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.runtime.runtime import Runtime
-from rhumbline.core.runtime.tracing import Step, Value
+from rhumbline.core.runtime.tracing import TraceStep, Value
 
 TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 
 class CountedSpan:
-    def __init__(self, counts: Counter[str], step: Step) -> None:
+    def __init__(self, counts: Counter[str], step: TraceStep) -> None:
         self.traceparent = TRACEPARENT
         self._counts = counts
         self._step = step
@@ -33,10 +33,10 @@ class CountingTracer:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def sample(self, step: Step, **attributes: Value) -> CountedSpan:
+    def sample(self, step: TraceStep, **attributes: Value) -> CountedSpan:
         return CountedSpan(self.counts, step)
 
-    def follow(self, step: Step, parents: Sequence[str], **attributes: Value) -> CountedSpan:
+    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> CountedSpan:
         assert set(parents) == {TRACEPARENT}
         return CountedSpan(self.counts, step)
 
@@ -54,12 +54,12 @@ def test_every_span_ends_once(plan: str, seed: int, monkeypatch: pytest.MonkeyPa
     assert result.violations == []
     counts = tracer.counts
     print(plan, seed, dict(counts))
-    assert counts[f"{Step.DELIVER} begun"] > 0
+    assert counts[f"{TraceStep.DELIVER} begun"] > 0
     killed = {
-        Step.APPEND,
-        Step.ADD,
-        Step.STORE,
-        Step.DELIVER,
+        TraceStep.APPEND,
+        TraceStep.ADD,
+        TraceStep.STORE,
+        TraceStep.DELIVER,
     }  # those of a killed process never end
     for step in killed:
         assert counts[f"{step} ended"] <= counts[f"{step} begun"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rhumbline.chaos.simulation.seed_run import Result
+from rhumbline.chaos.simulation.seed_run import RunResult
 from rhumbline.chaos.simulation.seed_runner import PLANS
 from rhumbline.tests.support.simulation.plan_seeds import play, played_again, states, violations
 
@@ -15,23 +15,23 @@ DONE = (
 
 
 @pytest.fixture(scope="module")
-def results(request: pytest.FixtureRequest) -> list[Result]:
+def results(request: pytest.FixtureRequest) -> list[RunResult]:
     return play("streams", request, SEEDS)
 
 
 @pytest.mark.timeout(200)
-def test_every_invariant_holds_however_streams_are_used(results: list[Result]) -> None:
+def test_every_invariant_holds_however_streams_are_used(results: list[RunResult]) -> None:
     assert violations(results) == {}
 
 
-def test_the_seeds_do_all_that_the_plan_is_for(results: list[Result]) -> None:
+def test_the_seeds_do_all_that_the_plan_is_for(results: list[RunResult]) -> None:
     if len(results) < SEEDS:
         pytest.skip("too few seeds to expect much")
     seen = states(results)
     assert [name for name in DONE if not seen[name]] == []
 
 
-def test_a_seed_of_streams_gives_one_trace(results: list[Result]) -> None:
+def test_a_seed_of_streams_gives_one_trace(results: list[RunResult]) -> None:
     assert played_again("streams", results[0]).digest == results[0].digest
 
 

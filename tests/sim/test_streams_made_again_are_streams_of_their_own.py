@@ -2,7 +2,7 @@
 
 import pytest
 
-from rhumbline.chaos.simulation.seed_run import Result, run_plan
+from rhumbline.chaos.simulation.seed_run import RunResult, run_plan
 from rhumbline.chaos.simulation.seed_runner import PLANS
 from rhumbline.tests.support.simulation.plan_seeds import play, played_again, states, violations
 
@@ -11,16 +11,16 @@ DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate
 
 
 @pytest.fixture(scope="module")
-def results(request: pytest.FixtureRequest) -> list[Result]:
+def results(request: pytest.FixtureRequest) -> list[RunResult]:
     return play("rebirths", request, SEEDS)
 
 
 @pytest.mark.timeout(200)
-def test_no_request_for_one_stream_hits_the_next_of_its_name(results: list[Result]) -> None:
+def test_no_request_for_one_stream_hits_the_next_of_its_name(results: list[RunResult]) -> None:
     assert violations(results) == {}
 
 
-def test_names_change_hands_often_enough_to_matter(results: list[Result]) -> None:
+def test_names_change_hands_often_enough_to_matter(results: list[RunResult]) -> None:
     if len(results) < SEEDS:
         pytest.skip("too few seeds to expect much")
     seen = states(results)
@@ -29,7 +29,7 @@ def test_names_change_hands_often_enough_to_matter(results: list[Result]) -> Non
     assert sum(one.faults.get("metadata-late-requests", 0) for one in results) > SEEDS
 
 
-def test_a_seed_of_rebirths_gives_one_trace(results: list[Result]) -> None:
+def test_a_seed_of_rebirths_gives_one_trace(results: list[RunResult]) -> None:
     assert played_again("rebirths", results[0]).digest == results[0].digest
 
 

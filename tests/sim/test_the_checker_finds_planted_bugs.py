@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rhumbline.chaos.planted_bugs.patch import Edit, PatchError, apply, copy_with, load, names
-from rhumbline.chaos.planted_bugs.runner import NONE, Budget, Outcome, hunt_all
+from rhumbline.chaos.planted_bugs.runner import NONE, Budget, HuntResult, hunt_all
 
 QUICK = (
     "b1",
@@ -43,7 +43,7 @@ CLEAN_SEEDS = 12
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, Outcome]:
+def outcomes() -> dict[str, HuntResult]:
     budget = Budget(seeds=SEEDS, seconds=200, jobs=2)
     found = hunt_all(QUICK, budget)
     return {outcome.name: outcome for outcome in found}
@@ -52,7 +52,7 @@ def outcomes() -> dict[str, Outcome]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", QUICK)
 def test_planted_bug_breaks_the_invariants_that_it_should(
-    outcomes: dict[str, Outcome], name: str
+    outcomes: dict[str, HuntResult], name: str
 ) -> None:
     outcome = outcomes[name]
     assert outcome.is_found, outcome

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.chaos.simulation.seed_run import Plan
+from rhumbline.chaos.simulation.seed_run import RunPlan
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 from rhumbline.tests.support.simulation.course_run import play_to_verdict
 from rhumbline.tests.support.simulation.proxy_run import ProxyRun
@@ -20,7 +20,7 @@ SEEDS = 15
 ROUNDS = 3
 
 
-def a_plan(seed: int) -> Plan:
+def a_plan(seed: int) -> RunPlan:
     return plan(f"{seed} proxies", pause_ms=300, roll_ms=60_000)
 
 

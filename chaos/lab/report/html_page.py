@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from .scenario_outcome import Invariant, Level, Outcome
+from .scenario_outcome import Invariant, ScenarioOutcome, ServiceLevel
 from .timeline import timeline
 
 _STYLE = """
@@ -53,7 +53,7 @@ summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def report_page(outcomes: Sequence[Outcome]) -> str:
+def report_page(outcomes: Sequence[ScenarioOutcome]) -> str:
     """The page of one or many outcomes."""
     good = sum(one.is_good for one in outcomes)
     title = outcomes[0].title if len(outcomes) == 1 else "Rehearsed outages"
@@ -72,7 +72,7 @@ def report_page(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _summary(outcomes: Sequence[ScenarioOutcome]) -> Iterator[str]:
     yield "<section><table><tr><th>scenario</th><th>world</th><th>seed</th><th>verdict</th>"
     yield '<th class="n">acknowledged</th><th class="n">lost</th><th class="n">twice</th>'
     yield '<th class="n">longest without an append</th><th class="n">goes on after</th></tr>'
@@ -88,7 +88,7 @@ def _summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield "</table></section>"
 
 
-def _section(one: Outcome, number: int) -> Iterator[str]:
+def _section(one: ScenarioOutcome, number: int) -> Iterator[str]:
     verdict = "good" if one.is_good else "bad"
     words = "held" if one.is_good else "failed"
     world = "simulator" if one.world == "sim" else "real processes"
@@ -113,7 +113,7 @@ def _section(one: Outcome, number: int) -> Iterator[str]:
     yield "</section>"
 
 
-def _cards(one: Outcome) -> Iterator[str]:
+def _cards(one: ScenarioOutcome) -> Iterator[str]:
     cards = [
         (f"{one.acked:,}", "records acknowledged", False),
         (str(one.lost), "of them lost", one.lost > 0),
@@ -130,7 +130,7 @@ def _cards(one: Outcome) -> Iterator[str]:
     yield "</div>"
 
 
-def _checks(one: Outcome) -> Iterator[str]:
+def _checks(one: ScenarioOutcome) -> Iterator[str]:
     yield "<h3>What was expected</h3>"
     yield '<table><tr><th>expectation</th><th class="n">wanted</th><th class="n">found</th>'
     yield "<th></th></tr>"
@@ -144,7 +144,7 @@ def _checks(one: Outcome) -> Iterator[str]:
         yield f"<pre>{escape(one.broke)}</pre>"
 
 
-def _levels(levels: Sequence[Level]) -> Iterator[str]:
+def _levels(levels: Sequence[ServiceLevel]) -> Iterator[str]:
     yield "<h3>Service levels</h3>"
     yield '<table><tr><th>operation</th><th>region</th><th class="n">records</th>'
     yield '<th class="n">p50</th><th class="n">p99</th><th class="n">longest without</th></tr>'
@@ -176,7 +176,7 @@ def _invariants(invariants: Sequence[Invariant]) -> Iterator[str]:
     yield "</table></details>"
 
 
-def _again(one: Outcome) -> Iterator[str]:
+def _again(one: ScenarioOutcome) -> Iterator[str]:
     yield f"<h3>Play it again</h3><pre>{escape(one.command)}</pre>"
     digest = f" Fingerprint of the run: {one.digest}." if one.digest else ""
     yield (

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from ....core.protocol.dlsn import Dlsn
-from ...checker.history import Outcome as Ended
+from ...checker.history import AppendOutcome as Ended
 from ...checker.judge import judge
 from ...checker.run_record import INVARIANTS
-from ..played_scenario import Play
+from ..played_scenario import PlayedScenario
 from ..scenario import APPEND, DELIVER, EVERYWHERE, WAN
-from .scenario_outcome import Check, Invariant, Level, Outcome
+from .scenario_outcome import ExpectationResult, Invariant, ScenarioOutcome, ServiceLevel
 from .service_levels import levels_of, series_of, slice_of
 
 UNSEEN_IN_WAN = (
@@ -21,10 +21,10 @@ applications alone do; only the simulator overhears it."""
 _LINES_MAX = 400
 
 
-def outcome_of(play: Play) -> Outcome:
+def outcome_of(play: PlayedScenario) -> ScenarioOutcome:
     """Judges a play."""
     scenario = play.scenario
-    outcome = Outcome(
+    outcome = ScenarioOutcome(
         scenario.name,
         scenario.title,
         scenario.about,
@@ -54,7 +54,7 @@ def outcome_of(play: Play) -> Outcome:
     return outcome
 
 
-def _invariants(play: Play) -> list[Invariant]:
+def _invariants(play: PlayedScenario) -> list[Invariant]:
     record = play.record
     broken: dict[str, list[str]] = {}
     if record is not None:
@@ -72,7 +72,7 @@ def _invariants(play: Play) -> list[Invariant]:
     ]
 
 
-def _lost_and_doubled(play: Play) -> tuple[int, int]:
+def _lost_and_doubled(play: PlayedScenario) -> tuple[int, int]:
     """Acknowledged records that a complete reader did not get; records that one got twice."""
     complete = [read for read in play.history.reads if read.is_complete]
     if not complete:
@@ -93,11 +93,11 @@ def _lost_and_doubled(play: Play) -> tuple[int, int]:
     return lost, doubled
 
 
-def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
+def _checks(play: PlayedScenario, outcome: ScenarioOutcome) -> Iterator[ExpectationResult]:
     expect = play.scenario.expect
     yield _most("acknowledged records that are lost", outcome.lost, expect.lost, "")
     yield _most("records that came twice", outcome.doubled, expect.doubled, "")
-    yield Check(
+    yield ExpectationResult(
         "acknowledged records",
         f"at least {expect.acked_min}",
         str(outcome.acked),
@@ -111,18 +111,22 @@ def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
         yield _most(text, play.whole_ms, expect.whole_ms_max, " ms")
     if expect.archived_min:
         archived, least = play.archived or 0, expect.archived_min
-        yield Check("archived segments", f"at least {least}", str(archived), archived >= least)
+        yield ExpectationResult(
+            "archived segments", f"at least {least}", str(archived), archived >= least
+        )
     if play.archived is not None:
         found = play.archive_faults[0] if play.archive_faults else "equal"
-        yield Check("the archive and what readers got", "equal", found, not play.archive_faults)
+        yield ExpectationResult(
+            "the archive and what readers got", "equal", found, not play.archive_faults
+        )
     if play.query_faults is not None:
         found = play.query_faults[0] if play.query_faults else "equal"
         text = "the Spark query and what readers got"
-        yield Check(text, "equal", found, not play.query_faults)
+        yield ExpectationResult(text, "equal", found, not play.query_faults)
     behind = [name for name, got_all in play.caught_up.items() if not got_all]
     if play.caught_up:
         found = f"{len(behind)} of {len(play.caught_up)} did not"
-        yield Check(
+        yield ExpectationResult(
             "readers from the start caught up", "all", found if behind else "all", not behind
         )
     for limit in [one for one in expect.unavailable if one.world in ("", play.world)]:
@@ -133,13 +137,13 @@ def _checks(play: Play, outcome: Outcome) -> Iterator[Check]:
             yield _most(text, level.unavailable_ms, limit.ms_max, " ms")
 
 
-def _levels(outcome: Outcome, operation: str, region: str) -> list[Level]:
+def _levels(outcome: ScenarioOutcome, operation: str, region: str) -> list[ServiceLevel]:
     mine = [level for level in outcome.levels if level.operation == operation]
     exact = [level for level in mine if level.region == region]
     return mine if region == EVERYWHERE and not exact else exact
 
 
-def _most(text: str, found: float | None, most: float, unit: str) -> Check:
+def _most(text: str, found: float | None, most: float, unit: str) -> ExpectationResult:
     if found is None:
-        return Check(text, f"at most {most:.0f}{unit}", "never", held=False)
-    return Check(text, f"at most {most:.0f}{unit}", f"{found:.0f}{unit}", found <= most)
+        return ExpectationResult(text, f"at most {most:.0f}{unit}", "never", held=False)
+    return ExpectationResult(text, f"at most {most:.0f}{unit}", f"{found:.0f}{unit}", found <= most)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from .scenario_outcome import Outcome
+from .scenario_outcome import ScenarioOutcome
 
 _NOT_XML = {code: "?" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
-def junit_xml(outcomes: Sequence[Outcome]) -> str:
+def junit_xml(outcomes: Sequence[ScenarioOutcome]) -> str:
     """One test case for each run; what is wrong with it is its failure."""
     suite = ElementTree.Element(
         "testsuite",

@@ -22,7 +22,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ExpectationResult:
     """Something that was expected, and how it came."""
 
     text: str
@@ -43,7 +43,7 @@ class Invariant:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ServiceLevel:
     """A service level of one operation in one region (``*``: all). Times in ms."""
 
     operation: str
@@ -57,7 +57,7 @@ class Level:
 
 @dataclass(slots=True)
 class Series:
-    """What happened in one region, by slices of ``Outcome.slice_ms``."""
+    """What happened in one region, by slices of ``ScenarioOutcome.slice_ms``."""
 
     acked: list[int] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Series:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ScenarioOutcome:
     """The whole of it."""
 
     scenario: str
@@ -93,9 +93,9 @@ class Outcome:
     broke: str = ""
     """Why the run itself could not be played to its end."""
     slice_ms: float = 250.0
-    checks: list[Check] = field(default_factory=list)
+    checks: list[ExpectationResult] = field(default_factory=list)
     invariants: list[Invariant] = field(default_factory=list)
-    levels: list[Level] = field(default_factory=list)
+    levels: list[ServiceLevel] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     series: dict[str, Series] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -134,21 +134,21 @@ class Outcome:
         return path
 
 
-def load_outcome(path: Path) -> Outcome:
-    """Reads ``Outcome.save``. Raises CorruptionError."""
+def load_outcome(path: Path) -> ScenarioOutcome:
+    """Reads ``ScenarioOutcome.save``. Raises CorruptionError."""
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         if data.pop("format", None) != FORMAT:
             raise CorruptionError(f"{path}: not an outcome of this version")
         bands = [Band(**{**b, "regions": tuple(b["regions"])}) for b in data.pop("bands")]
-        checks = [Check(**one) for one in data.pop("checks")]
-        levels = [Level(**one) for one in data.pop("levels")]
+        checks = [ExpectationResult(**one) for one in data.pop("checks")]
+        levels = [ServiceLevel(**one) for one in data.pop("levels")]
         series = {name: Series(**one) for name, one in data.pop("series").items()}
         invariants = [
             Invariant(**{**one, "violations": tuple(one["violations"])})
             for one in data.pop("invariants")
         ]
-        return Outcome(
+        return ScenarioOutcome(
             **data,
             bands=bands,
             checks=checks,
@@ -160,6 +160,6 @@ def load_outcome(path: Path) -> Outcome:
         raise CorruptionError(f"{path}: not an outcome: {error}") from error
 
 
-def load_folder(folder: Path) -> list[Outcome]:
+def load_folder(folder: Path) -> list[ScenarioOutcome]:
     """Every outcome in a folder, by name. Raises CorruptionError."""
     return [load_outcome(path) for path in sorted(folder.glob("*.json"))]

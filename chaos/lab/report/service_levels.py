@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
 
-from ...checker.history import Append, Outcome, token_of
-from ..played_scenario import Play
+from ...checker.history import AppendOutcome, RecordedAppend, token_of
+from ..played_scenario import PlayedScenario
 from ..scenario import APPEND, DELIVER, EVERYWHERE
-from .scenario_outcome import Level, Series
+from .scenario_outcome import Series, ServiceLevel
 
 _TOKEN_BYTES = len(token_of(0, 0))
 
@@ -24,7 +24,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
-def slice_of(play: Play) -> float:
+def slice_of(play: PlayedScenario) -> float:
     """Width of a slice of the timeline."""
     return max(100.0, play.load_ends_ms / SLICES)
 
@@ -34,14 +34,14 @@ def tail_region(reader: str) -> str | None:
     return reader.split("-")[1].split("/")[0] if reader.startswith("tail app-") else None
 
 
-def turns(play: Play) -> list[tuple[str, float, float]]:
+def turns(play: PlayedScenario) -> list[tuple[str, float, float]]:
     """(region, from, to) of who was told to write."""
     writers = play.scenario.workload.writers
     ends = [*(float(turn.at_ms) for turn in writers[1:]), play.load_ends_ms]
     return [(turn.region, float(turn.at_ms), end) for turn, end in zip(writers, ends, strict=True)]
 
 
-def deliveries(play: Play) -> dict[str, dict[bytes, float]]:
+def deliveries(play: PlayedScenario) -> dict[str, dict[bytes, float]]:
     """By region: token to the time of its first delivery to a tailing reader there."""
     found: dict[str, dict[bytes, float]] = {}
     for read in play.history.reads:
@@ -56,9 +56,9 @@ def deliveries(play: Play) -> dict[str, dict[bytes, float]]:
     return found
 
 
-def levels_of(play: Play) -> list[Level]:
+def levels_of(play: PlayedScenario) -> list[ServiceLevel]:
     """Every level there is: appends in all and by region, deliveries by region."""
-    acked = [one for one in play.in_load() if one.outcome is Outcome.OK]
+    acked = [one for one in play.in_load() if one.outcome is AppendOutcome.OK]
     spans = turns(play)
     whole = [(EVERYWHERE, spans[0][1], play.load_ends_ms)] if spans else []
     by_region = [
@@ -73,8 +73,11 @@ def levels_of(play: Play) -> list[Level]:
 
 
 def _append_level(
-    play: Play, region: str, acked: Iterable[Append], spans: Sequence[tuple[str, float, float]]
-) -> Level:
+    play: PlayedScenario,
+    region: str,
+    acked: Iterable[RecordedAppend],
+    spans: Sequence[tuple[str, float, float]],
+) -> ServiceLevel:
     mine = [one for one in acked if region in (EVERYWHERE, play.regions.get(one.session))]
     waits = sorted((one.ended_ms or 0.0) - one.called_ms for one in mine)
     times = sorted((one.ended_ms or 0.0) - play.start_ms for one in mine)
@@ -82,21 +85,21 @@ def _append_level(
     for _, begin, end in spans:
         marks = [begin, *(at for at in times if begin < at < end), end]
         longest = max(longest, *(after - before for before, after in pairwise(marks)))
-    return Level(
+    return ServiceLevel(
         APPEND, region, len(mine), percentile(waits, 0.5), percentile(waits, 0.99), longest
     )
 
 
 def _deliver_level(
-    play: Play, region: str, seen: dict[bytes, float], acked: Iterable[Append]
-) -> Level:
+    play: PlayedScenario, region: str, seen: dict[bytes, float], acked: Iterable[RecordedAppend]
+) -> ServiceLevel:
     waits = []
     for one in acked:
         acked_ms = (one.ended_ms or 0.0) - play.start_ms
         came_ms = seen.get(one.token, play.load_ends_ms)
         waits.append(max(0.0, came_ms - acked_ms))
     waits.sort()
-    return Level(
+    return ServiceLevel(
         DELIVER,
         region,
         len(seen),
@@ -106,7 +109,7 @@ def _deliver_level(
     )
 
 
-def series_of(play: Play) -> dict[str, Series]:
+def series_of(play: PlayedScenario) -> dict[str, Series]:
     """The timeline of each region."""
     width = slice_of(play)
     count = max(1, int(play.load_ends_ms // width))
@@ -116,7 +119,7 @@ def series_of(play: Play) -> dict[str, Series]:
     for region in play.scenario.topology.regions:
         acks: list[list[float]] = [[] for _ in range(count)]
         for one in play.in_load():
-            if one.outcome is Outcome.OK and play.regions.get(one.session) == region:
+            if one.outcome is AppendOutcome.OK and play.regions.get(one.session) == region:
                 ended_ms = (one.ended_ms or 0.0) - play.start_ms
                 _add(acks, ended_ms / width, (one.ended_ms or 0.0) - one.called_ms)
         comes: list[list[float]] = [[] for _ in range(count)]

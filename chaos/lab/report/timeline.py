@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from .scenario_outcome import Band, Outcome, Series
+from .scenario_outcome import Band, ScenarioOutcome, Series
 
 _WIDTH, _LEFT, _RIGHT = 1130, 92, 64
 _LABEL_ROW, _RATE, _LATENCY, _GAP = 17, 74, 58, 24
@@ -32,7 +32,7 @@ class _Scales:
         return (_LATENCY - 8) * share / math.log(self.latency_max / _LATENCY_FROM_MS)
 
 
-def timeline(one: Outcome) -> str:
+def timeline(one: ScenarioOutcome) -> str:
     """The picture."""
     span_ms = max(one.lasted_ms, one.slice_ms)
     scales = _scales(one, span_ms)
@@ -52,7 +52,7 @@ def timeline(one: Outcome) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _scales(one: Outcome, span_ms: float) -> _Scales:
+def _scales(one: ScenarioOutcome, span_ms: float) -> _Scales:
     rates = sorted(n for s in one.series.values() for n in (*s.acked, *s.delivered) if n)
     usual = rates[int(0.9 * (len(rates) - 1))] if rates else 1
     most = rates[-1] if rates else 1
@@ -106,7 +106,9 @@ def _label(text: str, run: Sequence[Band], scale: float) -> tuple[float, str]:
     return _LEFT + run[0].begin_ms * scale, f"{text} ({seconds}{times})"
 
 
-def _lane(one: Outcome, region: str, series: Series, top: float, scales: _Scales) -> Iterator[str]:
+def _lane(
+    one: ScenarioOutcome, region: str, series: Series, top: float, scales: _Scales
+) -> Iterator[str]:
     right, base = _WIDTH - _RIGHT, top + _RATE
     low = base + _LATENCY
     yield f'<text class="name" x="0" y="{top + 14:.0f}">{escape(region)}</text>'

@@ -14,12 +14,12 @@ from .. import product_settings
 from ..ports import free_port
 from ..scenario import ETCD, ZOOKEEPER, Scenario, bookie_name
 from .members import AppProgram, BookieProgram
-from .metadata.ensemble_member import Member
+from .metadata.ensemble_member import EnsembleMember
 from .metadata.etcd import EtcdMember, etcd_binary
 from .metadata.zookeeper import ZooKeeperMember, zookeeper_jars
 from .processes import Program, rhumbline
 from .programs import app
-from .toxiproxy import Link, Toxiproxy, toxiproxy_binary
+from .toxiproxy import Toxiproxy, ToxiproxyLink, toxiproxy_binary
 
 SERVERS = Path.home() / ".cache" / "rhumbline" / "servers"
 """Where servers are looked for that are not in PATH."""
@@ -226,7 +226,7 @@ class WanCluster:
         ordered = sorted(self._proxies, key=lambda one: one != region)
         return "grpc://" + ",".join(self._proxies[one][region] for one in ordered)
 
-    async def _make_far(self, link: Link) -> None:
+    async def _make_far(self, link: ToxiproxyLink) -> None:
         """Distance by the ways of the scenario; to a viewer "*" the mean of all ways."""
         if not self._is_far:
             return
@@ -254,7 +254,7 @@ class WanCluster:
         return self.scenario.topology.members[0]
 
 
-def _members(scenario: Scenario, folder: Path, servers: Path) -> Sequence[Member]:
+def _members(scenario: Scenario, folder: Path, servers: Path) -> Sequence[EnsembleMember]:
     """The metadata ensemble. Raises ConfigurationError when its server is not on this machine."""
     topology, regions = scenario.topology, enumerate(scenario.topology.members, 1)
     if topology.metadata == ETCD:

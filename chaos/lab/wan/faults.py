@@ -12,10 +12,10 @@ from ..scenario import FaultTable
 from .cluster import WanCluster
 from .processes import Program
 from .programs.durability_recorder import slow_file
-from .toxiproxy import BOTH, DOWN, UP, Link
+from .toxiproxy import BOTH, DOWN, UP, ToxiproxyLink
 
 End = Callable[[], Awaitable[None]]
-Ways = list[tuple[Link, tuple[str, ...]]]
+Ways = list[tuple[ToxiproxyLink, tuple[str, ...]]]
 
 _RESET = {"timeout": 0}
 _SWALLOW = {"timeout": 0}

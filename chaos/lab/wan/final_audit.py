@@ -6,15 +6,15 @@ import time
 
 from ....core.protocol.ledger_metadata import LedgerMetadata
 from ....regions.repair.entry_ranges import settled_spans
-from ...checker.history import Read
-from ...checker.run_record import Copy
+from ...checker.history import RecordedRead
+from ...checker.run_record import EntryCopy
 from ...simulation.entry_probe import probe
 from .cluster import WanCluster
 from .processes import Program, python
 from .programs import app
 from .programs.bookie import HOST
 
-Copies = dict[int, dict[tuple[int, str], Copy]]
+Copies = dict[int, dict[tuple[int, str], EntryCopy]]
 """By ledger: (entry, bookie id) to what that bookie has."""
 
 _QUERY_S_MAX = 240.0
@@ -59,7 +59,9 @@ async def incomplete(cluster: WanCluster, ledgers: list[LedgerMetadata], least: 
     return faults
 
 
-async def query_faults(cluster: WanCluster, region: str, read: Read, until: str) -> list[str]:
+async def query_faults(
+    cluster: WanCluster, region: str, read: RecordedRead, until: str
+) -> list[str]:
     """Where a Spark query up to ``until`` differs from what a complete reader got."""
     rows = cluster.folder / "rows"
     told = {

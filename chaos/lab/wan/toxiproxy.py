@@ -32,7 +32,7 @@ def toxiproxy_binary(servers: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ToxiproxyLink:
     """The way of one region to one server. ``viewer`` "*": of everybody."""
 
     viewer: str
@@ -57,10 +57,10 @@ class Toxiproxy:
 
     def __init__(self, binary: Path, folder: Path) -> None:
         self.port = free_port()
-        self.links: list[Link] = []
+        self.links: list[ToxiproxyLink] = []
         command = [str(binary), "-host", "127.0.0.1", "-port", str(self.port)]
         self.program = Program("toxiproxy", "", command, folder / "toxiproxy.log")
-        self._toxics: dict[str, list[tuple[Link, str]]] = {}
+        self._toxics: dict[str, list[tuple[ToxiproxyLink, str]]] = {}
 
     async def start(self) -> None:
         """Starts it and waits until it serves. Raises UnavailableError."""
@@ -75,9 +75,11 @@ class Toxiproxy:
                 await asyncio.sleep(0.02)
         raise UnavailableError(f"toxiproxy is not up:\n{self.program.end_of_log()}")
 
-    async def link(self, viewer: str, server: str, server_region: str, upstream_port: int) -> Link:
+    async def link(
+        self, viewer: str, server: str, server_region: str, upstream_port: int
+    ) -> ToxiproxyLink:
         """Makes a link without any toxic."""
-        link = Link(viewer, server, server_region, free_port(), upstream_port)
+        link = ToxiproxyLink(viewer, server, server_region, free_port(), upstream_port)
         body = {
             "name": link.name,
             "listen": link.address,
@@ -89,7 +91,7 @@ class Toxiproxy:
         return link
 
     async def make_far(
-        self, link: Link, *, rtt_ms: float, jitter_ms: float, kib_per_s: int
+        self, link: ToxiproxyLink, *, rtt_ms: float, jitter_ms: float, kib_per_s: int
     ) -> None:
         """Distance and bandwidth, for good."""
         latency = {"latency": round(rtt_ms / 2), "jitter": round(jitter_ms / 2)}
@@ -100,7 +102,7 @@ class Toxiproxy:
     async def poison(
         self,
         fault: str,
-        links: Iterable[tuple[Link, tuple[str, ...]]],
+        links: Iterable[tuple[ToxiproxyLink, tuple[str, ...]]],
         kind: str,
         attributes: dict[str, int],
         *,
@@ -118,14 +120,14 @@ class Toxiproxy:
         for link, name in self._toxics.pop(fault, []):
             await self._call("DELETE", f"/proxies/{link.name}/toxics/{name}")
 
-    async def enable(self, links: Iterable[Link], *, is_on: bool) -> None:
+    async def enable(self, links: Iterable[ToxiproxyLink], *, is_on: bool) -> None:
         """Off: connections break, new ones are refused."""
         for link in links:
             await self._call("POST", f"/proxies/{link.name}", {"enabled": is_on})
 
     async def _add(
         self,
-        link: Link,
+        link: ToxiproxyLink,
         name: str,
         kind: str,
         stream: str,

@@ -11,10 +11,10 @@ from pathlib import Path
 from ....coldstore.stores.local import LocalColdStore
 from ....core.protocol.errors import RhumblineError
 from ....core.protocol.ledger_metadata import LedgerMetadata
-from ...checker.run_record import Record
+from ...checker.run_record import RunRecord
 from ..cold_store import compare_archive
 from ..fault_kinds import LEADER, OWNER
-from ..played_scenario import Play
+from ..played_scenario import PlayedScenario
 from ..report.scenario_outcome import Band
 from ..scenario import ETCD, FILE, WAN, ZOOKEEPER, FaultTable, Scenario
 from .cluster import SERVERS, WanCluster
@@ -23,7 +23,7 @@ from .final_audit import Copies, ask_all, incomplete, query_faults, regions_of_i
 from .histories import history_of
 from .metadata.metadata_history import MetadataHistory
 from .programs import app
-from .programs.app_commands import Errands, NotAliveError, behind, text_of
+from .programs.app_commands import AppCommands, NotAliveError, behind, text_of
 
 _FINAL_APPENDS = 10
 _LOOK_S = 0.1
@@ -41,11 +41,13 @@ _STORES = {
 class WanRun:
     """One scenario in one cluster."""
 
-    def __init__(self, scenario: Scenario, seed: int, cluster: WanCluster, play: Play) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, cluster: WanCluster, play: PlayedScenario
+    ) -> None:
         self.scenario = scenario
         self.cluster = cluster
         self.result = play
-        self.errands = Errands(cluster, play, self.note)
+        self.errands = AppCommands(cluster, play, self.note)
         self.faults = Faults(cluster, seed, self._relaunch)
         self.active = scenario.workload.writers[0].region
         self.is_over = False
@@ -252,7 +254,7 @@ class WanRun:
         result.history = history_of(apps, self.cluster.bookies)
         metadata = self.metadata
         if metadata is not None:
-            result.record = Record(
+            result.record = RunRecord(
                 result.history,
                 metadata.ledgers,
                 metadata.segments,
@@ -268,7 +270,7 @@ class WanRun:
 
 async def play_in_wan(
     scenario: Scenario, seed: int, *, servers: Path = SERVERS, keep: Path | None = None
-) -> Play:
+) -> PlayedScenario:
     """Plays a scenario with real processes, all of which are dead behind it.
 
     ``servers``: where toxiproxy and etcd are looked for besides PATH. ``keep``: the folder that is
@@ -280,7 +282,7 @@ async def play_in_wan(
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     folder = keep or Path(tempfile.mkdtemp(prefix="rhumbline-lab-"))
     folder.mkdir(parents=True, exist_ok=True)
-    play = Play(scenario, WAN, seed, history_of([], []))
+    play = PlayedScenario(scenario, WAN, seed, history_of([], []))
     cluster = WanCluster(scenario, folder, servers)
     run = WanRun(scenario, seed, cluster, play)
     try:

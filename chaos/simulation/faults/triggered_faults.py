@@ -35,7 +35,7 @@ _CLIENT_SHARE = 0.15
 _TAKE_OVER_SHARE = 0.15
 
 
-class Ambushes:
+class TriggeredFaults:
     """All ambushes of a run."""
 
     def __init__(

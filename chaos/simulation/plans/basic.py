@@ -8,15 +8,15 @@ from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import ClusterSettings, Fault
-from ..seed_run import Plan
+from ..cluster import Fault, SimClusterSettings
+from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
 from ..world.sim_world import THREE_REGIONS
 
 FIRST_LIGHT_APPENDS = 240
 
 
-def first_light(seed: int) -> Plan:
+def first_light(seed: int) -> RunPlan:
     """Three regions of two bookies; a bookie is killed while a region is cut off and adds are under
     way; both come back; in half of the runs a second writer takes over meanwhile."""
     random = Random(f"{seed} first light")
@@ -33,11 +33,11 @@ def first_light(seed: int) -> Plan:
     if random.random() < 0.5:
         heir = random.choice([app for app in apps if app != writer])
         writers.append((at_ms + random.randint(0, 3000), heir))
-    return Plan(
+    return RunPlan(
         seed=f"{seed} first light",
         topology=THREE_REGIONS,
         bookies_by_region=(2, 2, 2),
-        settings=ClusterSettings(
+        settings=SimClusterSettings(
             policy=StreamPolicy(
                 quorum=Quorum(3, 3, 2, 2),
                 flush=FlushPolicy(period_ms=random.choice((0, 0, 5))),
@@ -56,7 +56,7 @@ def first_light(seed: int) -> Plan:
     )
 
 
-def steady(seed: int) -> Plan:
+def steady(seed: int) -> RunPlan:
     """A minute of 20 appends a second from one writer, with a kill and a cut, for measuring."""
     base = first_light(seed)
     return replace(

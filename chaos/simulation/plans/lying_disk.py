@@ -14,11 +14,11 @@ from random import Random
 from ....core.log.policy import FlushPolicy
 from ....core.protocol.quorum import Quorum
 from ..cluster import Fault
-from ..seed_run import Plan
+from ..seed_run import RunPlan
 from .races import LASTS_MS, REGIONS, races
 
 
-def liar(seed: int) -> Plan:
+def liar(seed: int) -> RunPlan:
     """A run of its own kind: promises may break in it only when the code trusts such a disk."""
     random = Random(f"{seed} liar")
     plan = races(seed)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from random import Random
 
 from ....core.log.policy import StreamPolicy
-from ..seed_run import Plan
+from ..seed_run import RunPlan
 from .swarm import REGIONS, swarm
 
 
-def policies(seed: int) -> Plan:
+def policies(seed: int) -> RunPlan:
     """A swarm of faults over a stream with policies that are chosen anew."""
     random = Random(f"{seed} policies")
     plan = swarm(seed)

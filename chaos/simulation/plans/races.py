@@ -13,12 +13,12 @@ from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import ClusterSettings, Fault
+from ..cluster import Fault, SimClusterSettings
 from ..faults.faults import AMBUSH, DAMAGING
 from ..faults.triggered_faults import MOMENTS
-from ..seed_run import Plan
+from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
-from ..world.sim_world import Topology
+from ..world.sim_world import SimTopology
 
 REGIONS = ("east", "north", "west")
 LASTS_MS = 6_000
@@ -69,7 +69,7 @@ _ON_METADATA = {
 }
 
 
-def races(seed: int) -> Plan:
+def races(seed: int) -> RunPlan:
     """A run of its own kind."""
     random = Random(f"{seed} races")
     quorum, bookies_by_region = random.choice(_SHAPES)
@@ -81,7 +81,7 @@ def races(seed: int) -> Plan:
         writers.append((at_ms + random.randrange(every_ms), random.choice(apps)))
     faults = _ambushes(random) + _faults(random, bookies, apps)
     faults += _damage(random, bookies, quorum)
-    return Plan(
+    return RunPlan(
         seed=f"{seed} races",
         topology=_topology(random),
         bookies_by_region=bookies_by_region,
@@ -152,7 +152,7 @@ def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
     return []
 
 
-def changes(seed: int) -> Plan:
+def changes(seed: int) -> RunPlan:
     """Few writers and many entries under way, while bookies fail one after the other."""
     random = Random(f"{seed} changes")
     plan = races(seed)
@@ -241,17 +241,17 @@ def _ambushes(random: Random) -> list[Fault]:
     ]
 
 
-def _topology(random: Random) -> Topology:
+def _topology(random: Random) -> SimTopology:
     near, middle, far = random.choice(((0.3, 0.5, 0.7), (1, 3, 5), (5, 10, 20)))
-    return Topology(
+    return SimTopology(
         regions=REGIONS,
         delays_ms=(("east", "north", near), ("north", "west", middle), ("east", "west", far)),
         metadata_regions=random.choice(((), (random.choice(REGIONS),))),
     )
 
 
-def _settings(random: Random, quorum: Quorum) -> ClusterSettings:
-    return ClusterSettings(
+def _settings(random: Random, quorum: Quorum) -> SimClusterSettings:
+    return SimClusterSettings(
         policy=StreamPolicy(
             quorum=quorum,
             flush=FlushPolicy(period_ms=0, bytes_max=random.choice((100, 4_000))),

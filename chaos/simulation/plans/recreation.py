@@ -25,10 +25,10 @@ from ....core.protocol.errors import (
 from ....core.runtime.tasks import Tasks
 from ...checker.history import History, Wish
 from ...checker.judge import judge
-from ...checker.run_record import EXAMPLES_MAX, Record, StreamVersions, Violation
+from ...checker.run_record import EXAMPLES_MAX, RunRecord, StreamVersions, Violation
 from ..cluster import Fault, SimClient, SimCluster
-from ..seed_run import Plan, SeedRun
-from ..workload.stream_actions import Deeds, append_one, read_to_the_end, take
+from ..seed_run import RunPlan, SeedRun
+from ..workload.stream_actions import StreamActions, append_one, read_to_the_end, take
 from ..workload.stream_incarnations import Parting, ledgers_of, lives_of
 from ..workload.workload import Applications
 from ..world.metadata import LATE_S_MAX
@@ -41,7 +41,7 @@ _CALL_S_MAX = 30.0
 _LOOK_S = 1.0
 
 
-def rebirths(seed: int) -> Plan:
+def rebirths(seed: int) -> RunPlan:
     """A run of its own kind."""
     random = Random(f"{seed} rebirths")
     plan = swarm(seed)
@@ -71,7 +71,7 @@ def rebirths(seed: int) -> Plan:
     )
 
 
-class Administrators(Deeds):
+class Administrators(StreamActions):
     """What every host does with the streams of the names."""
 
     def __init__(
@@ -239,7 +239,7 @@ class RebirthPrograms(Applications):
 class RebirthsRun(SeedRun):
     """A run of ``rebirths``: each stream of a name is judged by itself."""
 
-    def __init__(self, world: SimWorld, plan: Plan) -> None:
+    def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
@@ -272,7 +272,7 @@ class RebirthsRun(SeedRun):
                     found.append(Violation(violation.id, f"{name} {place}: {violation.text}"))
         return found
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """Of the one stream, with all ledgers."""
         record = super().record()
         for name in NAMES:
@@ -283,10 +283,10 @@ class RebirthsRun(SeedRun):
     def _lives(self, name: str) -> list[StreamVersions]:
         return lives_of(name, self.world.metadata.tree.history)
 
-    def _record_of(self, life: StreamVersions, history: History) -> Record:
+    def _record_of(self, life: StreamVersions, history: History) -> RunRecord:
         whole = super().record()
         own = ledgers_of(life)
-        return Record(
+        return RunRecord(
             history=history,
             ledgers={one: versions for one, versions in whole.ledgers.items() if one in own},
             segments=life.segments,

@@ -22,15 +22,15 @@ from ....core.protocol.errors import (
 )
 from ....core.protocol.record_set import TXID_FIRST, encode_record_set
 from ....core.runtime.tasks import Tasks
-from ...checker.history import Append, History, LateAdd, Look, Read
+from ...checker.history import History, LateAdd, Look, RecordedAppend, RecordedRead
 from ...checker.judge import judge
-from ...checker.run_record import Record, Violation
+from ...checker.run_record import RunRecord, Violation
 from ..cluster import PORT, STREAM, SimClient
 from ..entry_probe import add_late
-from ..seed_run import Plan, SeedRun
-from ..workload.idempotent_producers import Producers
+from ..seed_run import RunPlan, SeedRun
+from ..workload.idempotent_producers import IdempotentProducers
 from ..workload.stream_actions import take
-from ..workload.stream_workload import Visits
+from ..workload.stream_workload import StreamWorkload
 from ..workload.workload import Applications
 from ..world.sim_world import SimHost, SimWorld
 from .swarm import swarm
@@ -40,7 +40,7 @@ _FORGET_S = 5.0
 """After the run: how long bookies may take to forget a few deleted ledgers."""
 
 
-def streams(seed: int) -> Plan:
+def streams(seed: int) -> RunPlan:
     """A swarm of faults over a stream that is used for all that it can do."""
     random = Random(f"{seed} streams")
     plan = swarm(seed)
@@ -85,8 +85,8 @@ def streams(seed: int) -> Plan:
 class StreamPrograms(Applications):
     """Applications that append in all ways, and visit the stream besides."""
 
-    producers: Producers
-    visits: Visits
+    producers: IdempotentProducers
+    visits: StreamWorkload
 
     async def run(self, host: SimHost) -> None:
         """Writes whenever ``active`` says so, and visits."""
@@ -121,7 +121,7 @@ class StreamPrograms(Applications):
             return self._txids(writer, session, number, random, tasks)
         return super()._burst(writer, session, number, random, tasks)
 
-    def _called(self, session: int, number: int, random: Random) -> list[Append]:
+    def _called(self, session: int, number: int, random: Random) -> list[RecordedAppend]:
         appends = []
         for index in range(random.randint(1, self.habits.burst_max)):
             padding = b"." * random.randrange(self.habits.padding_bytes_max)
@@ -149,7 +149,7 @@ class StreamPrograms(Applications):
     def _txids(
         self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
     ) -> int:
-        def call(append: Append) -> Ticket:
+        def call(append: RecordedAppend) -> Ticket:
             txid = max(TXID_FIRST, writer.last_txid + random.choice((0, 0, 1, 7, 900)))
             return writer.append(append.payload, txid)
 
@@ -191,7 +191,7 @@ class StreamPrograms(Applications):
                 if reader is not None:
                     await reader.aclose()
 
-    def _is_idle(self, read: Read, reader: StreamReader | None) -> None:
+    def _is_idle(self, read: RecordedRead, reader: StreamReader | None) -> None:
         """A quorum said that there is nothing more: within the last ``idle_ms_max``."""
         idle_ms = self.cluster.settings.reader.idle_ms_max
         assert idle_ms is not None
@@ -202,7 +202,7 @@ class StreamPrograms(Applications):
         self.history.looks.append(Look(f"idle {read.reader}", asked_ms, end))
 
     async def _take_batch(
-        self, reader: StreamReader, read: Read, *, until: Dlsn | None = None
+        self, reader: StreamReader, read: RecordedRead, *, until: Dlsn | None = None
     ) -> bool:
         before = len(read.records)
         if not await take(reader, self.history, read, until=until):
@@ -234,13 +234,13 @@ class StreamPrograms(Applications):
 class StreamsRun(SeedRun):
     """A run of ``streams``: its applications, and what is asked afterwards."""
 
-    def __init__(self, world: SimWorld, plan: Plan) -> None:
+    def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
         apps = self.apps = StreamPrograms(self.cluster, self.history, plan.habits)
-        apps.producers = Producers(self.cluster, self.history, PRODUCERS)
-        apps.visits = self.visits = Visits(self.cluster, self.history, numbers)
+        apps.producers = IdempotentProducers(self.cluster, self.history, PRODUCERS)
+        apps.visits = self.visits = StreamWorkload(self.cluster, self.history, numbers)
         self.producers = apps.producers
         self.late_adds: list[LateAdd] = []
 
@@ -272,7 +272,7 @@ class StreamsRun(SeedRun):
                 found.append(Violation(violation.id, f"{life.name}: {violation.text}"))
         return found
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """Of the long one, with all ledgers."""
         record = super().record()
         for life in self.visits.lives.values():
@@ -280,7 +280,7 @@ class StreamsRun(SeedRun):
         record.late_adds = self.late_adds
         return record
 
-    def _record_of(self, name: str) -> Record:
+    def _record_of(self, name: str) -> RunRecord:
         stored = self._stream_versions(name)
         whole = super().record()
         own = {
@@ -289,7 +289,7 @@ class StreamsRun(SeedRun):
             for version in versions
             if version.segment is not None
         }
-        return Record(
+        return RunRecord(
             history=self.visits.lives[name].history,
             ledgers={one: versions for one, versions in whole.ledgers.items() if one in own},
             segments=stored.segments,

@@ -13,11 +13,11 @@ from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
-from ..cluster import ClusterSettings, Fault
+from ..cluster import Fault, SimClusterSettings
 from ..repair import repair_host
-from ..seed_run import Plan
+from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
-from ..world.sim_world import Topology
+from ..world.sim_world import SimTopology
 
 REGIONS = ("east", "north", "west")
 
@@ -115,7 +115,7 @@ _RATES: dict[str, tuple[float, Make]] = {
 }
 
 
-def swarm(seed: int) -> Plan:
+def swarm(seed: int) -> RunPlan:
     """A run of its own kind."""
     random = Random(f"{seed} swarm")
     quorum = random.choice(_QUORUMS)
@@ -125,7 +125,7 @@ def swarm(seed: int) -> Plan:
     writers = [(0, random.choice(places.apps))]
     for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
         writers.append((random.randrange(LASTS_MS), random.choice(places.apps)))
-    return Plan(
+    return RunPlan(
         seed=f"{seed} swarm",
         topology=_topology(random),
         bookies_by_region=bookies_by_region,
@@ -160,9 +160,9 @@ def _faults(places: _Places, random: Random) -> list[Fault]:
     return faults
 
 
-def _topology(random: Random) -> Topology:
+def _topology(random: Random) -> SimTopology:
     near, middle, far = random.choice(((1, 2, 3), (5, 20, 40), (30, 60, 80), (0.5, 40, 40)))
-    return Topology(
+    return SimTopology(
         regions=REGIONS,
         delays_ms=(
             ("east", "north", near),
@@ -173,12 +173,12 @@ def _topology(random: Random) -> Topology:
     )
 
 
-def _settings(random: Random, quorum: Quorum) -> ClusterSettings:
+def _settings(random: Random, quorum: Quorum) -> SimClusterSettings:
     flush = FlushPolicy(
         period_ms=random.choice((0, 0, 2, 20)), bytes_max=random.choice((200, 4000, 128 * KIB))
     )
     roll_bytes = random.choice((5_000, 50_000, 512 << 20))
-    return ClusterSettings(
+    return SimClusterSettings(
         policy=StreamPolicy(
             quorum=quorum,
             flush=flush,

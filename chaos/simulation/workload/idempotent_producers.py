@@ -6,7 +6,7 @@ from random import Random
 from ....core.log.write.batch import AppendMany
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.errors import DuplicateRecordError, RhumblineError, SequenceGapError
-from ...checker.history import Append, Gap, History, Outcome
+from ...checker.history import AppendOutcome, Gap, History, RecordedAppend
 from ..cluster import SimCluster
 
 SET_MAX = 5
@@ -21,7 +21,7 @@ class _Producer:
     session: int
     """Of its records in the history."""
     next: int = 0
-    doubt: tuple[Append, ...] = ()
+    doubt: tuple[RecordedAppend, ...] = ()
     """Its last set, while it has not heard that it is in the stream."""
     calls: int = 0
     """How often that was sent."""
@@ -29,7 +29,7 @@ class _Producer:
     """The writer session that has it in hand; 0: none."""
 
 
-class Producers:
+class IdempotentProducers:
     """All of them; the newest writer session sends for them."""
 
     def __init__(self, cluster: SimCluster, history: History, count: int) -> None:
@@ -105,18 +105,22 @@ class Producers:
             raise
         return many, Hearing(self, producer, appends, session)
 
-    def heard(self, producer: _Producer, appends: tuple[Append, ...], many: AppendMany) -> None:
+    def heard(
+        self, producer: _Producer, appends: tuple[RecordedAppend, ...], many: AppendMany
+    ) -> None:
         """A call was acknowledged."""
         for append, dlsn in zip(appends, many.dlsns(), strict=True):
             append.told.append(dlsn)
             if append.ended_ms is None:
                 holders = self._cluster.holders(append.token)
-                self._history.end(append, Outcome.OK, dlsn=dlsn, holders=holders, is_alone=False)
+                self._history.end(
+                    append, AppendOutcome.OK, dlsn=dlsn, holders=holders, is_alone=False
+                )
         if producer.doubt is appends:
             self.retried += producer.calls > 1
             self._settled(producer, appends)
 
-    def _settled(self, producer: _Producer, appends: tuple[Append, ...]) -> None:
+    def _settled(self, producer: _Producer, appends: tuple[RecordedAppend, ...]) -> None:
         if producer.doubt is appends:
             producer.doubt, producer.asked = (), 0
 
@@ -125,7 +129,11 @@ class Hearing:
     """One call of one producer, until it is heard of."""
 
     def __init__(
-        self, producers: Producers, producer: _Producer, appends: tuple[Append, ...], session: int
+        self,
+        producers: IdempotentProducers,
+        producer: _Producer,
+        appends: tuple[RecordedAppend, ...],
+        session: int,
     ) -> None:
         self._producers = producers
         self._producer = producer

@@ -9,12 +9,12 @@ from ....core.log.read.stream_reader import StreamReader
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import RhumblineError, UnknownOutcomeError
-from ...checker.history import Append, History, Outcome, Read
+from ...checker.history import AppendOutcome, History, RecordedAppend, RecordedRead
 from ..cluster import SimClient, SimCluster, until
 from ..world.sim_world import SimHost
 
 
-class Deeds:
+class StreamActions:
     """Of all hosts."""
 
     def __init__(self, cluster: SimCluster, seconds_max: float) -> None:
@@ -46,23 +46,23 @@ class Deeds:
 
 
 async def append_one(
-    cluster: SimCluster, writer: StreamWriter, history: History, append: Append
+    cluster: SimCluster, writer: StreamWriter, history: History, append: RecordedAppend
 ) -> None:
     """Appends one record and waits for its outcome. Raises what is raised."""
     try:
         result = await writer.append(append.payload)
     except RhumblineError as error:
         is_unknown = isinstance(error, UnknownOutcomeError)
-        outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
+        outcome = AppendOutcome.UNKNOWN if is_unknown else AppendOutcome.FAILED
         history.end(append, outcome, reason=f"{type(error).__name__}: {error}")
         raise
     holders = cluster.holders(append.token)
-    history.end(append, Outcome.OK, dlsn=result.dlsn, regions=result.regions, holders=holders)
+    history.end(append, AppendOutcome.OK, dlsn=result.dlsn, regions=result.regions, holders=holders)
 
 
 async def read_to_the_end(
     client: SimClient, stream: str, history: History, end: Dlsn | None
-) -> Read:
+) -> RecordedRead:
     """Reads all of a stream, up to a position or to the end that it was given. Raises what is
     raised."""
     reader = await client.namespace.open_reader(stream, EARLIEST)
@@ -81,7 +81,7 @@ async def read_to_the_end(
 
 
 async def take(
-    reader: StreamReader, history: History, read: Read, *, until: Dlsn | None = None
+    reader: StreamReader, history: History, read: RecordedRead, *, until: Dlsn | None = None
 ) -> bool:
     """Notes the next batch of a reader; False: there is none before its end or ``until``."""
     batch = await reader.next_batch(until=until)

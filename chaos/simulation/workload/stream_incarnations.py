@@ -6,7 +6,7 @@ from itertools import pairwise
 from ....core.log.metadata.paths import StreamPaths
 from ....core.log.metadata.stream_metadata import StreamRecord
 from ....core.protocol.segments import decode_segment
-from ...checker.history import TOKEN, History, Outcome, Read
+from ...checker.history import TOKEN, AppendOutcome, History, RecordedRead
 from ...checker.run_record import SegmentVersion, StreamVersions
 from ...checker.stream_invariants import LASTING
 from ..cluster import NAMESPACE
@@ -74,7 +74,7 @@ class Parting:
         for token, append in whole.appends.items():
             if token in self._sent:
                 self.histories[self._sent[token]].appends[token] = append
-            elif append.outcome is Outcome.OK:
+            elif append.outcome is AppendOutcome.OK:
                 self.wrong.append(f"{append} is in no stream")
         for read in whole.reads:
             self._add(read)
@@ -89,7 +89,7 @@ class Parting:
                 if self._sent.setdefault(token, place) != place:
                     self.wrong.append(f"{token!r} was sent to two streams")
 
-    def _add(self, read: Read) -> None:
+    def _add(self, read: RecordedRead) -> None:
         place = self._place_of(read)
         if place is not None:
             self.histories[place].reads.append(read)
@@ -105,7 +105,7 @@ class Parting:
         token = TOKEN.match(payload)
         return self._sent.get(token.group()) if token else None
 
-    def _place_of(self, read: Read) -> int | None:
+    def _place_of(self, read: RecordedRead) -> int | None:
         """Which stream it read: as its records say, or the one that was there all the time."""
         if read.records:
             return self._origin(read.records[0].payload)

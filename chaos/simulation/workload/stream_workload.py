@@ -11,10 +11,10 @@ from random import Random
 from ....core.log.read.positioning import EARLIEST, LATEST, AtTxid, Start
 from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import EndOfStreamError, NoSuchStreamError, RhumblineError
-from ...checker.history import Cut, End, History, Look, Read
+from ...checker.history import Cut, End, History, Look, RecordedRead
 from ..cluster import STREAM, SimClient, SimCluster
 from ..world.sim_world import SimHost
-from .stream_actions import Deeds, append_one, read_to_the_end, take
+from .stream_actions import StreamActions, append_one, read_to_the_end, take
 
 _VISIT_S_MAX = 20.0
 _LOOK_S = 3.0
@@ -33,7 +33,7 @@ class Life:
         self.is_deleting = False
 
 
-class Visits(Deeds):
+class StreamWorkload(StreamActions):
     """Of all hosts. ``known``: records that somebody got, as (position, txid)."""
 
     def __init__(self, cluster: SimCluster, history: History, numbers: Iterator[int]) -> None:
@@ -101,7 +101,7 @@ class Visits(Deeds):
         stream: str,
         start: Start,
         history: History,
-        read: Read,
+        read: RecordedRead,
         batches: int,
     ) -> None:
         """Reads a few batches into ``read``, and waits for the next one for a moment only."""

@@ -23,7 +23,7 @@ from ....core.protocol.errors import (
     UnknownOutcomeError,
 )
 from ....core.runtime.tasks import Tasks
-from ...checker.history import Append, History, Outcome, Read
+from ...checker.history import AppendOutcome, History, RecordedAppend, RecordedRead
 from ..cluster import STREAM, SimClient, SimCluster, until
 from ..world.process import SimProcess
 from ..world.sim_world import SimHost
@@ -145,11 +145,11 @@ class Applications:
                     for number in range(count):
                         append = self.history.call(session, number, b"the end")
                         await self._hear([writer.append(append.payload)], [append])
-                        if append.outcome is not Outcome.OK:
+                        if append.outcome is not AppendOutcome.OK:
                             break
                     await self._before_the_end(writer)
                     await writer.close()
-                    if append.outcome is Outcome.OK:
+                    if append.outcome is AppendOutcome.OK:
                         return
                 except RhumblineError as error:
                     self._note(host, f"cannot write the end: {_words(error)}")
@@ -158,7 +158,7 @@ class Applications:
     async def _before_the_end(self, writer: StreamWriter) -> None:
         """What else the last writer does."""
 
-    def pending(self) -> list[Append]:
+    def pending(self) -> list[RecordedAppend]:
         """Appends whose callers live and have not heard of their outcome yet."""
         return [
             append
@@ -177,7 +177,7 @@ class Applications:
     ) -> int:
         """Calls some appends at once and returns how many. Raises what ``append`` raises."""
         count = random.randint(1, self.habits.burst_max)
-        appends: list[Append] = []
+        appends: list[RecordedAppend] = []
         for index in range(count):
             padding = b"." * random.randrange(self.habits.padding_bytes_max)
             appends.append(self.history.call(session, number + index, padding))
@@ -194,7 +194,7 @@ class Applications:
         return count
 
     def _call_each(
-        self, appends: list[Append], call: Callable[[Append], Ticket], tasks: Tasks
+        self, appends: list[RecordedAppend], call: Callable[[RecordedAppend], Ticket], tasks: Tasks
     ) -> None:
         """Calls them one by one, and has their outcomes heard. Raises what a call raises."""
         tickets: list[Ticket] = []
@@ -208,11 +208,11 @@ class Applications:
             if tickets:
                 tasks.spawn(self._hear(tickets, appends), "hear")
 
-    def _fail(self, appends: list[Append], error: RhumblineError) -> None:
+    def _fail(self, appends: list[RecordedAppend], error: RhumblineError) -> None:
         for append in appends:
-            self.history.end(append, Outcome.FAILED, reason=_words(error))
+            self.history.end(append, AppendOutcome.FAILED, reason=_words(error))
 
-    async def _hear(self, tickets: list[Ticket], appends: list[Append]) -> None:
+    async def _hear(self, tickets: list[Ticket], appends: list[RecordedAppend]) -> None:
         """Notes how each of some appends ended, when it is heard of."""
         for ticket, append in zip(tickets, appends, strict=False):
             try:
@@ -222,22 +222,22 @@ class Applications:
             else:
                 self._acked(append, result.dlsn, result.regions)
 
-    async def _hear_bulk(self, bulk: AppendMany, appends: list[Append]) -> None:
+    async def _hear_bulk(self, bulk: AppendMany, appends: list[RecordedAppend]) -> None:
         try:
             result = await bulk
         except RhumblineError as error:
             for append in appends:  # some of them may have been acknowledged
-                self.history.end(append, Outcome.UNKNOWN, reason=_words(error))
+                self.history.end(append, AppendOutcome.UNKNOWN, reason=_words(error))
             return
         for append, dlsn in zip(appends, bulk.dlsns(), strict=True):
             self._acked(append, dlsn, result.regions, is_alone=False)
 
     def _acked(
-        self, append: Append, dlsn: Dlsn, regions: tuple[str, ...], *, is_alone: bool = True
+        self, append: RecordedAppend, dlsn: Dlsn, regions: tuple[str, ...], *, is_alone: bool = True
     ) -> None:
         holders = self.cluster.holders(append.token)
         self.history.end(
-            append, Outcome.OK, dlsn=dlsn, regions=regions, holders=holders, is_alone=is_alone
+            append, AppendOutcome.OK, dlsn=dlsn, regions=regions, holders=holders, is_alone=is_alone
         )
         self.acked += 1
         trace = self.cluster.world.trace
@@ -245,9 +245,9 @@ class Applications:
         if trace.is_detailed:
             trace.detail(f"session {append.session}", f"{append} held by {', '.join(holders)}")
 
-    def _failed(self, append: Append, error: RhumblineError) -> None:
+    def _failed(self, append: RecordedAppend, error: RhumblineError) -> None:
         is_unknown = isinstance(error, UnknownOutcomeError)
-        outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
+        outcome = AppendOutcome.UNKNOWN if is_unknown else AppendOutcome.FAILED
         self.history.end(append, outcome, reason=_words(error))
         self.cluster.world.trace.detail(f"session {append.session}", f"{append}: {_words(error)}")
 
@@ -273,7 +273,7 @@ class Applications:
                     await reader.aclose()
 
     async def _take_batch(
-        self, reader: StreamReader, read: Read, *, until: Dlsn | None = None
+        self, reader: StreamReader, read: RecordedRead, *, until: Dlsn | None = None
     ) -> bool:
         batch = await reader.next_batch(until=until)
         if batch is None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from zlib import crc32
 
 from ....backends.memory import MemorySession, MemoryStore, MemoryTree
-from ....backends.transaction_plan import Plan
+from ....backends.transaction_plan import TransactionPlan
 from ....core.protocol.errors import (
     ClosedError,
     IndeterminateError,
@@ -59,7 +59,7 @@ class RecordedTree(MemoryTree):
         self.on_commit: Callable[[Commit], None] | None = None
         self._network = network
 
-    def commit(self, plan: Plan) -> Version:
+    def commit(self, plan: TransactionPlan) -> Version:
         """Carries out a plan, and remembers what it changed."""
         at_ms = self._network.loop.now * 1000
         for path, change in plan.changes.items():

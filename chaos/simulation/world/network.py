@@ -29,7 +29,7 @@ _BEAT_BYTES, _BEAT_CONNECT, _BEAT_RESET = 10, 12, 13
 
 
 @dataclass(slots=True)
-class Link:
+class SimLink:
     """The way from one region to another."""
 
     delay_ms: float
@@ -120,8 +120,8 @@ class SimNetwork:
         self.trace = trace
         self.context = Context()  # no process: what must happen whoever is dead
         self.nodes: dict[str, SimNode] = {}
-        self.default_link = Link(20.0, 1.0, 1e9)
-        self.links: dict[tuple[str, str], Link] = {}
+        self.default_link = SimLink(20.0, 1.0, 1e9)
+        self.links: dict[tuple[str, str], SimLink] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()
         self.lags_ms: dict[tuple[str, str], float] = {}
         """(from node, to node) to what a packet takes longer."""
@@ -143,12 +143,12 @@ class SimNetwork:
         node = self.nodes[name] = SimNode(name, region)
         return node
 
-    def link(self, source: str, target: str) -> Link:
+    def link(self, source: str, target: str) -> SimLink:
         """The way from one region to another."""
         found = self.links.get((source, target))
         if found is None:
             shape = self.default_link
-            found = Link(shape.delay_ms, shape.jitter_ms, shape.bytes_per_s)
+            found = SimLink(shape.delay_ms, shape.jitter_ms, shape.bytes_per_s)
             self.links[source, target] = found
         return found
 

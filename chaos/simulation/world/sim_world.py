@@ -16,7 +16,7 @@ from ....core.runtime.runtime import Runtime
 from .disk import DiskImage, SimDisk
 from .loop import SimLoop
 from .metadata import MetadataSite, SimMetadataStore
-from .network import Link, SimNetwork
+from .network import SimLink, SimNetwork
 from .process import ProcessState, SimProcess
 from .trace import Trace
 
@@ -31,7 +31,7 @@ Main = Callable[["SimHost"], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class SimTopology:
     """Regions and the one-way delays between them (ms, the same in both directions)."""
 
     regions: tuple[str, ...]
@@ -41,7 +41,7 @@ class Topology:
     """Where the metadata store's members are; empty: one in each region."""
 
 
-THREE_REGIONS = Topology(
+THREE_REGIONS = SimTopology(
     regions=("east", "north", "west"),
     delays_ms=(("east", "north", 5.0), ("north", "west", 20.0), ("east", "west", 40.0)),
 )
@@ -191,7 +191,7 @@ class SimWorld:
     def __init__(
         self,
         seed: int | str,
-        topology: Topology = THREE_REGIONS,
+        topology: SimTopology = THREE_REGIONS,
         *,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
@@ -205,10 +205,10 @@ class SimWorld:
         self.loop.network = self.network
         for source, target, delay_ms in topology.delays_ms:
             for pair in ((source, target), (target, source)):
-                self.network.links[pair] = Link(delay_ms, delay_ms * 0.1, 125e6)
+                self.network.links[pair] = SimLink(delay_ms, delay_ms * 0.1, 125e6)
         for region in topology.regions:
             delay_ms = topology.local_delay_ms
-            self.network.links[region, region] = Link(delay_ms, delay_ms, 1.25e9)
+            self.network.links[region, region] = SimLink(delay_ms, delay_ms, 1.25e9)
         self.metadata = MetadataSite(
             self.network,
             self.random_of("metadata"),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ...protocol.errors import RhumblineError
-from ..ledger_records import LedgerState
+from ..ledger_records import LedgerRecord
 from .log_format import encode_record
 
 OnDurable = Callable[[RhumblineError | None], None]
@@ -33,7 +33,7 @@ class Answerer(Protocol):
         ...
 
 
-class Group:
+class CommitGroup:
     """What the next sync will make durable. The hot path appends to its lists directly."""
 
     __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
@@ -42,7 +42,7 @@ class Group:
         self.buffers: list[bytes] = []
         self.body_bytes = 0
         self.count = 0
-        self.adds: list[tuple[LedgerState, int, int, int, int]] = []
+        self.adds: list[tuple[LedgerRecord, int, int, int, int]] = []
         """(ledger state, entry id, LAC, offset of the entry in the body, its length)"""
         self.outboxes: dict[Answerer, Outbox] = {}
         self.callbacks: list[OnDurable] = []
@@ -64,7 +64,7 @@ class Group:
         self.count += 1
 
 
-class Waiting:
+class WaitingAdds:
     """An ``OnDurable`` that can be awaited."""
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class FileGoneError(CorruptionError):
     """The file is not there; it may have been removed since its number was looked up."""
 
 
-class LogFiles:
+class FileSet:
     """Open files by number, and a bounded cache of their chunks."""
 
     def __init__(self, disk: Disk, cache_bytes_max: int) -> None:

@@ -3,22 +3,22 @@
 from collections.abc import Callable, Sequence
 
 from ..index.ledger_entries import LedgerEntries
-from ..ledger_records import LedgerState
+from ..ledger_records import LedgerRecord
 
 
 def take_rows(
-    adds: Sequence[tuple[LedgerState, int, int, int, int]],
+    adds: Sequence[tuple[LedgerRecord, int, int, int, int]],
     position: int,
     entries_of: Callable[[int], LedgerEntries],
     now_ms: int,
-) -> list[LedgerState]:
+) -> list[LedgerRecord]:
     """Puts a group's entries, whose body begins at ``position``, into the index in memory.
 
     ``adds``: see ``Group.adds``. Returns the ledgers with parked polls whose LAC rose.
     """
-    previous: LedgerState | None = None
+    previous: LedgerRecord | None = None
     rows: LedgerEntries | None = None
-    advanced: dict[int, LedgerState] = {}
+    advanced: dict[int, LedgerRecord] = {}
     for ledger, entry_id, lac, offset, size in adds:
         if ledger is not previous or rows is None:
             previous = ledger

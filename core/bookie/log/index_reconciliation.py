@@ -3,12 +3,14 @@
 from ...protocol.bookie_id import BookieId
 from ..index.entry_index import MemoryIndex, add_missing
 from ..index.tiered_index import TieredIndex
-from .file_set import LogFiles
+from .file_set import FileSet
 from .log_format import LOG_KIND, SORTED_KIND
-from .startup import Opened, open_files, replay_sorted
+from .startup import OpenedFiles, open_files, replay_sorted
 
 
-async def recover(files: LogFiles, index: TieredIndex, bookie: BookieId, boot_id: str) -> Opened:
+async def recover(
+    files: FileSet, index: TieredIndex, bookie: BookieId, boot_id: str
+) -> OpenedFiles:
     """Reads the logs, and everything if the index is not one that the files agree with.
 
     Afterwards ``index`` has a row for every entry that is there. Raises ForeignDataError,
@@ -30,8 +32,8 @@ async def recover(files: LogFiles, index: TieredIndex, bookie: BookieId, boot_id
 
 
 async def _rebuild(
-    files: LogFiles, index: TieredIndex, bookie: BookieId, boot_id: str, opened: Opened
-) -> Opened:
+    files: FileSet, index: TieredIndex, bookie: BookieId, boot_id: str, opened: OpenedFiles
+) -> OpenedFiles:
     """Adds what only sorted files have to an index that was made of all logs."""
     floor = opened.states.manifest.log_floor
     if any(number < floor for number in await files.numbers(LOG_KIND)):
@@ -44,7 +46,7 @@ async def _rebuild(
     return opened
 
 
-async def remove_leftovers(files: LogFiles, opened: Opened) -> None:
+async def remove_leftovers(files: FileSet, opened: OpenedFiles) -> None:
     """Files that a step which was cut off left behind, and that nothing refers to."""
     manifest = opened.states.manifest
     logs = await files.numbers(LOG_KIND)

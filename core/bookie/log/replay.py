@@ -41,7 +41,7 @@ class Damage:
 
 
 @dataclass(slots=True)
-class Scan:
+class FileScan:
     """What a scan of one file found.
 
     ``end``: behind the last good group; ``group_number``: of the next one; ``previous``: the length
@@ -86,7 +86,7 @@ async def scan_file(
     end: int | None,
     on_group: OnGroup,
     pace: Callable[[int], Awaitable[None]] = _no_pace,
-) -> Scan:
+) -> FileScan:
     """Calls ``on_group`` for each good group.
 
     ``pace`` is awaited now and then with the count of bytes that were read since.
@@ -95,7 +95,7 @@ async def scan_file(
     """
     size = await file.size()
     window = _Window(file, size if end is None else min(size, end))
-    scan = Scan()
+    scan = FileScan()
     offset, number, previous = FILE_HEADER_BYTES, 0, (0, 0)
     pause_at = offset + _PAUSE_BYTES
     while offset < window.size:
@@ -163,7 +163,7 @@ async def _next_group(
 
 
 def _judge_end(
-    scan: Scan, size: int, group: GroupHeader | None, body: bytes, fault: str, *, is_last: bool
+    scan: FileScan, size: int, group: GroupHeader | None, body: bytes, fault: str, *, is_last: bool
 ) -> None:
     """An unreadable end with nothing good behind it."""
     if not is_last:
@@ -173,7 +173,7 @@ def _judge_end(
     scan.is_cut_short = is_head_cut or (group is not None and len(body) != group.length)
 
 
-def _with_missing_end(scan: Scan, number: int, end: int | None) -> Scan:
+def _with_missing_end(scan: FileScan, number: int, end: int | None) -> FileScan:
     if end is not None and scan.end < end:
         scan.damages.append(Damage(number, scan.end, end, "the end of the file is missing or bad"))
     return scan

@@ -15,7 +15,7 @@ from ...protocol.bookie_id import BookieId
 from ...runtime.disk import File
 from ..index.ledger_entries import LedgerEntries
 from ..ledger_records import sorted_ledgers_record
-from .file_set import LogFiles
+from .file_set import FileSet
 from .log_format import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
@@ -53,7 +53,7 @@ class SortedFile:
 class SortedFileWriter:
     """Writes one sorted file, run by run; durable after ``finish``."""
 
-    def __init__(self, files: LogFiles, bookie: BookieId, number: int, generation: int) -> None:
+    def __init__(self, files: FileSet, bookie: BookieId, number: int, generation: int) -> None:
         self._files = files
         self._header = FileHeader(SORTED_KIND, number, generation, 0, 0, 0, bookie)
         self._file: File | None = None

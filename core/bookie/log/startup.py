@@ -19,8 +19,8 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, ForeignDataError
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..index.entry_index import IndexedEntry
-from ..ledger_records import LedgerStates
-from .file_set import LogFiles, file_path
+from ..ledger_records import LedgerRecords
+from .file_set import FileSet, file_path
 from .log_file import LogFile
 from .log_format import (
     FILE_HEADER_BYTES,
@@ -34,17 +34,17 @@ from .log_format import (
     decode_group_header,
     iterate_records,
 )
-from .replay import Damage, Scan, scan_file
+from .replay import Damage, FileScan, scan_file
 from .sorted_file import SortedFile
 
 OnEntries = Callable[[list[IndexedEntry]], None]
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedFiles:
     """What was found. ``logs`` are the file numbers in use, rising."""
 
-    states: LedgerStates
+    states: LedgerRecords
     logs: list[int] = field(default_factory=list)
     sorted: dict[int, SortedFile] = field(default_factory=dict)
     last_log: LogFile | None = None
@@ -72,22 +72,22 @@ class _Log:
 
 
 async def open_files(
-    files: LogFiles,
+    files: FileSet,
     bookie: BookieId,
     boot_id: str,
     covered_log: int,
     on_entries: OnEntries,
-) -> Opened:
+) -> OpenedFiles:
     """Replays the logs. ``covered_log``: entries of lower files are in the index or sorted already.
 
     ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
     rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
     """
-    opened = Opened(LedgerStates())
+    opened = OpenedFiles(LedgerRecords())
     logs = await _find_logs(files, bookie, opened)
     first = _first_to_replay(logs, covered_log)
     while True:
-        states = opened.states = LedgerStates()
+        states = opened.states = LedgerRecords()
         opened.unused_logs.clear()
         damages = len(opened.damages)
         for log in logs[first:]:
@@ -106,7 +106,7 @@ async def open_files(
 # --- logs ---------------------------------------------------------------------------------------
 
 
-async def _find_logs(files: LogFiles, bookie: BookieId, opened: Opened) -> list[_Log]:
+async def _find_logs(files: FileSet, bookie: BookieId, opened: OpenedFiles) -> list[_Log]:
     """The logs in order; each with the end that its successor's header gives it."""
     numbers = await files.numbers(LOG_KIND)
     _raise_highest(opened, numbers)
@@ -121,7 +121,7 @@ async def _find_logs(files: LogFiles, bookie: BookieId, opened: Opened) -> list[
     return logs
 
 
-async def _header(files: LogFiles, kind: int, number: int, bookie: BookieId) -> FileHeader | None:
+async def _header(files: FileSet, kind: int, number: int, bookie: BookieId) -> FileHeader | None:
     """A file's header, or None when it is damaged. Raises ForeignDataError."""
     path = file_path(kind, number)
     if not 0 < number <= FILE_NUMBER_MAX:
@@ -145,9 +145,9 @@ def _first_to_replay(logs: list[_Log], covered_log: int) -> int:
 
 
 async def _replay_log(
-    files: LogFiles,
+    files: FileSet,
     log: _Log,
-    opened: Opened,
+    opened: OpenedFiles,
     boot_id: str,
     covered_log: int,
     on_entries: OnEntries,
@@ -186,7 +186,7 @@ async def _replay_log(
     )
 
 
-def _judge_torn_end(opened: Opened, scan: Scan, number: int, boot_id: str) -> None:
+def _judge_torn_end(opened: OpenedFiles, scan: FileScan, number: int, boot_id: str) -> None:
     """A bad last group: cut; but was it ever whole? (Module replay says why.)"""
     opened.torn_bytes = scan.torn_bytes
     known = opened.states.boot_id
@@ -201,7 +201,7 @@ def _judge_torn_end(opened: Opened, scan: Scan, number: int, boot_id: str) -> No
     opened.damages.append(Damage(number, scan.end, scan.end + scan.torn_bytes, reason))
 
 
-def _read_group(states: LedgerStates, body: bytes, base: int) -> list[IndexedEntry]:
+def _read_group(states: LedgerRecords, body: bytes, base: int) -> list[IndexedEntry]:
     """Applies a group's state records; returns its entries and counts their LACs."""
     rows: list[IndexedEntry] = []
     ledgers = states.ledgers
@@ -221,7 +221,7 @@ def _read_group(states: LedgerStates, body: bytes, base: int) -> list[IndexedEnt
     return rows
 
 
-def _check_floor(opened: Opened, logs: list[_Log]) -> None:
+def _check_floor(opened: OpenedFiles, logs: list[_Log]) -> None:
     """Logs below the manifest's floor are leftovers; the floor itself must be there."""
     floor = opened.states.manifest.log_floor
     used = [log.number for log in logs if log.number not in opened.unused_logs]
@@ -233,7 +233,7 @@ def _check_floor(opened: Opened, logs: list[_Log]) -> None:
 # --- sorted files -------------------------------------------------------------------------------
 
 
-async def _find_sorted_files(files: LogFiles, opened: Opened, bookie: BookieId) -> None:
+async def _find_sorted_files(files: FileSet, opened: OpenedFiles, bookie: BookieId) -> None:
     """The sorted files that the manifest names, each with what its first group says of it."""
     numbers = await files.numbers(SORTED_KIND)
     _raise_highest(opened, numbers)
@@ -251,7 +251,7 @@ async def _find_sorted_files(files: LogFiles, opened: Opened, bookie: BookieId) 
 
 
 async def _read_ledger_bytes(
-    files: LogFiles, number: int, header: FileHeader
+    files: FileSet, number: int, header: FileHeader
 ) -> dict[int, int] | None:
     file = await files.open(SORTED_KIND, number)
     head = await file.read(FILE_HEADER_BYTES, GROUP_HEADER_BYTES)
@@ -261,23 +261,23 @@ async def _read_ledger_bytes(
     body = await file.read(FILE_HEADER_BYTES + GROUP_HEADER_BYTES, group.length)
     if len(body) != group.length or crc32c(body) != group.crc:
         return None
-    states = LedgerStates()
+    states = LedgerRecords()
     _read_group(states, body, 0)
     return states.sorted_ledgers
 
 
 async def replay_sorted(
-    files: LogFiles, bookie: BookieId, opened: Opened, on_entries: OnEntries
+    files: FileSet, bookie: BookieId, opened: OpenedFiles, on_entries: OnEntries
 ) -> None:
     """For a rebuild of the index: rows of the sorted files, oldest file first."""
     for number, known in opened.sorted.items():
         header = await _header(files, SORTED_KIND, number, bookie)
         if header is None:
             continue  # reported when it was found
-        states = LedgerStates()
+        states = LedgerRecords()
 
         def on_group(
-            offset: int, body: bytes, number: int = number, states: LedgerStates = states
+            offset: int, body: bytes, number: int = number, states: LedgerRecords = states
         ) -> None:
             on_entries(_read_group(states, body, number << OFFSET_BITS | offset))
 
@@ -286,5 +286,5 @@ async def replay_sorted(
         opened.damages.extend(scan.damages)
 
 
-def _raise_highest(opened: Opened, numbers: list[int]) -> None:
+def _raise_highest(opened: OpenedFiles, numbers: list[int]) -> None:
     opened.highest_number = max([opened.highest_number, *numbers])

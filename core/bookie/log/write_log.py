@@ -22,8 +22,8 @@ from ...runtime.disk import File
 from ...runtime.tasks import Tasks, settled
 from ..config import BookieConfig
 from ..ledger_records import seal_record
-from .commit_group import Group, OnDurable
-from .file_set import LogFiles
+from .commit_group import CommitGroup, OnDurable
+from .file_set import FileSet
 from .log_file import LogFile
 from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
 
@@ -46,11 +46,11 @@ class LogOwner(Protocol):
         """State records for the head of a new file."""
         ...
 
-    def group_durable(self, group: Group, position: int, body: bytes) -> None:
+    def group_durable(self, group: CommitGroup, position: int, body: bytes) -> None:
         """The group's body stands durably at ``position``."""
         ...
 
-    def group_refused(self, group: Group, error: RhumblineError) -> None:
+    def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
         """The group was not written (disk full, log failed); it may or may not come back."""
         ...
 
@@ -67,7 +67,7 @@ class WriteLog:
     """The log that is being written. ``group`` is open for appends between awaits."""
 
     def __init__(
-        self, files: LogFiles, config: BookieConfig, bookie: BookieId, owner: LogOwner
+        self, files: FileSet, config: BookieConfig, bookie: BookieId, owner: LogOwner
     ) -> None:
         self._config = config
         self._bookie = bookie
@@ -75,13 +75,13 @@ class WriteLog:
         self._tasks = Tasks(on_failure=self._writer_failed)
         self._files = files
         self._writer: asyncio.Task[Any] | None = None
-        self._full: list[Group] = []
+        self._full: list[CommitGroup] = []
         self._full_bytes = 0
         self._current: LogFile | None = None
         self._roll_at = 0
         self._carried: list[bytes] = []
         """State records of refused groups: still true in memory, so they go before the next one."""
-        self.group = Group()
+        self.group = CommitGroup()
         self._is_kicked = False  # the open group is to be written as soon as possible
         self._timer: asyncio.TimerHandle | None = None
         self.failure: RhumblineError | None = None
@@ -114,7 +114,7 @@ class WriteLog:
         if self._writer is None and self.failure is None:
             self._writer = self._tasks.spawn(self._write_all(), "write log")
 
-    def open_group(self) -> Group:
+    def open_group(self) -> CommitGroup:
         """The group for the next append: the open one, or another if that is full."""
         group = self.group
         config = self._config
@@ -122,11 +122,11 @@ class WriteLog:
             return self.next_group()
         return group
 
-    def next_group(self) -> Group:
+    def next_group(self) -> CommitGroup:
         """Closes the open group for appends and opens another."""
         self._full.append(self.group)
         self._full_bytes += self.group.body_bytes
-        self.group = Group()
+        self.group = CommitGroup()
         return self.group
 
     def append_state(
@@ -190,7 +190,7 @@ class WriteLog:
         if self.group.count:
             self._kick_later()
 
-    async def _write(self, group: Group) -> None:
+    async def _write(self, group: CommitGroup) -> None:
         body = b"".join(group.buffers)
         assert len(body) == group.body_bytes
         try:
@@ -280,7 +280,7 @@ class WriteLog:
         self.failure = failure
         self._writer = None
         groups, self._full = [*self._full, self.group], []
-        self._full_bytes, self.group = 0, Group()
+        self._full_bytes, self.group = 0, CommitGroup()
         for group in groups:
             self._owner.group_refused(group, failure)
         self._owner.log_failed(failure)

@@ -32,7 +32,7 @@ from ..log.log_format import (
     decode_group_header,
 )
 from ..log.sorted_file import GROUP_BYTES, SortedFile, SortedFileWriter
-from .duty_cycle import Pace
+from .duty_cycle import DutyCycle
 from .live_rows import ROWS_AT_ONCE, LiveRows, rises
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ _LEDGER_COST = 2  # in rows
 _RUN_COST = 20
 
 
-class Sorter:
+class Compactor:
     """Rewrites one file at a time; the caller sees to that."""
 
     def __init__(
-        self, storage: "Storage", pace: Pace | None = None, slice_bytes: int = SLICE_BYTES
+        self, storage: "Storage", pace: DutyCycle | None = None, slice_bytes: int = SLICE_BYTES
     ) -> None:
         self._storage = storage
-        self._pace = Pace() if pace is None else pace
+        self._pace = DutyCycle() if pace is None else pace
         self._slice_bytes = slice_bytes
         self._cost = 0
         self._unnamed: list[int] = []

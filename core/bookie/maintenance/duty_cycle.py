@@ -10,7 +10,7 @@ async def nothing_between() -> None:
     """What is done in a pause when nothing has to be."""
 
 
-class Pace:
+class DutyCycle:
     """One piece of background work takes ``share`` (0 to 1) of the time that it goes on.
 
     Waiting for the disk counts as work: a busy disk is left alone the longer. ``between`` is

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ...protocol.errors import WrongClusterError
 from ..config import BookieConfig
-from ..ledger_membership import Proof
+from ..ledger_membership import MembershipCheck
 from ..server.entry_service import EntryService
 
 _PAGE = 1_000
@@ -61,7 +61,7 @@ class GarbageCollector:
         known = sorted(self._service.ledgers)
         limit = len(known) if is_unlimited else max(1, len(known) // _SHARE)
         for ledger_id in await self._not_listed(known):
-            if await self._service.proofs.look(ledger_id) is not Proof.GONE:
+            if await self._service.proofs.look(ledger_id) is not MembershipCheck.GONE:
                 continue
             result.gone += 1
             if result.deleted >= limit:

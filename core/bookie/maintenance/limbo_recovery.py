@@ -52,7 +52,7 @@ class LimboMetadata(Protocol):
         ...
 
 
-class LimboKeeper:
+class LimboRecovery:
     """Shrinks the limbo of one storage."""
 
     def __init__(
@@ -171,7 +171,7 @@ class LimboKeeper:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LimboRange:
     """A fragment that names a bookie, and which of its entries are that bookie's."""
 
     first: int
@@ -185,7 +185,7 @@ class Span:
         return (self.index - entry_id) % self.ensemble_size < self.write_quorum
 
 
-def spans_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[Span]:
+def spans_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[LimboRange]:
     """The fragments that name ``bookie``, without the last one of a ledger that has no end."""
     fragments = metadata.fragments
     firsts = [fragment.first_entry_id for fragment in fragments]
@@ -196,7 +196,7 @@ def spans_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[Span]:
         if bookie in fragment.bookies:
             index = fragment.bookies.index(bookie)
             size, copies = metadata.ensemble_size, metadata.write_quorum
-            yield Span(fragment.first_entry_id, last, index, size, copies)
+            yield LimboRange(fragment.first_entry_id, last, index, size, copies)
 
 
 async def clear_all(storage: Storage) -> None:

@@ -16,7 +16,7 @@ from ..log.log_format import (
     decode_file_header,
 )
 from ..log.replay import scan_file
-from .duty_cycle import Pace
+from .duty_cycle import DutyCycle
 
 if TYPE_CHECKING:
     from ..storage import Storage
@@ -47,7 +47,7 @@ class LiveRows:
         self.unordered: set[int] = set()
         """Ledgers whose ids do not rise throughout the file."""
 
-    async def read(self, pace: Pace) -> None:
+    async def read(self, pace: DutyCycle) -> None:
         """Reads the file to its end. Raises DiskFailedError."""
         storage = self._storage
         file = await storage.files.open(self._kind, self._number)
@@ -75,7 +75,7 @@ class LiveRows:
         self.slices.append((start, end))
         self._unread.append((offset, body))
 
-    async def _parse_all(self, pace: Pace) -> None:
+    async def _parse_all(self, pace: DutyCycle) -> None:
         for offset, body in self._unread:
             at = 0
             while at < len(body):
@@ -109,7 +109,7 @@ class LiveRows:
             at += size
         return at
 
-    async def _keep_live(self, ledger_id: int, pace: Pace) -> None:
+    async def _keep_live(self, ledger_id: int, pace: DutyCycle) -> None:
         """Leaves out the rows of a ledger that the index does not point to."""
         rows = self.ledgers[ledger_id]
         live, size = LedgerEntries(), 0

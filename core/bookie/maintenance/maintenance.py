@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from ...protocol.errors import MetadataError, RhumblineError
 from ..config import BookieConfig
 from ..storage import Storage
-from .compactor import Sorter
-from .duty_cycle import Pace
+from .compactor import Compactor
+from .duty_cycle import DutyCycle
 from .garbage_collector import GarbageCollector
-from .limbo_recovery import LimboKeeper
+from .limbo_recovery import LimboRecovery
 
 _QUIET_S = 0.1
 _SHARE_WHEN_QUIET = 0.5
@@ -26,7 +26,7 @@ class Maintenance:
         self,
         storage: Storage,
         collector: GarbageCollector,
-        limbo: LimboKeeper,
+        limbo: LimboRecovery,
         config: BookieConfig,
         instance_ids: tuple[Callable[[], Awaitable[str]], str],
     ) -> None:
@@ -40,7 +40,7 @@ class Maintenance:
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
         self._worn: dict[int, None] = {}
-        self.sorter = Sorter(storage, Pace(self._share, self._checkpoint))
+        self.sorter = Compactor(storage, DutyCycle(self._share, self._checkpoint))
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0

@@ -13,7 +13,7 @@ from ...runtime.disk import Disk
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..identity import Identity, read_identity
 from ..index.entry_index import IndexedEntry, MemoryIndex, add_missing
-from ..log.file_set import LogFiles
+from ..log.file_set import FileSet
 from ..log.log_format import (
     FILE_HEADER_BYTES,
     LOG_KIND,
@@ -23,7 +23,7 @@ from ..log.log_format import (
     iterate_records,
 )
 from ..log.replay import Damage, scan_file
-from ..log.startup import Opened, open_files, replay_sorted
+from ..log.startup import OpenedFiles, open_files, replay_sorted
 from ..storage import LOG_GONE
 
 
@@ -81,7 +81,7 @@ async def verify_storage(
     CorruptionError (the identity, or no log where there was one), DiskFailedError.
     """
     identity = await read_identity(disk)
-    files = LogFiles(disk, 0)
+    files = FileSet(disk, 0)
     index, older = MemoryIndex(), MemoryIndex()
     count = 0
 
@@ -103,7 +103,7 @@ async def verify_storage(
     return _summary(identity, opened, index)
 
 
-def _summary(identity: Identity, opened: Opened, index: MemoryIndex) -> StorageSummary:
+def _summary(identity: Identity, opened: OpenedFiles, index: MemoryIndex) -> StorageSummary:
     states = opened.states
     held: dict[int, tuple[int, int]] = {}
     for row in index.rows():
@@ -139,7 +139,7 @@ async def dump_storage(disk: Disk, on_entry: Callable[[StoredEntry], None]) -> l
     CorruptionError (the identity), DiskFailedError.
     """
     await read_identity(disk)
-    files = LogFiles(disk, 0)
+    files = FileSet(disk, 0)
     damages: list[Damage] = []
     try:
         for kind in (LOG_KIND, SORTED_KIND):
@@ -151,7 +151,7 @@ async def dump_storage(disk: Disk, on_entry: Callable[[StoredEntry], None]) -> l
 
 
 async def _dump_file(
-    files: LogFiles, kind: int, number: int, on_entry: Callable[[StoredEntry], None]
+    files: FileSet, kind: int, number: int, on_entry: Callable[[StoredEntry], None]
 ) -> list[Damage]:
     def on_group(start: int, body: bytes) -> None:
         for offset, data, is_state in iterate_records(body):

@@ -27,8 +27,8 @@ from ..log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
 from . import requests_v2, requests_v3
 from .entry_service import EntryService
 from .long_poll import ParkedPoll
-from .partial_frames import HalfFrames
-from .read_queue import ReadsInTurn
+from .partial_frames import PartialFrames
+from .read_queue import ReadQueue
 from .refusals import refusals_of
 from .requests import FileRead
 
@@ -42,16 +42,16 @@ _PART_BYTES_MIN = 2048  # on average; a system call looks at each part, so small
 _V3_BYTE = 0x0A
 
 
-class Connection:
+class ClientConnection:
     """The server's side of a connection."""
 
     def __init__(
         self,
         service: EntryService,
         tasks: Tasks,
-        registry: "dict[Connection, None]",
+        registry: "dict[ClientConnection, None]",
         closed_reasons: Counter[str],
-        half_frames: HalfFrames,
+        half_frames: PartialFrames,
     ) -> None:
         self.service = service
         self.polls: dict[ParkedPoll, None] = {}
@@ -68,7 +68,7 @@ class Connection:
         self._inflight_bytes = 0
         self.is_paused = False
         self._is_write_blocked = False
-        self._reads = ReadsInTurn(tasks, self._on_read)
+        self._reads = ReadQueue(tasks, self._on_read)
 
     # --- asyncio.Protocol -----------------------------------------------------------------------
 

@@ -27,15 +27,15 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...runtime.tasks import Tasks
 from ..config import BookieConfig
-from ..free_space import SpaceWatch
+from ..free_space import FreeSpaceMonitor
 from ..index.entry_index import Location
-from ..ledger_membership import LedgerReader, Proof, Proofs
-from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerState, lac_of_body
+from ..ledger_membership import LedgerMembership, MembershipCheck, MetadataReader
+from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
 from ..storage import Storage
 from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
 from .long_poll import ParkedPoll, Poll, PollDesk
-from .requests import Add, BatchRead, Read, WriteLac
+from .requests import BatchRead, EntryAdd, EntryRead, WriteLac
 
 _LIST_PAGE = 20_000
 _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
@@ -48,16 +48,16 @@ class EntryService(StorageListener):
         self,
         config: BookieConfig,
         storage: Storage,
-        ledgers: LedgerReader,
+        ledgers: MetadataReader,
         bookie: BookieId,
         tasks: Tasks,
-        space: SpaceWatch,
+        space: FreeSpaceMonitor,
     ) -> None:
         self.space = space
         self.bookie = bookie
         self.config = config
         self.storage = storage
-        self.proofs = Proofs(ledgers, bookie, tasks, config.learning_count_max)
+        self.proofs = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
         self.polls = PollDesk(config.long_poll_ms_max, config.connection_polls_max)
         self.takes_adds = True
         """Whether plain adds are taken at all; false on a full or failed disk, or by command."""
@@ -69,13 +69,13 @@ class EntryService(StorageListener):
         storage.listener = self
 
     @property
-    def ledgers(self) -> dict[int, LedgerState]:
+    def ledgers(self) -> dict[int, LedgerRecord]:
         """The ledgers known here."""
         return self.storage.states.ledgers
 
     # --- adds -----------------------------------------------------------------------------------
 
-    def add(self, op: Add) -> None:
+    def add(self, op: EntryAdd) -> None:
         """Takes an add, or refuses it at once, or after a look at the ledger's metadata."""
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is not None and (ledger.is_proven or op.is_recovery):
@@ -90,9 +90,9 @@ class EntryService(StorageListener):
             op.connection.expect(len(op.entry))
             self._prove(op, lambda proof: self._add_after(op, proof))
 
-    def _add_after(self, op: Add, proof: Proof) -> None:
+    def _add_after(self, op: EntryAdd, proof: MembershipCheck) -> None:
         op.connection.settle(len(op.entry))
-        if proof is not Proof.NAMED:
+        if proof is not MembershipCheck.NAMED:
             error = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
             op.connection.send(op.answer(error))
             return
@@ -103,7 +103,7 @@ class EntryService(StorageListener):
         self.storage.prove(ledger)
         self._add(op, ledger)
 
-    def _add_to_new_ledger(self, op: Add, *, is_proven: bool) -> None:
+    def _add_to_new_ledger(self, op: EntryAdd, *, is_proven: bool) -> None:
         fault = self._fault_of_add(op, None)
         if fault is not None:
             op.connection.send(op.answer(fault))
@@ -111,7 +111,7 @@ class EntryService(StorageListener):
         ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
         self._add(op, ledger)
 
-    def _add(self, op: Add, ledger: LedgerState) -> None:
+    def _add(self, op: EntryAdd, ledger: LedgerRecord) -> None:
         fault = self._fault_of_add(op, ledger)
         if fault is not None:
             op.connection.send(op.answer(fault))
@@ -119,12 +119,12 @@ class EntryService(StorageListener):
         op.connection.expect(len(op.entry))
         self.storage.add(ledger, op.entry, op.connection, op.answer(None))
 
-    def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerState:
+    def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
         ledger = self.storage.create_ledger(ledger_id, master_key, is_proven=is_proven)
         self.polls.began(ledger)
         return ledger
 
-    def _fault_of_add(self, op: Add, ledger: LedgerState | None) -> RhumblineError | None:
+    def _fault_of_add(self, op: EntryAdd, ledger: LedgerRecord | None) -> RhumblineError | None:
         if self.failure is not None:
             return DiskFailedError("the write log has failed; this bookie takes no adds")
         if not (self.takes_recovery_adds if op.is_recovery else self.takes_adds):
@@ -145,17 +145,19 @@ class EntryService(StorageListener):
             return UnknownStateError(f"ledger {op.ledger_id} is in limbo here")
         return None
 
-    def _prove(self, op: Add | Read | WriteLac, on_proof: Callable[[Proof], None]) -> None:
+    def _prove(
+        self, op: EntryAdd | EntryRead | WriteLac, on_proof: Callable[[MembershipCheck], None]
+    ) -> None:
         try:
             self.proofs.ask(op.ledger_id, on_proof)
         except TooManyRequestsError as error:
-            if isinstance(op, Add):
+            if isinstance(op, EntryAdd):
                 op.connection.settle(len(op.entry))
             op.connection.send(op.answer(error))
 
     # --- reads ----------------------------------------------------------------------------------
 
-    def read(self, op: Read) -> None:
+    def read(self, op: EntryRead) -> None:
         """Answers a read, after the fence if it has one."""
         if not op.is_fencing:
             self._read_now(op)
@@ -168,11 +170,11 @@ class EntryService(StorageListener):
             else:
                 self._prove(op, lambda proof: self._fence_after(op, proof))
 
-    def _fence_after(self, op: Read, proof: Proof) -> None:
+    def _fence_after(self, op: EntryRead, proof: MembershipCheck) -> None:
         """Fences a ledger that this bookie has no proof of, or learns to be its own."""
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is None:
-            if proof is Proof.GONE or op.ledger_id in self.storage.states.tombstones:
+            if proof is MembershipCheck.GONE or op.ledger_id in self.storage.states.tombstones:
                 op.connection.send(
                     op.answer(UnknownStateError(f"ledger {op.ledger_id} was deleted"))
                 )
@@ -182,9 +184,9 @@ class EntryService(StorageListener):
                 op.connection.send(op.answer(fault))
                 return
             ledger = self._create_ledger(
-                op.ledger_id, op.master_key, is_proven=proof is Proof.NAMED
+                op.ledger_id, op.master_key, is_proven=proof is MembershipCheck.NAMED
             )
-        elif proof is Proof.NAMED:
+        elif proof is MembershipCheck.NAMED:
             self.storage.prove(ledger)
         self._fence(op, ledger)
 
@@ -193,7 +195,7 @@ class EntryService(StorageListener):
             return TooManyRequestsError("this bookie holds as many ledgers as it may")
         return None
 
-    def _fence(self, op: Read, ledger: LedgerState) -> None:
+    def _fence(self, op: EntryRead, ledger: LedgerRecord) -> None:
         if ledger.master_key != op.master_key:
             error = UnauthorizedError(f"ledger {op.ledger_id} has another master key")
             op.connection.send(op.answer(error))
@@ -210,7 +212,7 @@ class EntryService(StorageListener):
 
         self.storage.fence(ledger, durable)
 
-    def _read_now(self, op: Read) -> None:
+    def _read_now(self, op: EntryRead) -> None:
         if isinstance(op, BatchRead):
             op.connection.read_later(BatchReading(self, op))
             return
@@ -225,7 +227,7 @@ class EntryService(StorageListener):
             return
         op.connection.read_later(EntryReading(self, op, entry_id, location))
 
-    def negative(self, op: Read, error: RhumblineError) -> RhumblineError:
+    def negative(self, op: EntryRead, error: RhumblineError) -> RhumblineError:
         """What may be said of an entry that is not here (invariant 3)."""
         if op.is_fencing and isinstance(error, _NEGATIVE):
             ledger = self.ledgers.get(op.ledger_id)
@@ -291,7 +293,7 @@ class EntryService(StorageListener):
             ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=False)
         self.storage.write_lac(ledger, op.body, lambda error: op.connection.send(op.answer(error)))
 
-    def _introduce(self, op: WriteLac, ledger: LedgerState | None) -> None:
+    def _introduce(self, op: WriteLac, ledger: LedgerRecord | None) -> None:
         """Looks the ledger up now, as its first add would have it looked up.
 
         So that add needs no metadata store, which may be away by then. Nothing is weaker for it:
@@ -304,10 +306,10 @@ class EntryService(StorageListener):
         else:
             self._prove(op, lambda proof: self._introduce_after(op, proof))
 
-    def _introduce_after(self, op: WriteLac, proof: Proof) -> None:
+    def _introduce_after(self, op: WriteLac, proof: MembershipCheck) -> None:
         fault = self._fault_of_lac(op)  # again: others were served meanwhile
         ledger = self.ledgers.get(op.ledger_id)
-        if fault is None and proof is not Proof.NAMED:
+        if fault is None and proof is not MembershipCheck.NAMED:
             fault = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
         elif fault is None and ledger is None:
             self._create_ledger(op.ledger_id, op.master_key, is_proven=True)
@@ -331,7 +333,7 @@ class EntryService(StorageListener):
 
     # --- what storage tells ---------------------------------------------------------------------
 
-    def ledgers_advanced(self, ledgers: list[LedgerState]) -> None:
+    def ledgers_advanced(self, ledgers: list[LedgerRecord]) -> None:
         """See StorageListener."""
         for ledger in ledgers:
             self.polls.advanced(ledger)

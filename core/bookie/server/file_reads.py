@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import RhumblineError
 from ..index.entry_index import Location
-from .requests import BatchRead, Read
+from .requests import BatchRead, EntryRead
 
 if TYPE_CHECKING:
     from .entry_service import EntryService
@@ -20,7 +20,7 @@ class EntryReading:
     __slots__ = ("entry_id", "location", "op", "service")
 
     def __init__(
-        self, service: "EntryService", op: Read, entry_id: int, location: Location
+        self, service: "EntryService", op: EntryRead, entry_id: int, location: Location
     ) -> None:
         self.service = service
         self.op = op

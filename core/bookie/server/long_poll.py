@@ -6,8 +6,8 @@ too: its readers may well be faster than the first entry of its writer.
 """
 
 from ...protocol.errors import TooManyRequestsError
-from ..ledger_records import LedgerState
-from .timer_wheel import Wheel
+from ..ledger_records import LedgerRecord
+from .timer_wheel import TimerWheel
 
 
 class Poll:
@@ -20,7 +20,7 @@ class Poll:
         self.previous_lac = previous_lac
         self.timeout_ms = timeout_ms
 
-    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+    def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """Answers, once. Without ``ledger`` there is none here."""
         raise NotImplementedError
 
@@ -33,7 +33,7 @@ class ParkedPoll:
     def __init__(
         self,
         desk: "PollDesk",
-        ledger: LedgerState | None,
+        ledger: LedgerRecord | None,
         poll: Poll,
         of_connection: "dict[ParkedPoll, None]",
     ) -> None:
@@ -53,7 +53,7 @@ class PollDesk:
     """All parked polls of a bookie."""
 
     def __init__(self, timeout_ms_max: int, connection_polls_max: int) -> None:
-        self._wheel = Wheel()
+        self._wheel = TimerWheel()
         self._timeout_ms_max = timeout_ms_max
         self._connection_polls_max = connection_polls_max
         self._unknown: dict[int, dict[ParkedPoll, None]] = {}
@@ -66,7 +66,7 @@ class PollDesk:
     def serve(
         self,
         poll: Poll,
-        ledger: LedgerState | None,
+        ledger: LedgerRecord | None,
         of_connection: dict[ParkedPoll, None],
     ) -> None:
         """Answers at once if there is news, else parks the poll. Raises TooManyRequestsError."""
@@ -100,7 +100,7 @@ class PollDesk:
             if not parked.ledger.polls:
                 parked.ledger.polls = None
 
-    def began(self, ledger: LedgerState) -> None:
+    def began(self, ledger: LedgerRecord) -> None:
         """The ledger is here from now on: who waited for that waits for its LAC."""
         waiting = self._unknown.pop(ledger.ledger_id, None)
         if waiting is not None:
@@ -109,14 +109,14 @@ class PollDesk:
             for parked in waiting:
                 parked.ledger = ledger
 
-    def advanced(self, ledger: LedgerState) -> None:
+    def advanced(self, ledger: LedgerRecord) -> None:
         """The LAC rose: wakes those that waited for that."""
         for parked in list(ledger.polls or ()):
             if ledger.lac > parked.poll.previous_lac:
                 self.release(parked)
                 parked.poll.wake(ledger, has_waited=True)
 
-    def wake_all(self, ledger: LedgerState) -> None:
+    def wake_all(self, ledger: LedgerRecord) -> None:
         """The ledger was fenced or deleted: whoever waits had better look at its metadata."""
         for parked in list(ledger.polls or ()):
             self.release(parked)

@@ -7,12 +7,12 @@ from ...protocol.ledger_metadata import NO_ENTRY
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.error_codes import status_for
-from ..ledger_records import LedgerState
+from ..ledger_records import LedgerRecord
 from .long_poll import Poll
-from .requests import Read
+from .requests import EntryRead
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ClientConnection
     from .entry_service import EntryService
 
 
@@ -21,13 +21,13 @@ class PlainPoll(Poll):
 
     __slots__ = ("_read", "_service")
 
-    def __init__(self, service: "EntryService", read: Read, request: pb.Request) -> None:
+    def __init__(self, service: "EntryService", read: EntryRead, request: pb.Request) -> None:
         body = request.read_request
         super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
         self._service = service
         self._read = read
 
-    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+    def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
         self._service.read(self._read)
 
@@ -38,17 +38,17 @@ class PiggybackPoll(Poll):
     __slots__ = ("_connection", "_ledger", "_request", "_service", "_waited")
 
     def __init__(
-        self, connection: "Connection", service: "EntryService", request: pb.Request
+        self, connection: "ClientConnection", service: "EntryService", request: pb.Request
     ) -> None:
         body = request.read_request
         super().__init__(body.ledger_id, body.previous_lac, body.timeout_ms)
         self._connection = connection
         self._service = service
         self._request = request
-        self._ledger: LedgerState | None = None
+        self._ledger: LedgerRecord | None = None
         self._waited = False
 
-    def wake(self, ledger: LedgerState | None, *, has_waited: bool) -> None:
+    def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
         if ledger is None:
             self._refuse(NoSuchLedgerError(f"no ledger {self.ledger_id} here"))

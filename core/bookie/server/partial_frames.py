@@ -21,7 +21,7 @@ class Holder(Protocol):
         ...
 
 
-class HalfFrames:
+class PartialFrames:
     """Who holds how much since when, oldest first. A timer runs only while somebody does."""
 
     def __init__(self, bytes_max: int, age_ms_max: int) -> None:

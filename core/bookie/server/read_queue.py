@@ -10,7 +10,7 @@ READERS_MAX = 16
 """File reads of one connection that run side by side."""
 
 
-class ReadsInTurn:
+class ReadQueue:
     """``on_read`` is called after each read. Whoever adds reads bounds how many wait."""
 
     def __init__(self, tasks: Tasks, on_read: Callable[[], None]) -> None:

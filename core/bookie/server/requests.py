@@ -50,7 +50,7 @@ class FileRead(Protocol):
         ...
 
 
-class Add:
+class EntryAdd:
     """Store an entry, which is well-formed and names ``ledger_id``."""
 
     __slots__ = ("connection", "entry", "is_recovery", "ledger_id", "master_key")
@@ -75,7 +75,7 @@ class Add:
         raise NotImplementedError
 
 
-class Read:
+class EntryRead:
     """Read an entry (-1: the last one); with a fence, that comes first."""
 
     __slots__ = ("connection", "entry_id", "is_fencing", "ledger_id", "master_key")
@@ -100,7 +100,7 @@ class Read:
         raise NotImplementedError
 
 
-class BatchRead(Read):
+class BatchRead(EntryRead):
     """Read consecutive entries from ``entry_id`` on."""
 
     __slots__ = ("bytes_max", "count_max", "entry_bytes")

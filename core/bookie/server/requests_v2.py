@@ -8,14 +8,14 @@ from ...wire import v2
 from ...wire.error_codes import code_for
 from ...wire.frames import FRAME_BYTES_MAX
 from .authentication import authenticate
-from .requests import Add, BatchRead, Read, Reply
+from .requests import BatchRead, EntryAdd, EntryRead, Reply
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ClientConnection
     from .entry_service import EntryService
 
 
-def serve(connection: "Connection", service: "EntryService", frame: bytes) -> None:
+def serve(connection: "ClientConnection", service: "EntryService", frame: bytes) -> None:
     """Serves one v2 frame. Raises ProtocolError for one that is malformed."""
     request = v2.decode_request(frame)
     if isinstance(request, v2.AddRequest):
@@ -31,7 +31,7 @@ def serve(connection: "Connection", service: "EntryService", frame: bytes) -> No
             connection.hang_up("other-bookie-wanted")
 
 
-class _Add(Add):
+class _Add(EntryAdd):
     __slots__ = ("_entry_id",)
 
     def __init__(self, connection: Reply, request: v2.AddRequest) -> None:
@@ -49,7 +49,7 @@ class _Add(Add):
         return v2.encode_add_response(code, self.ledger_id, self._entry_id)
 
 
-class _Read(Read):
+class _Read(EntryRead):
     __slots__ = ()
 
     def __init__(self, connection: Reply, request: v2.ReadRequest) -> None:

@@ -12,16 +12,16 @@ from ...wire.error_codes import status_for
 from .authentication import authenticate
 from .long_poll import Poll
 from .long_poll_v3 import PiggybackPoll, PlainPoll
-from .requests import Add, Read, Reply, WriteLac
+from .requests import EntryAdd, EntryRead, Reply, WriteLac
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import ClientConnection
     from .entry_service import EntryService
 
 OK = v3.Status.OK
 
 
-def serve(connection: "Connection", service: "EntryService", frame: bytes) -> None:
+def serve(connection: "ClientConnection", service: "EntryService", frame: bytes) -> None:
     """Serves one v3 frame. Raises ProtocolError for one that does not parse."""
     request = v3.decode_request(frame)
     fault = v3.fault_of(request)
@@ -34,7 +34,7 @@ def serve(connection: "Connection", service: "EntryService", frame: bytes) -> No
 # --- adds and reads -----------------------------------------------------------------------------
 
 
-class _Add(Add):
+class _Add(EntryAdd):
     __slots__ = ("_request",)
 
     def __init__(self, connection: Reply, request: pb.Request) -> None:
@@ -53,7 +53,7 @@ class _Add(Add):
         return v3.frame(v3.add_response(self._request, status))
 
 
-def _add(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _add(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     body = request.add_request
     if not _is_entry_of(body.body, body.ledger_id, body.entry_id):
         connection.send(v3.frame(v3.add_response(request, v3.Status.BAD_REQUEST)))
@@ -69,7 +69,7 @@ def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int) -> bool:
     return (ledger, number) == (ledger_id, entry_id) and NO_ENTRY <= lac < number and length >= 0
 
 
-class _Read(Read):
+class _Read(EntryRead):
     __slots__ = ("_request", "_service")
 
     def __init__(self, connection: Reply, service: "EntryService", request: pb.Request) -> None:
@@ -89,7 +89,7 @@ class _Read(Read):
         return v3.frame(v3.read_response(self._request, OK, entry, max_lac=lac))
 
 
-def _read(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _read(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     body = request.read_request
     is_piggyback = body.HasField("flag") and body.flag == pb.ReadRequest.ENTRY_PIGGYBACK
     if body.entry_id < NO_ENTRY or (is_piggyback and body.entry_id != NO_ENTRY):
@@ -126,7 +126,9 @@ class _WriteLac(WriteLac):
         return v3.frame(v3.write_lac_response(self._request, status))
 
 
-def _write_lac(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _write_lac(
+    connection: "ClientConnection", service: "EntryService", request: pb.Request
+) -> None:
     service.write_lac(_WriteLac(connection, request))
 
 
@@ -136,7 +138,7 @@ class _LacReading:
     __slots__ = ("_connection", "_request", "_service")
 
     def __init__(
-        self, connection: "Connection", service: "EntryService", request: pb.Request
+        self, connection: "ClientConnection", service: "EntryService", request: pb.Request
     ) -> None:
         self._connection = connection
         self._service = service
@@ -159,14 +161,14 @@ class _LacReading:
         self._connection.send(v3.frame(answer))
 
 
-def _read_lac(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _read_lac(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     connection.read_later(_LacReading(connection, service, request))
 
 
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def _force(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _force(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     def durable(error: RhumblineError | None) -> None:
         status = OK if error is None else status_for(error)
         connection.send(v3.frame(v3.force_response(request, status)))
@@ -180,7 +182,7 @@ class _EntryListing:
     __slots__ = ("_connection", "_request", "_service")
 
     def __init__(
-        self, connection: "Connection", service: "EntryService", request: pb.Request
+        self, connection: "ClientConnection", service: "EntryService", request: pb.Request
     ) -> None:
         self._connection = connection
         self._service = service
@@ -198,11 +200,13 @@ class _EntryListing:
         self._connection.send(v3.frame(answer))
 
 
-def _list_entries(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _list_entries(
+    connection: "ClientConnection", service: "EntryService", request: pb.Request
+) -> None:
     connection.read_later(_EntryListing(connection, service, request))
 
 
-def _info(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _info(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     space = service.space
     answer = v3.bookie_info_response(
         request, OK, total_bytes=space.total_bytes, free_bytes=space.free_bytes
@@ -210,7 +214,7 @@ def _info(connection: "Connection", service: "EntryService", request: pb.Request
     connection.send(v3.frame(answer))
 
 
-def _auth(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _auth(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     body = request.auth_request
     try:
         plugin = body.plugin.decode()
@@ -224,12 +228,14 @@ def _auth(connection: "Connection", service: "EntryService", request: pb.Request
         connection.hang_up("other-bookie-wanted")
 
 
-def _start_tls(connection: "Connection", service: "EntryService", request: pb.Request) -> None:
+def _start_tls(
+    connection: "ClientConnection", service: "EntryService", request: pb.Request
+) -> None:
     status = status_for(RefusedError("no TLS here"))
     connection.send(v3.frame(v3.refusal(request, status)))
 
 
-_HANDLERS: dict[v3.Operation, Callable[["Connection", "EntryService", pb.Request], None]] = {
+_HANDLERS: dict[v3.Operation, Callable[["ClientConnection", "EntryService", pb.Request], None]] = {
     v3.Operation.ADD: _add,
     v3.Operation.READ: _read,
     v3.Operation.WRITE_LAC: _write_lac,

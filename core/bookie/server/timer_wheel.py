@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 
-class Waiting(Protocol):
+class TimerEntry(Protocol):
     """Something with a deadline."""
 
     tick: int
@@ -16,18 +16,18 @@ class Waiting(Protocol):
         ...
 
 
-class Wheel:
+class TimerWheel:
     """Buckets of ``tick_ms``; a deadline is kept to within one of them, never early."""
 
     def __init__(self, tick_ms: int = 10) -> None:
         self._tick_ms = tick_ms
-        self._buckets: dict[int, dict[Waiting, None]] = {}
+        self._buckets: dict[int, dict[TimerEntry, None]] = {}
         self._ticks: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_tick = 0
         self.count = 0
 
-    def add(self, item: Waiting, delay_ms: int) -> None:
+    def add(self, item: TimerEntry, delay_ms: int) -> None:
         """Has ``item.expired`` called after ``delay_ms``, unless it is removed before."""
         assert item.tick == 0, "it waits already"
         loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class Wheel:
         item.tick = tick
         self.count += 1
 
-    def remove(self, item: Waiting) -> None:
+    def remove(self, item: TimerEntry) -> None:
         """It waits no more. No error when it does not wait."""
         bucket = self._buckets.get(item.tick)
         if bucket is not None and item in bucket:

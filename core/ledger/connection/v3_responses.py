@@ -2,7 +2,7 @@
 
 from ...protocol.errors import CorruptionError, NoSuchEntryError, NoSuchLedgerError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
-from ...protocol.recovery import Said
+from ...protocol.recovery import AnswerKind
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import Entry, EntryDigest, decode_entry, decode_lac
@@ -19,13 +19,13 @@ def error_in(error: RhumblineError | None, response: pb.Response | None) -> Rhum
     return cls(f"answered status {status}") if cls is not None else None
 
 
-def said_of(error: RhumblineError | None) -> Said:
+def said_of(error: RhumblineError | None) -> AnswerKind:
     """The three-valued reading: only two answers are a "never", whatever else is unknown (B17)."""
     if error is None:
-        return Said.HAVE
+        return AnswerKind.HAVE
     if isinstance(error, NoSuchEntryError | NoSuchLedgerError):
-        return Said.NEVER
-    return Said.UNKNOWN
+        return AnswerKind.NEVER
+    return AnswerKind.UNKNOWN
 
 
 def entry_in(

@@ -27,7 +27,7 @@ from ...wire.entry import Entry, EntryDigest
 from ..context import Backoff, LedgerContext
 from .lac_read import read_lac
 from .long_poll import PAUSE_MS_MIN, LongPoll
-from .metadata_refresh import Look
+from .metadata_refresh import MetadataRefresh
 from .range_reader import RangeReader
 
 
@@ -46,8 +46,8 @@ class LedgerReader:
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._look: Look | None = None
-        self._view_looks: dict[Fragment, Look] = {}
+        self._look: MetadataRefresh | None = None
+        self._view_looks: dict[Fragment, MetadataRefresh] = {}
         self._is_hinted = False
         self._is_over = False
         self._refresh_lock = asyncio.Lock()
@@ -123,7 +123,7 @@ class LedgerReader:
             self._check_open()
             look = self._view_looks.get(fragment)
             if look is None or look.is_over:
-                look = Look(
+                look = MetadataRefresh(
                     self.context.tasks,
                     partial(self._learn_view, fragment),
                     f"regions of ledger {self.ledger_id}",
@@ -194,7 +194,7 @@ class LedgerReader:
         is_new = look is None or look.is_over
         if look is None or is_new:
             name = f"look at ledger {self.ledger_id}"
-            look = self._look = Look(self.context.tasks, self.refresh, name)
+            look = self._look = MetadataRefresh(self.context.tasks, self.refresh, name)
         await look.wait()
         return is_new and look.has_told
 

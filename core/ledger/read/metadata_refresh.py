@@ -12,7 +12,7 @@ LOOK_MS = 500
 the time-outs of a store that is away."""
 
 
-class Look:
+class MetadataRefresh:
     """A look that several share. Nobody waits for it beyond ``LOOK_MS`` after its beginning; it
     goes on by itself until the store answers or gives up."""
 

@@ -9,7 +9,7 @@ from ...protocol.quorum import QuorumView
 from ...wire.entry import Entry, EntryDigest, decode_entry
 from ..context import LedgerContext
 from .read_order import ReplicaChoice
-from .speculative_request import Ask, OnReply
+from .speculative_request import OnReply, SpeculativeRequest
 
 _SINGLE_READS_MAX = 64  # side by side
 
@@ -36,7 +36,7 @@ class RangeReader:
         is_striped = view.quorum.ensemble_size != view.quorum.write_quorum
         if first == last or is_striped or not all(map(is_incarnate, fragment.bookies)):
             return await self._read_singly(fragment, view, first, last)
-        ask: Ask[list[Entry]] = Ask(
+        ask: SpeculativeRequest[list[Entry]] = SpeculativeRequest(
             self._order(fragment, view, first),
             lambda choice, on_reply: self._send_batch(choice, first, last, on_reply),
             pool=self._context.pool,
@@ -48,7 +48,7 @@ class RangeReader:
     async def _read_singly(
         self, fragment: Fragment, view: QuorumView, first: int, last: int
     ) -> list[Entry]:
-        asks: deque[Ask[Entry]] = deque()
+        asks: deque[SpeculativeRequest[Entry]] = deque()
         entries: list[Entry] = []
         size = 0
         next_id = first
@@ -68,8 +68,10 @@ class RangeReader:
                 break
         return entries
 
-    def _ask_one(self, fragment: Fragment, view: QuorumView, entry_id: int) -> Ask[Entry]:
-        return Ask(
+    def _ask_one(
+        self, fragment: Fragment, view: QuorumView, entry_id: int
+    ) -> SpeculativeRequest[Entry]:
+        return SpeculativeRequest(
             self._order(fragment, view, entry_id),
             lambda choice, on_reply: self._send_one(choice, entry_id, on_reply),
             pool=self._context.pool,

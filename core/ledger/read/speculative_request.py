@@ -21,7 +21,7 @@ Send = Callable[[ReplicaChoice, OnReply[T]], bool]
 """Sends the question; the reply comes later, never from inside. False: cannot be sent."""
 
 
-class Ask(Generic[T]):
+class SpeculativeRequest(Generic[T]):
     """Asks the first replica; after an error the next at once, after silence the next as well, if
     the policy allows one more request.
 

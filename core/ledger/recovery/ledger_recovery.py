@@ -21,9 +21,9 @@ from ...protocol.errors import (
 )
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ...protocol.recovery import (
+    AnswerKind,
     EntryTally,
     FenceTally,
-    Said,
     Verdict,
     closed_by_recovery,
     quorums_from,
@@ -189,7 +189,7 @@ class _Recovery:
             if done.done():
                 return
             said = said_of(error_in(error, response))
-            if said is Said.HAVE:
+            if said is AnswerKind.HAVE:
                 assert response is not None
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
                 verdict = tally.on_answer(index, said, lac)

@@ -21,7 +21,7 @@ from ..context import LedgerContext
 Parse = Callable[[pb.Response], None]
 
 
-class Copies:
+class ReplicaCopies:
     """Made by ``LedgerClient.copies``."""
 
     def __init__(self, context: LedgerContext) -> None:

@@ -7,7 +7,7 @@ answered that the entry is durable: its queue and its fsync, and the way there a
 from collections.abc import Sequence
 
 from ...protocol.errors import RhumblineError
-from ...runtime.tracing import Span, Step, Tracer
+from ...runtime.tracing import Span, Tracer, TraceStep
 from .replica import Replica
 
 
@@ -21,14 +21,14 @@ class AddTrace:
     ) -> None:
         self._tracer = tracer
         self._add = tracer.follow(
-            Step.ADD, parents, ledger_id=ledger_id, entry_id=entry_id, size_bytes=size
+            TraceStep.ADD, parents, ledger_id=ledger_id, entry_id=entry_id, size_bytes=size
         )
         self._stores: dict[Replica, Span] = {}
 
     def on_sent(self, replica: Replica) -> None:
         """The entry left for a bookie."""
         self._stores[replica] = self._tracer.follow(
-            Step.STORE,
+            TraceStep.STORE,
             (self._add.traceparent,),
             bookie=replica.bookie,
             region=replica.region or "",

@@ -38,8 +38,8 @@ from .ensemble_changer import EnsembleChanger
 from .explicit_lac import introduce, tell_lac
 from .ledger_close import Closing
 from .replica import Replica
-from .replica_health import ReplicaFailures
-from .replication_lag import Lag
+from .replica_health import ReplicaHealth
+from .replication_lag import ReplicationLag
 
 
 class LedgerWriter:
@@ -79,12 +79,12 @@ class LedgerWriter:
         self._confirmed_length = 0
         self._is_frozen = False
         self._is_draining = False
-        self._lag = Lag(self)
+        self._lag = ReplicationLag(self)
         self._room_wanted: list[Callable[[], None]] = []
         self._closing = Closing(self)
         self.replicas: list[Replica] = []
         self._take_ensemble(regions)
-        self.failures = ReplicaFailures(self)
+        self.failures = ReplicaHealth(self)
         self.changer = EnsembleChanger(context, self)
         context.handles[self] = None
         for replica in self.replicas:

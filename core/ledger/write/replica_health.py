@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PROBE_MS_MIN = 100
 
 
-class ReplicaFailures:
+class ReplicaHealth:
     """The failed replicas of one writer. ``mask``: the indices that get no entries now.
 
     In delayed mode the ensemble is changed when the rest can no longer acknowledge (bug B19: asked

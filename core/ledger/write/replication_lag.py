@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import RhumblineError, TooManyRequestsError
 from .add_op import AddOp
 from .replica import Replica
-from .under_replication import Holes
+from .under_replication import UnderReplication
 
 if TYPE_CHECKING:
     from .ledger_writer import LedgerWriter
 
 
-class Lag:
+class ReplicationLag:
     """Of one writer's ledger."""
 
     def __init__(self, writer: "LedgerWriter") -> None:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._backlog_bytes_max = writer.context.config.replica_backlog_bytes_max
-        self._holes = Holes(writer.ledger_id)
+        self._holes = UnderReplication(writer.ledger_id)
         self._outstanding = 0
 
     @property

@@ -9,7 +9,7 @@ RANGES_MAX = 256
 """Ranges kept by bookie and fragment; above it neighbours are joined: too much, never less."""
 
 
-class Hole(NamedTuple):
+class MissingRange(NamedTuple):
     """Entries that ``bookie`` should hold as a member of the fragment, and perhaps does not."""
 
     ledger_id: int
@@ -18,7 +18,7 @@ class Hole(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
 
 
-class Holes:
+class UnderReplication:
     """The holes of one ledger that nobody has been told of yet."""
 
     __slots__ = ("_by_place", "_ledger_id")
@@ -47,10 +47,10 @@ class Holes:
             _, narrowest = min(gaps)
             ranges[narrowest][1] = ranges.pop(narrowest + 1)[1]
 
-    def take(self) -> list[Hole]:
+    def take(self) -> list[MissingRange]:
         """All holes found since the last call."""
         found = [
-            Hole(self._ledger_id, first, bookie, tuple((a, b) for a, b in sorted(ranges)))
+            MissingRange(self._ledger_id, first, bookie, tuple((a, b) for a, b in sorted(ranges)))
             for (first, bookie), ranges in self._by_place.items()
         ]
         self._by_place.clear()

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.segments import NO_SEGMENT, Residence, Segment
-from ..ledger_interface import LedgerClient, delete_ledger
+from ..ledger_interface import LedgerProvider, delete_ledger
 from ..policy import StreamPolicy
 from ..read.segment_opener import Archives
 from .stream_metadata import StreamRecord
@@ -56,7 +56,7 @@ class Retention:
     def __init__(
         self,
         streams: StreamStore,
-        ledgers: LedgerClient,
+        ledgers: LedgerProvider,
         subscriptions: SubscriptionStore,
         *,
         archives: Archives | None = None,

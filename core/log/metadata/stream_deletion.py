@@ -21,7 +21,7 @@ from ...protocol.errors import (
     NoSuchStreamError,
 )
 from ...runtime.metadata_store import Check, Delete, MetadataStore, Operation, Put, Version
-from ..ledger_interface import LedgerClient, delete_ledger
+from ..ledger_interface import LedgerProvider, delete_ledger
 from .stream_store import CONTENTION_MAX, StreamStore
 
 
@@ -42,7 +42,7 @@ class StreamDeletion:
         self._stream = stream
         self._paths = streams.paths(stream)
 
-    async def run(self, ledgers: LedgerClient, identity: str | None) -> None:
+    async def run(self, ledgers: LedgerProvider, identity: str | None) -> None:
         """Returns when the stream is gone, whoever has finished that.
 
         ``identity``: of the stream that is meant; None: the one that is found first. Raises
@@ -81,7 +81,7 @@ class StreamDeletion:
             return _Doomed(identity, versions[0])
         raise MetadataUnavailableError(f"stream {self._stream} changes all the time")
 
-    async def _remove_segments(self, doomed: _Doomed, ledgers: LedgerClient) -> None:
+    async def _remove_segments(self, doomed: _Doomed, ledgers: LedgerProvider) -> None:
         for lssn in await self._streams.segment_numbers(self._stream):
             stored = await self._streams.segment(self._stream, lssn)
             await self._check(doomed)  # so what was just read is of this stream

@@ -39,7 +39,7 @@ CONTENTION_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class WriterClaim:
     """The right to write a stream, as long as its head is exactly this."""
 
     stream: str
@@ -195,7 +195,7 @@ class StreamStore:
             return None
         return StoredSegment(decode_segment(lssn, value.data), value.version)
 
-    async def claim(self, stream: str, token: str) -> Claim:
+    async def claim(self, stream: str, token: str) -> WriterClaim:
         """Takes the right to write, from whoever has it. ``token`` must be new.
 
         Raises NoSuchStreamError, also when it is being deleted; MetadataUnavailableError. A repeat
@@ -204,7 +204,7 @@ class StreamStore:
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
             if head.token == token:
-                return Claim(stream, head, version)
+                return WriterClaim(stream, head, version)
             if head.is_deleting:
                 raise being_deleted(stream)
             claimed = head.claimed(token)
@@ -216,10 +216,12 @@ class StreamStore:
                 continue
             except NoNodeError as error:
                 raise self._missing(stream) from error
-            return Claim(stream, claimed, version)
+            return WriterClaim(stream, claimed, version)
         raise MetadataUnavailableError(f"stream {stream}: claimed by others all the time")
 
-    async def publish(self, claim: Claim, segment: Segment) -> tuple[Claim, StoredSegment]:
+    async def publish(
+        self, claim: WriterClaim, segment: Segment
+    ) -> tuple[WriterClaim, StoredSegment]:
         """Adds the next segment. Raises StreamLostError, MetadataUnavailableError.
 
         After IndeterminateError was resolved or not (MetadataUnavailableError), repeat it with the
@@ -242,19 +244,21 @@ class StreamStore:
                 assert versions[0] is not None
                 assert versions[1] is not None
                 return (
-                    Claim(claim.stream, head, versions[0]),
+                    WriterClaim(claim.stream, head, versions[0]),
                     StoredSegment(segment, versions[1]),
                 )
             current, version = await self._head_of_claim(claim)
             if current == head:
                 stored = await self.segment(claim.stream, segment.lssn)
                 if stored is not None and stored.segment.ledger_id == segment.ledger_id:
-                    return Claim(claim.stream, current, version), stored
+                    return WriterClaim(claim.stream, current, version), stored
             if current != claim.head or not is_unknown:
                 raise self._lost(claim, current)
         raise MetadataUnavailableError(f"stream {claim.stream}: no answer to a publication")
 
-    async def complete(self, claim: Claim, stored: StoredSegment, done: Segment) -> StoredSegment:
+    async def complete(
+        self, claim: WriterClaim, stored: StoredSegment, done: Segment
+    ) -> StoredSegment:
         """Writes the end of a segment. Raises StreamLostError, MetadataUnavailableError.
 
         A repeat is safe.
@@ -319,7 +323,7 @@ class StreamStore:
 
     # --- errors ---------------------------------------------------------------------------------
 
-    async def _head_of_claim(self, claim: Claim) -> tuple[StreamHead, Version]:
+    async def _head_of_claim(self, claim: WriterClaim) -> tuple[StreamHead, Version]:
         try:
             return await self.head(claim.stream)
         except NoSuchStreamError as error:
@@ -328,7 +332,7 @@ class StreamStore:
     def _missing(self, stream: str) -> NoSuchStreamError:
         return NoSuchStreamError(f"no stream {stream} in namespace {self.namespace}")
 
-    def _lost(self, claim: Claim, current: StreamHead) -> StreamLostError:
+    def _lost(self, claim: WriterClaim, current: StreamHead) -> StreamLostError:
         if current.is_deleting:
             return StreamLostError(f"stream {claim.stream} is being deleted")
         return StreamLostError(

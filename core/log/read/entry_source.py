@@ -19,7 +19,7 @@ from ...protocol.errors import (
 )
 from ...protocol.segments import FIRST_LSSN, Segment, merged
 from ..config import ReaderConfig
-from ..ledger_interface import LedgerEntry, LedgerReader
+from ..ledger_interface import LedgerEntry, ReadableLedger
 from ..metadata.stream_store import StreamStore
 from .segment_opener import SegmentOpener
 
@@ -88,7 +88,7 @@ class EntrySource:
         self._loop = asyncio.get_running_loop()
         self._segment: Segment | None = None
         self._previous: Segment | None = None  # the completed segment before, if known
-        self._handle: LedgerReader | None = None
+        self._handle: ReadableLedger | None = None
         self._failing_since: float | None = None
 
     @property

@@ -18,7 +18,7 @@ from ...protocol.record_set import RecordSet, decode_entry
 from ...protocol.segments import FIRST_LSSN, Segment
 from ...runtime.tracing import Tracer
 from ..config import ReaderConfig
-from ..ledger_interface import LedgerReader
+from ..ledger_interface import ReadableLedger
 from ..metadata.stream_metadata import StreamRecord
 from ..metadata.stream_store import StreamStore
 from .entry_source import EntrySource
@@ -195,7 +195,7 @@ class _Search:
         finally:
             await handle.aclose()
 
-    async def _confirmed(self, handle: LedgerReader) -> int:
+    async def _confirmed(self, handle: ReadableLedger) -> int:
         if handle.is_closed:
             return handle.last_add_confirmed
         return await handle.update_last_add_confirmed(fresh=self._fresh)
@@ -270,7 +270,7 @@ class _Search:
         return found, last_lssn
 
     async def _first_entry(
-        self, handle: LedgerReader, is_reached: Callable[[RecordSet], bool]
+        self, handle: ReadableLedger, is_reached: Callable[[RecordSet], bool]
     ) -> int:
         """The first entry whose last record set is reached; behind the last confirmed if none."""
         low, high = 0, await self._confirmed(handle) + 1

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from ...protocol.errors import ConfigurationError, NoSuchLedgerError
 from ...protocol.segments import Residence, Segment
-from ..ledger_interface import LedgerClient, LedgerReader
+from ..ledger_interface import LedgerProvider, ReadableLedger
 from ..metadata.stream_store import StreamStore
 
 
 class Archives(Protocol):
     """The archived segments of one namespace."""
 
-    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+    async def open(self, stream: str, segment: Segment) -> ReadableLedger:
         """Opens an archived segment as if it were its closed ledger.
 
         Control records come back as empty ones. Raises NoSuchLedgerError when there is no archive,
@@ -38,13 +38,13 @@ class SegmentOpener:
     """Opens segments for reading. Which copy it takes, readers need not know."""
 
     def __init__(
-        self, streams: StreamStore, ledgers: LedgerClient, archives: Archives | None
+        self, streams: StreamStore, ledgers: LedgerProvider, archives: Archives | None
     ) -> None:
         self._streams = streams
         self._ledgers = ledgers
         self._archives = archives
 
-    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+    async def open(self, stream: str, segment: Segment) -> ReadableLedger:
         """A reader of the segment's entries.
 
         Raises NoSuchLedgerError when it has no copy, ConfigurationError when its only copy is in an

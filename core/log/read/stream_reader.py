@@ -22,7 +22,7 @@ from ...protocol.errors import (
     StreamIdleError,
 )
 from ...protocol.record_set import Kind, RecordSet, decode_entry
-from ...runtime.tracing import Step, Tracer
+from ...runtime.tracing import Tracer, TraceStep
 from ..config import ReaderConfig
 from .entry_source import Chunk, Entries
 from .read_ahead import ReadAhead
@@ -212,7 +212,7 @@ class StreamReader:
         producer = batch.traceparent
         if producer is not None:
             batch.delivery = tracer.follow(
-                Step.DELIVER,
+                TraceStep.DELIVER,
                 (producer,),
                 stream=self.stream,
                 dlsn=str(batch.first_dlsn),

@@ -63,10 +63,10 @@ class Delivery(NamedTuple):
     batch: RecordBatch
     position: Dlsn
     """Behind the batch: what ``commit`` stores."""
-    holding: "Holding"
+    holding: "PartitionAssignment"
 
 
-class Holding:
+class PartitionAssignment:
     """A partition in a member's hands."""
 
     def __init__(self, partition: int, subscription: Subscription, reader: StreamReader) -> None:
@@ -107,10 +107,12 @@ class GroupMember:
         self._config = config or GroupConfig()
         self._id = ""  # another one for each session
         self._session: Session | None = None
-        self._holdings: dict[int, Holding] = {}
-        self._deliveries: asyncio.Queue[tuple[Holding | None, RecordBatch | RhumblineError]]
+        self._holdings: dict[int, PartitionAssignment] = {}
+        self._deliveries: asyncio.Queue[
+            tuple[PartitionAssignment | None, RecordBatch | RhumblineError]
+        ]
         self._deliveries = asyncio.Queue(_BATCHES_WAITING_MAX)
-        self._given: Holding | None = None  # what the application works on
+        self._given: PartitionAssignment | None = None  # what the application works on
         self._handed_back = asyncio.Event()
         self._news = asyncio.Event()
         self._following = Tasks()
@@ -267,11 +269,11 @@ class GroupMember:
         if subscription.position != reader.position:
             await reader.aclose()
             reader = await self._namespace.open_reader(stream, subscription.position)
-        holding = Holding(partition, subscription, reader)
+        holding = PartitionAssignment(partition, subscription, reader)
         self._holdings[partition] = holding
         holding.reading = self._readings.spawn(self._read(holding), f"read {stream}")
 
-    async def _read(self, holding: Holding) -> None:
+    async def _read(self, holding: PartitionAssignment) -> None:
         try:
             async for batch in holding.reader.batches():
                 await self._deliveries.put((holding, batch))
@@ -281,7 +283,7 @@ class GroupMember:
             holding.has_failed = True
             self._news.set()
 
-    async def _release(self, holding: Holding) -> None:
+    async def _release(self, holding: PartitionAssignment) -> None:
         """In the order of invariant 2."""
         await self._stop(holding)
         if self._given is holding:
@@ -301,7 +303,7 @@ class GroupMember:
         except (NoNodeError, BadVersionError):
             return  # it went with its session
 
-    async def _stop(self, holding: Holding) -> None:
+    async def _stop(self, holding: PartitionAssignment) -> None:
         holding.is_over = True
         if holding.reading is not None:
             holding.reading.cancel()

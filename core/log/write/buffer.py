@@ -7,7 +7,7 @@ step: their entries share packets, syncs of a disk and answers.
 import asyncio
 from collections.abc import Callable
 
-from ...runtime.tracing import Step, Tracer
+from ...runtime.tracing import Tracer, TraceStep
 from .batch import NO_BATCH, Batch
 from .pipeline import Pipeline
 
@@ -66,7 +66,7 @@ class Buffer:
             self.submit()
         batch = self._begin(size, txid)
         if self._tracer is not None:
-            batch.trace(self._tracer.sample(Step.APPEND, stream=self._stream))
+            batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
         return batch
 
     def of_sets(self, size: int, txid: int) -> Batch:

@@ -45,7 +45,7 @@ class Sent(NamedTuple):
         return self.first + self.size - 1
 
 
-class ProducerTable:
+class DeduplicationTable:
     """The newest set of each producer, oldest first."""
 
     __slots__ = ("_logged", "_taken")
@@ -142,9 +142,9 @@ class Rebuilt:
             self._rows.pop(sent.identity, None)
             self._rows[sent.identity] = sent
 
-    def table(self) -> ProducerTable:
+    def table(self) -> DeduplicationTable:
         """What was found."""
-        return ProducerTable(self._rows.values())
+        return DeduplicationTable(self._rows.values())
 
 
 def _rows_of(data: bytes) -> list[Sent]:

@@ -3,15 +3,15 @@
 import asyncio
 
 from ...protocol.record_set import Kind
-from ..shared_timer import Alarms
+from ..shared_timer import SharedTimer
 from .batch import Batch
 from .pipeline import Pipeline, PipelineOwner
 
 
-class IdleCare:
+class Keepalive:
     """Of one writer; its times are one alarm among many, behind one timer."""
 
-    def __init__(self, pipeline: Pipeline, owner: PipelineOwner, alarms: Alarms) -> None:
+    def __init__(self, pipeline: Pipeline, owner: PipelineOwner, alarms: SharedTimer) -> None:
         self._pipeline = pipeline
         self._owner = owner
         self._alarms = alarms

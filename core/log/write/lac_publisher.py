@@ -24,7 +24,7 @@ _TURNS_BEFORE_TELLING = 3
 """An application that awaits an append and makes the next needs this many turns of the loop."""
 
 
-class Visibility:
+class LacPublisher:
     """Of one pipeline's entries. It has a timer only while there is something to tell."""
 
     def __init__(self, pipeline: "Pipeline", owner: "PipelineOwner") -> None:

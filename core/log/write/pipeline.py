@@ -27,12 +27,12 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...protocol.record_set import Kind, encode_control, encode_record_set, stamped
 from ..config import WriterConfig
-from ..log_context import Shared
+from ..log_context import LogContext
 from ..policy import StreamPolicy
 from .batch import Batch
-from .dedup_table import ProducerTable
+from .dedup_table import DeduplicationTable
 from .end_of_stream import encode_end_of_stream
-from .lac_publisher import Visibility
+from .lac_publisher import LacPublisher
 from .segment_chain import OpenSegment
 
 
@@ -74,8 +74,8 @@ class Pipeline:
         segment: OpenSegment,
         policy: StreamPolicy,
         config: WriterConfig,
-        producers: ProducerTable,
-        shared: Shared,
+        producers: DeduplicationTable,
+        shared: LogContext,
     ) -> None:
         self.segment = segment
         self.policy = policy
@@ -101,7 +101,7 @@ class Pipeline:
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
-        self._visibility = Visibility(self, owner)
+        self._visibility = LacPublisher(self, owner)
         self._is_stopped = False
         self._is_abandoned = False
         self._waiters: list[asyncio.Future[None]] = []

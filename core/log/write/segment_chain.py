@@ -20,11 +20,11 @@ from ...protocol.record_set import decode_entry
 from ...protocol.segments import NO_SEGMENT, Segment, SegmentEnd
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
-from ..ledger_interface import LedgerClient, LedgerWriter
-from ..metadata.stream_store import Claim, StoredSegment, StreamStore
+from ..ledger_interface import LedgerProvider, WritableLedger
+from ..metadata.stream_store import StoredSegment, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
-from .dedup_table import ProducerTable, Rebuilt
+from .dedup_table import DeduplicationTable, Rebuilt
 from .end_of_stream import last_txid_of
 
 NAMESPACE_KEY = "rhumbline.namespace"
@@ -40,7 +40,7 @@ class OpenSegment:
     """The segment in progress that this writer sends entries to."""
 
     stored: StoredSegment
-    ledger: LedgerWriter
+    ledger: WritableLedger
     rolls_at: float
     """Loop time in seconds after which the next segment follows."""
     position: int = 0
@@ -70,7 +70,7 @@ class SegmentChain:
         self,
         runtime: Runtime,
         streams: StreamStore,
-        ledgers: LedgerClient,
+        ledgers: LedgerProvider,
         opener: SegmentOpener,
         *,
         stream: str,
@@ -81,8 +81,8 @@ class SegmentChain:
         self._opener = opener
         self._stream = stream
         self._token = runtime.random_bytes(_TOKEN_BYTES).hex()
-        self._claim: Claim | None = None
-        self._unpublished: LedgerWriter | None = None
+        self._claim: WriterClaim | None = None
+        self._unpublished: WritableLedger | None = None
         self._offered: Segment | None = None  # sent for publication, outcome open
         self._ending: Segment | None = None  # sent as completed, outcome open
         self.last_completed: Segment | None = None
@@ -139,7 +139,7 @@ class SegmentChain:
         txid, ends_stream = last_txid_of(final)
         return SegmentEnd(last, metadata.length, count, txid, ends_stream, final.producers_entry)
 
-    async def producers(self) -> ProducerTable:
+    async def producers(self) -> DeduplicationTable:
         """What numbered producers have in the completed segments, for the writer that follows."""
         rebuilt = Rebuilt()
         newest = self.last_completed

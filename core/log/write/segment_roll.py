@@ -30,7 +30,7 @@ from .segment_chain import OpenSegment, SegmentChain
 T = TypeVar("T")
 
 
-class Transition:
+class SegmentRoll:
     """Owns the only task that a writer ever has."""
 
     def __init__(

@@ -30,18 +30,18 @@ from ...protocol.errors import (
 from ...protocol.record_set import NO_PRODUCER, TXID_FIRST, Kind, Producer, encode_record_set
 from ...protocol.trace_context import trace_extension
 from ...runtime.runtime import Runtime
-from ...runtime.tracing import Span, Step
+from ...runtime.tracing import Span, TraceStep
 from ..config import WriterConfig
-from ..log_context import Shared
+from ..log_context import LogContext
 from ..policy import StreamPolicy
 from .append_validation import as_bytes, check_txid, check_txids, checked_set, cut, too_large
 from .batch import NO_BATCH, RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .buffer import Buffer
-from .dedup_table import ProducerTable, Sent
-from .keepalive import IdleCare
+from .dedup_table import DeduplicationTable, Sent
+from .keepalive import Keepalive
 from .pipeline import Pipeline
 from .segment_chain import OpenSegment, SegmentChain
-from .segment_roll import Transition
+from .segment_roll import SegmentRoll
 from .writer_close import close, leave
 
 
@@ -59,10 +59,10 @@ class StreamWriter:
         *,
         stream: str,
         policy: StreamPolicy,
-        producers: ProducerTable,
+        producers: DeduplicationTable,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
-        shared: Shared,
+        shared: LogContext,
     ) -> None:
         completed = chain.last_completed
         self.stream = stream
@@ -78,9 +78,9 @@ class StreamWriter:
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer
-        self._transition = Transition(chain, self._pipeline, config, read_policy, self._on_bug)
+        self._transition = SegmentRoll(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
-        self._care = IdleCare(self._pipeline, self, shared.alarms)
+        self._care = Keepalive(self._pipeline, self, shared.alarms)
         self._care.set_alarm()
 
     # --- appending ------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class StreamWriter:
             raise InvalidArgumentError("append_numbered needs at least one record")
         span = None
         if self._tracer is not None:
-            span = self._tracer.sample(Step.APPEND, stream=self.stream)
+            span = self._tracer.sample(TraceStep.APPEND, stream=self.stream)
         encoded = encode_record_set(
             [as_bytes(payload) for payload in payloads],
             first_txid=TXID_FIRST,

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from ...protocol.errors import DeadlineExceededError, RhumblineError
 from ..config import WriterConfig
 from .pipeline import Pipeline
-from .segment_roll import Transition
+from .segment_roll import SegmentRoll
 
 
 async def close(
     pipeline: Pipeline,
-    transition: Transition,
+    transition: SegmentRoll,
     config: WriterConfig,
     abort: Callable[[], Awaitable[None]],
     stream: str,

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from rhumbline.backends.conformance.assertions import Bell, eventually
+from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
 from rhumbline.core.protocol.errors import (
     BadVersionError,
     ClosedError,
@@ -95,7 +95,7 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server(kind: Kind, server
             await adders.prepare()
             path, version = await store.create("/still", b"here")
             first, _ = await store.create("/queue/n-", sequential=True)
-            bell = Bell()
+            bell = ChangeSignal()
             store.watch("/still", bell.ring)
             await bell.quiet()
             async with asyncio.TaskGroup() as group:
@@ -171,7 +171,7 @@ def test_a_server_that_lost_its_data_is_another_store(kind: Kind, server: Server
             lost = asyncio.Event()
             session.on_lost(lost.set)
             await store.create("/claim", b"mine", ephemeral=session)
-            bell = Bell()
+            bell = ChangeSignal()
             store.watch("/n", bell.ring)
             await bell.quiet()
             server.kill()
@@ -228,7 +228,7 @@ async def _lose_the_leader(kind: Kind, members: list[Server]) -> None:
         await adders.prepare()
         session = await store.session(8_000)
         await store.create("/claim", b"mine", ephemeral=session)
-        bell = Bell()
+        bell = ChangeSignal()
         other.watch("/counters", bell.ring, prefix=True)
         leader = await _leader_of(members)
         async with asyncio.TaskGroup() as group:
@@ -281,7 +281,7 @@ def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
             kind.opened(proxy.address, "compacted") as store,
         ):
             await straight.create("/n")
-            bell = Bell()
+            bell = ChangeSignal()
             store.watch("/n", bell.ring)
             await bell.quiet()
             proxy.cut()
@@ -326,7 +326,7 @@ def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
         proxy.remove()
 
 
-async def _is_more(bell: Bell, before: int) -> bool:
+async def _is_more(bell: ChangeSignal, before: int) -> bool:
     return bell.count > before
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from rhumbline.backends.conformance.assertions import Bell, eventually
+from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
 from rhumbline.core.metadata import idempotent_writes
 from rhumbline.core.protocol.errors import IndeterminateError, MetadataError
 from rhumbline.core.protocol.errors import MetadataUnavailableError as Unavailable
@@ -200,7 +200,7 @@ def test_a_slow_way_is_only_slow(kind: Kind, proxy: Proxy) -> None:
 def test_watches_fire_after_a_cut(kind: Kind, proxy: Proxy) -> None:
     async def run() -> None:
         async with both(kind, proxy) as (store, straight):
-            bell, family = Bell(), Bell()
+            bell, family = ChangeSignal(), ChangeSignal()
             store.watch("/n", bell.ring)
             store.watch("/", family.ring, prefix=True)
             await bell.quiet()

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from rhumbline.backends.fdb.store import FdbStore
-from rhumbline.backends.migrating_store import FollowingStore
+from rhumbline.backends.migrating_store import MigratingStore
 from rhumbline.backends.migration import End, Migration, check_equal, scan
-from rhumbline.backends.migration_fence import GateState, MovableStore
+from rhumbline.backends.migration_fence import FenceState, MovableStore
 from rhumbline.backends.open_store import open_as_it_is, open_store
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
@@ -28,7 +28,7 @@ NODES = 1_500
 Opener = Callable[[str], Awaitable[MovableStore]]
 
 
-async def fill(store: MovableStore | FollowingStore) -> None:
+async def fill(store: MovableStore | MigratingStore) -> None:
     """Some breadth, some depth, odd names, large and empty values."""
     batch = [Create(f"/wide/{number % 30}/n-{number}", b"%d" % number) for number in range(NODES)]
     for start in range(0, NODES, 50):
@@ -131,7 +131,7 @@ def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
 
     async def run() -> None:
         first = f"sqlite://{tmp_path}/m.db"
-        store = FollowingStore(await opener(first), opener, 10_000)
+        store = MigratingStore(await opener(first), opener, 10_000)
         await Writers.prepare(store)
         await fill(store)
         writers = Writers()
@@ -194,7 +194,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
         await asyncio.sleep(0.2)
         rung.clear()
         gate = await mover.gate_state()
-        closed = GateState(gate.epoch, gate.tree, "memory:elsewhere", "me")
+        closed = FenceState(gate.epoch, gate.tree, "memory:elsewhere", "me")
         assert await mover.swap_gate(gate, closed)
         assert not await mover.swap_gate(gate, closed)
         await asyncio.wait_for(rung.wait(), 5)
@@ -210,7 +210,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
                     await attempt
             assert (await handle.get("/n", stale_ok=True)).data == b"before"
             assert await handle.gate_state() == closed
-        other = GateState(gate.epoch, gate.tree, "memory:elsewhere", "somebody else")
+        other = FenceState(gate.epoch, gate.tree, "memory:elsewhere", "somebody else")
         with pytest.raises(StoreFencedError):
             await mover.load([Create("/m")], {}, other)
         await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
@@ -218,7 +218,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
         assert found["/m"].data == b"loaded"
         assert found["/q"].sequence >= 2_000
         before = (await old.get("/n", stale_ok=True)).version
-        assert await mover.swap_gate(closed, GateState("new-epoch", gate.tree))
+        assert await mover.swap_gate(closed, FenceState("new-epoch", gate.tree))
         for handle in (old, fresh):
             value = await handle.get("/n")
             assert value.data == b"before"

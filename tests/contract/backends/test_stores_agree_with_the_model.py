@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from rhumbline.backends.conformance.model import HANDLES, Step, programs, run_program
+from rhumbline.backends.conformance.model import HANDLES, ModelStep, programs, run_program
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.open_store import open_store
 from rhumbline.core.runtime.metadata_store import MetadataStore
@@ -29,7 +29,7 @@ class Bench:
         self.runner = asyncio.Runner()
         self.handles: list[MetadataStore] = self.runner.run(self._open(open_handle))
 
-    def check(self, program: list[Step]) -> None:
+    def check(self, program: list[ModelStep]) -> None:
         self.runner.run(run_program(program, self.handles))
 
     def close(self) -> None:
@@ -92,13 +92,13 @@ def benches(where: str | Callable[[], Awaitable[MetadataStore]]) -> Iterator[Ben
 
 @LOCAL
 @given(program=programs())
-def test_memory(memory: Bench, program: list[Step]) -> None:
+def test_memory(memory: Bench, program: list[ModelStep]) -> None:
     memory.check(program)
 
 
 @LOCAL
 @given(program=programs())
-def test_sqlite(sqlite: Bench, program: list[Step]) -> None:
+def test_sqlite(sqlite: Bench, program: list[ModelStep]) -> None:
     sqlite.check(program)
 
 
@@ -106,7 +106,7 @@ def test_sqlite(sqlite: Bench, program: list[Step]) -> None:
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
+def test_zookeeper(zookeeper: Bench, program: list[ModelStep]) -> None:
     zookeeper.check(program)
 
 
@@ -114,18 +114,18 @@ def test_zookeeper(zookeeper: Bench, program: list[Step]) -> None:
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_etcd(etcd: Bench, program: list[Step]) -> None:
+def test_etcd(etcd: Bench, program: list[ModelStep]) -> None:
     etcd.check(program)
 
 
 @LOCAL
 @given(program=programs())
-def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[Step]) -> None:
+def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[ModelStep]) -> None:
     fdb_model.check(program)
 
 
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_fdb(fdb: Bench, program: list[Step]) -> None:
+def test_fdb(fdb: Bench, program: list[ModelStep]) -> None:
     fdb.check(program)

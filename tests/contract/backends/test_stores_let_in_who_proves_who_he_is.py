@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.conformance.assertions import Bell, eventually
+from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
 from rhumbline.backends.open_store import open_store
 from rhumbline.chaos.lab.ports import free_port
 from rhumbline.core.protocol.errors import (
@@ -52,7 +52,7 @@ async def use(uri: str) -> None:
     """Whatever a process does with a store: values, transactions, numbers, sessions, watches."""
     async with opened(uri) as store, opened(uri) as other:
         path, version = await store.create("/a/b", b"1")
-        bell = Bell()
+        bell = ChangeSignal()
         other.watch("/a", bell.ring, prefix=True)
         await bell.quiet()
         await store.put(path, b"2", expect=version)
@@ -268,7 +268,7 @@ def test_etcd_with_passwords_over_tls(
             assert "secret" not in said
         async with opened(f"{place}/ours/c?{ca}&auth_file={own}") as store:
             assert "secret" not in store.uri
-            bell = Bell()
+            bell = ChangeSignal()
             await store.create("/n", b"before")
             store.watch("/n", bell.ring)
             session = await store.session(20_000)

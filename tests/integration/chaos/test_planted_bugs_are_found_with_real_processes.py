@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.chaos.lab.report.scenario_outcome import Outcome, load_folder
+from rhumbline.chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
 from rhumbline.chaos.planted_bugs.patch import copy_with, load
 from rhumbline.tests.support.servers import installs
 from rhumbline.tests.support.servers.metadata_servers import started
@@ -15,7 +15,7 @@ from rhumbline.tests.support.servers.metadata_servers import started
 PROGRAM = "from rhumbline.cli import main; main()"
 
 
-def played_in_copy(mutation: str, scenario: str, folder: Path) -> tuple[int, Outcome]:
+def played_in_copy(mutation: str, scenario: str, folder: Path) -> tuple[int, ScenarioOutcome]:
     """Exit code and outcome of a run with the bug."""
     servers = started(installs.toxiproxy_binary).parent.parent
     copy_with(load(mutation), folder)

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.backends.migration import End, Migration, MigrationError, Outcome
+from rhumbline.backends.migration import End, Migration, MigrationError, MigrationOutcome
 from rhumbline.backends.open_store import open_as_it_is
 from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import StreamLostError
@@ -118,7 +118,7 @@ async def migration(source: str, target: str, deaths: Deaths) -> AsyncIterator[M
         yield Migration(*ends)
 
 
-async def move(source: str, target: str) -> Outcome:
+async def move(source: str, target: str) -> MigrationOutcome:
     async with migration(source, target, Deaths(10**9)) as mover:
         return await mover.run()
 

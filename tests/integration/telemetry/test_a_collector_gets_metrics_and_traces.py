@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 
 from rhumbline.client.settings import TelemetrySettings
-from rhumbline.core.runtime.tracing import Step
+from rhumbline.core.runtime.tracing import TraceStep
 from rhumbline.telemetry.process_telemetry import OFF, running_telemetry
 from rhumbline.telemetry.tracing import OtelTracer
 
@@ -60,9 +60,9 @@ def export(settings: TelemetrySettings, lasts_s: float = 0) -> None:
         async with asyncio.timeout(30), running as telemetry:
             telemetry.observe("proxy", lambda: {"registered": True, "write": {"taken": 4}})
             assert telemetry.tracer is not None
-            span = telemetry.tracer.sample(Step.APPEND, stream="s")
+            span = telemetry.tracer.sample(TraceStep.APPEND, stream="s")
             assert span is not None
-            telemetry.tracer.follow(Step.PROXY, (span.traceparent,)).end(ValueError("no"))
+            telemetry.tracer.follow(TraceStep.PROXY, (span.traceparent,)).end(ValueError("no"))
             span.end()
             await asyncio.sleep(lasts_s)
 
@@ -102,11 +102,11 @@ def test_a_collector_that_is_away_delays_nobody_for_long(caplog: pytest.LogCaptu
 def test_so_many_traces_begin_as_the_ratio_says_unless_the_application_traces() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     some, none = OtelTracer(provider, 0.25), OtelTracer(provider, 0.0)
-    begun = sum(some.sample(Step.APPEND) is not None for _ in range(4_000))
+    begun = sum(some.sample(TraceStep.APPEND) is not None for _ in range(4_000))
     assert 800 < begun < 1_200
-    assert all(none.sample(Step.APPEND) is None for _ in range(100))
+    assert all(none.sample(TraceStep.APPEND) is None for _ in range(100))
     with provider.get_tracer("application").start_as_current_span("order") as order:
-        span = none.sample(Step.APPEND)
+        span = none.sample(TraceStep.APPEND)
         assert span is not None
         assert int(span.traceparent.split("-")[1], 16) == order.get_span_context().trace_id
     provider.shutdown()

@@ -30,7 +30,13 @@ from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.read.record_batch import RecordBatch
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.protocol.trace_context import traceparent_of_set
-from rhumbline.core.runtime.metrics import CATALOGUE, Type, known_figure, prometheus_text, samples
+from rhumbline.core.runtime.metrics import (
+    CATALOGUE,
+    MetricType,
+    known_metric,
+    prometheus_text,
+    samples,
+)
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
@@ -232,7 +238,7 @@ def numbers(parts: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:  #
 def test_the_catalogue_knows_every_number(sampled: Run) -> None:
     for service, statistics in sampled.statistics.items():
         for parts in numbers((service,), statistics):
-            assert known_figure(parts) is not None, f"{'.'.join(parts)} is in no catalogue"
+            assert known_metric(parts) is not None, f"{'.'.join(parts)} is in no catalogue"
 
 
 def test_prometheus_can_parse_all_of_it(sampled: Run) -> None:
@@ -245,7 +251,7 @@ def test_prometheus_can_parse_all_of_it(sampled: Run) -> None:
             family = families[name.removesuffix("_total")]
             assert (family.type, family.documentation) == (figure.type, figure.help)
             assert family.samples
-            if figure.type is Type.SUMMARY:
+            if figure.type is MetricType.SUMMARY:
                 assert {one.name.removeprefix(name) for one in family.samples} == {
                     "", "_sum", "_count"
                 }  # fmt: skip

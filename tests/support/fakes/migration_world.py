@@ -7,9 +7,9 @@ from functools import partial
 from typing import TypeVar, cast
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
-from rhumbline.backends.migrating_store import FollowingStore
+from rhumbline.backends.migrating_store import MigratingStore
 from rhumbline.backends.migration import End, Migration
-from rhumbline.backends.migration_fence import GateState, MovableStore
+from rhumbline.backends.migration_fence import FenceState, MovableStore
 from rhumbline.backends.transaction_plan import Node
 from rhumbline.core.protocol.errors import (
     BadVersionError,
@@ -39,10 +39,10 @@ class Mortal:
         self._inner = inner
         self._moment = moment
 
-    async def gate_state(self) -> GateState:
+    async def gate_state(self) -> FenceState:
         return await self._lived(self._inner.gate_state)
 
-    async def swap_gate(self, old: GateState, new: GateState) -> bool:
+    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
         return await self._lived(partial(self._inner.swap_gate, old, new))
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
@@ -51,7 +51,7 @@ class Mortal:
             yield page
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: GateState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
     ) -> None:
         await self._lived(partial(self._inner.load, operations, sequences, gate))
 
@@ -74,13 +74,13 @@ class World:
     def __init__(self, *uris: str) -> None:
         self.trees = {uri: MemoryTree(uri) for uri in uris}
         self._tokens = 0
-        self.handles: list[FollowingStore] = []
+        self.handles: list[MigratingStore] = []
 
     async def open_as_it_is(self, uri: str) -> MovableStore:
         return MemoryStore(self.trees[uri], uri)
 
-    async def open(self, uri: str) -> FollowingStore:
-        store = FollowingStore(await self.open_as_it_is(uri), self.open_as_it_is, TIMEOUT_MS)
+    async def open(self, uri: str) -> MigratingStore:
+        store = MigratingStore(await self.open_as_it_is(uri), self.open_as_it_is, TIMEOUT_MS)
         self.handles.append(store)
         await store.start()
         return store

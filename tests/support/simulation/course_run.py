@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from rhumbline.chaos.checker.judge import judge
-from rhumbline.chaos.checker.run_record import Record
+from rhumbline.chaos.checker.run_record import RunRecord
 from rhumbline.chaos.simulation.world.sim_world import SimWorld
 
 R = TypeVar("R", bound="CourseRun")
@@ -17,7 +17,7 @@ class CourseRun(Protocol):
         """From the founding through the course to the last question."""
         ...
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         """All that is known of it."""
         ...
 

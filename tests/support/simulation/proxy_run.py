@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-from rhumbline.chaos.checker.history import TOKEN, History, Outcome, Read
+from rhumbline.chaos.checker.history import TOKEN, AppendOutcome, History, RecordedRead
 from rhumbline.chaos.simulation.cluster import NAMESPACE, PORT, STREAM, SimClient, SimCluster, until
-from rhumbline.chaos.simulation.seed_run import RESUME_S_MAX, LivenessError, Plan, SeedRun
+from rhumbline.chaos.simulation.seed_run import RESUME_S_MAX, LivenessError, RunPlan, SeedRun
 from rhumbline.chaos.simulation.workload.workload import (
     Applications,
     WriterHabits,
@@ -47,7 +47,7 @@ class ThinReader:
     start: Start
     pause_s: float
     """After each batch, at most."""
-    read: Read | None = None
+    read: RecordedRead | None = None
     position: Dlsn | None = None
     sittings: int = 0
     """How often it was opened."""
@@ -171,7 +171,7 @@ class ProxyRun(SeedRun):
     def __init__(
         self,
         world: SimWorld,
-        plan: Plan,
+        plan: RunPlan,
         *,
         read_proxies: int = 0,
         thin_readers: int = 0,
@@ -237,7 +237,7 @@ class ProxyRun(SeedRun):
 
     async def _thin_readers_end(self) -> None:
         """Each thin reader comes to the end soon; what it read is complete then."""
-        acked = self.history.of_outcome(Outcome.OK)
+        acked = self.history.of_outcome(AppendOutcome.OK)
         last = max(append.dlsn for append in acked if append.dlsn is not None)
 
         def late() -> list[ThinReader]:

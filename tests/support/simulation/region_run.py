@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rhumbline.chaos.simulation.cluster import ClusterSettings, until
-from rhumbline.chaos.simulation.seed_run import Plan, SeedRun
+from rhumbline.chaos.simulation.cluster import SimClusterSettings, until
+from rhumbline.chaos.simulation.seed_run import RunPlan, SeedRun
 from rhumbline.chaos.simulation.workload.workload import WriterHabits
-from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, SimWorld, Topology
+from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, SimTopology, SimWorld
 from rhumbline.core.bookie.config import KIB
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.log.config import ReaderConfig, WriterConfig
@@ -27,7 +27,7 @@ from rhumbline.regions.repair.repair_service import RepairService
 from rhumbline.regions.states import State, States
 from rhumbline.tests.support.simulation.course_run import play_to_verdict
 
-FIVE_REGIONS = Topology(
+FIVE_REGIONS = SimTopology(
     regions=("a", "b", "c", "d", "e"),
     delays_ms=tuple(
         (x, y, 10.0 + 5 * abs(ord(x) - ord(y)))
@@ -51,19 +51,19 @@ Course = Callable[["RegionRun"], Awaitable[None]]
 def plan(
     seed: int | str,
     *,
-    topology: Topology = THREE_REGIONS,
+    topology: SimTopology = THREE_REGIONS,
     quorum: Quorum | None = None,
     each: int = 2,
     roll_ms: int = 3_000,
     pause_ms: int = 100,
     regions: tuple[str, ...] = (),
-) -> Plan:
+) -> RunPlan:
     """A plan without faults: those are the course's."""
-    return Plan(
+    return RunPlan(
         seed=f"{seed} regions",
         topology=topology,
         bookies_by_region=(each,) * len(topology.regions),
-        settings=ClusterSettings(
+        settings=SimClusterSettings(
             policy=StreamPolicy(
                 quorum=quorum or Quorum(3, 3, 2, 2),
                 flush=FlushPolicy(period_ms=0),
@@ -90,7 +90,7 @@ class RegionRun(SeedRun):
     def __init__(
         self,
         world: SimWorld,
-        plan: Plan,
+        plan: RunPlan,
         *,
         repairs: bool = True,
         repair_config: RepairConfig = REPAIR,
@@ -263,7 +263,7 @@ async def _idle(host: SimHost) -> None:
 
 def run_course(
     course: Course,
-    plan: Plan,
+    plan: RunPlan,
     *,
     repairs: bool = True,
     repair_config: RepairConfig = REPAIR,

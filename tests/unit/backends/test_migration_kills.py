@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rhumbline.backends.migration import Outcome
+from rhumbline.backends.migration import MigrationOutcome
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -64,7 +64,7 @@ def kill_at(moment: int, then: Callable[[World], Awaitable[object]]) -> bool:
 
 
 async def again(world: World) -> None:
-    assert isinstance(await world.migration("a", "b").run(), Outcome)
+    assert isinstance(await world.migration("a", "b").run(), MigrationOutcome)
     assert world.trees["a"].gate.successor == "b"
     assert world.trees["b"].gate.successor is None
 
@@ -171,7 +171,7 @@ def test_two_attempts_at_once_are_one_migration() -> None:
             await asyncio.sleep(lead_ms / 1000)
             attempts.append(asyncio.create_task(world.migration("a", "b").run()))
             results = [await _ended(attempt) for attempt in attempts]
-            if not any(isinstance(result, Outcome) for result in results):
+            if not any(isinstance(result, MigrationOutcome) for result in results):
                 await again(world)
 
         await under_writes(world, work)
@@ -180,7 +180,7 @@ def test_two_attempts_at_once_are_one_migration() -> None:
         run_jumping(run(lead_ms))
 
 
-async def _ended(attempt: "asyncio.Task[Outcome]") -> Outcome | Exception:
+async def _ended(attempt: "asyncio.Task[MigrationOutcome]") -> MigrationOutcome | Exception:
     try:
         return await attempt
     except Exception as error:

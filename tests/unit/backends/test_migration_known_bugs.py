@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
-from rhumbline.backends.migration import MigrationError, Outcome, scan
-from rhumbline.backends.migration_fence import GateState
+from rhumbline.backends.migration import MigrationError, MigrationOutcome, scan
+from rhumbline.backends.migration_fence import FenceState
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.errors import (
@@ -40,7 +40,7 @@ def test_a_retry_after_a_failure_is_not_stuck() -> None:
         slow = world.migration("a", "b", longest_pause_ms=1)
         with pytest.raises(MigrationError, match="a is in use again"):
             await slow.run()
-        assert isinstance(await world.migration("a", "b").run(), Outcome)
+        assert isinstance(await world.migration("a", "b").run(), MigrationOutcome)
         assert (await store.get("/counters/0")).data == b"0"
         assert store.uri == "b"
         await world.aclose()
@@ -117,7 +117,7 @@ def test_the_mark_of_a_migration_is_not_copied_into_the_target() -> None:
         for source, target in (("a", "b"), ("b", "a"), ("a", "b")):
             await world.migration(source, target).run()
             gate = world.trees[target].gate
-            assert gate == GateState(gate.epoch, gate.tree)
+            assert gate == FenceState(gate.epoch, gate.tree)
             assert world.trees[source].gate.successor == target
         await world.aclose()
 

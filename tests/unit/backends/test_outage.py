@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
-from rhumbline.backends.migrating_store import FollowingStore
+from rhumbline.backends.migrating_store import MigratingStore
 from rhumbline.backends.migration_fence import MovableStore
 from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metadata_store import Value
@@ -28,7 +28,7 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCapture
         async def opener(_: str) -> MovableStore:
             raise AssertionError("nothing was migrated")
 
-        store = FollowingStore(inner, opener, 1_000)
+        store = MigratingStore(inner, opener, 1_000)
         await store.get("/")
         inner.is_away = True
         for _ in range(3):

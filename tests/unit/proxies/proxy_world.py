@@ -23,13 +23,13 @@ from rhumbline.proxies.client.producer_sender import Outgoing
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.client.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.membership import WRITE, Presence
-from rhumbline.proxies.write.append_item import Item, Placed
+from rhumbline.proxies.membership import WRITE, ProxyMembership
+from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import AppendSession
 from rhumbline.proxies.write.write_proxy import WriteProxy
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
-Outcome = Placed | RhumblineError
+Outcome = Appended | RhumblineError
 
 
 class Proxy:
@@ -38,7 +38,7 @@ class Proxy:
     def __init__(self, world: "ProxyWorld", address: str, region: str, config: ProxyConfig) -> None:
         self.world = world
         self.address = address
-        self.presence = Presence(
+        self.presence = ProxyMembership(
             world.log.store,
             world.log.runtime,
             roles=(WRITE,),
@@ -79,7 +79,7 @@ class Connection:
         self.session = AppendSession(proxy.writes, self._schedule, bytes_max=1 << 20)
 
     def send(
-        self, item: Item, on_answer: Callable[[Outcome], None], *, restarts: bool = False
+        self, item: AppendItem, on_answer: Callable[[Outcome], None], *, restarts: bool = False
     ) -> None:
         id_, self.next_id = self.next_id, self.next_id + 1
         self.waiting[id_] = on_answer
@@ -128,11 +128,11 @@ class DirectTransport:
         restarts: bool,
         tried: tuple[str, ...],
     ) -> None:
-        item = Item(*key, out.encoded, keeps_txids=out.keeps_txids, tried=tried)
+        item = AppendItem(*key, out.encoded, keeps_txids=out.keeps_txids, tried=tried)
         asyncio.get_running_loop().call_soon(self._arrive, address, item, on_answer, restarts)
 
     def _arrive(
-        self, address: str, item: Item, on_answer: Callable[[Outcome], None], restarts: bool
+        self, address: str, item: AppendItem, on_answer: Callable[[Outcome], None], restarts: bool
     ) -> None:
         proxy = self._world.proxies[address]
         if proxy.is_dead:
@@ -211,13 +211,13 @@ class ProxyWorld:
             if connection is not None:
                 connection.broke()
 
-    async def append(self, address: str, item: Item) -> Outcome:
+    async def append(self, address: str, item: AppendItem) -> Outcome:
         """One set, on a connection of its own."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         Connection(self.proxies[address]).send(item, answer.set_result)
         return await asyncio.wait_for(answer, 60)
 
-    async def placed(self, address: str, item: Item) -> Placed:
+    async def placed(self, address: str, item: AppendItem) -> Appended:
         outcome = await self.append(address, item)
         if isinstance(outcome, RhumblineError):
             raise outcome
@@ -242,8 +242,8 @@ def an_item(
     producer: bytes = b"",
     sequence: int = 0,
     tried: tuple[str, ...] = (),
-) -> Item:
+) -> AppendItem:
     """A record set of a producer (of nobody, without an id)."""
     who = Producer(producer, sequence) if producer else Producer(NO_PRODUCER, NO_SEQUENCE)
     encoded = encode_record_set(payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=who)
-    return Item("test", stream, encoded, tried=tried)
+    return AppendItem("test", stream, encoded, tried=tried)

@@ -3,37 +3,37 @@
 from collections import Counter
 from itertools import islice
 
-from rhumbline.proxies.hash_ring import Ring, region_order
+from rhumbline.proxies.hash_ring import HashRing, region_order
 
 KEYS = [f"orders-{n}" for n in range(4000)]
 
 
-def first(ring: Ring, key: str) -> str:
+def first(ring: HashRing, key: str) -> str:
     return next(ring.preference(key))
 
 
 def test_order_of_members_does_not_matter() -> None:
-    one, other = Ring(["a", "b", "c"]), Ring(["c", "a", "b", "a"])
+    one, other = HashRing(["a", "b", "c"]), HashRing(["c", "a", "b", "a"])
     assert [list(one.preference(k)) for k in KEYS[:50]] == [
         list(other.preference(k)) for k in KEYS[:50]
     ]
 
 
 def test_every_member_comes_once() -> None:
-    ring = Ring(["a", "b", "c"])
+    ring = HashRing(["a", "b", "c"])
     assert all(sorted(ring.preference(key)) == ["a", "b", "c"] for key in KEYS[:100])
-    assert not list(Ring([]).preference("x"))
+    assert not list(HashRing([]).preference("x"))
 
 
 def test_shares_are_about_even() -> None:
-    ring = Ring(["a", "b", "c", "d"])
+    ring = HashRing(["a", "b", "c", "d"])
     counts = Counter(first(ring, key) for key in KEYS)
     assert min(counts.values()) > 0.6 * len(KEYS) / 4
     assert max(counts.values()) < 1.5 * len(KEYS) / 4
 
 
 def test_a_lost_member_moves_only_its_own_streams_and_to_their_second() -> None:
-    before, after = Ring(["a", "b", "c", "d"]), Ring(["a", "b", "d"])
+    before, after = HashRing(["a", "b", "c", "d"]), HashRing(["a", "b", "d"])
     for key in KEYS:
         order = list(islice(before.preference(key), 2))
         assert first(after, key) == (order[1] if order[0] == "c" else order[0])

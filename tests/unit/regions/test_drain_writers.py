@@ -9,14 +9,14 @@ import pytest
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.ledger.client import LedgerClient
-from rhumbline.core.ledger.write.under_replication import Hole
+from rhumbline.core.ledger.write.under_replication import MissingRange
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.wire.registration import Registration
-from rhumbline.regions.drain_writers import LEAVE_PER_SECOND, LeavingWriters
+from rhumbline.regions.drain_writers import LEAVE_PER_SECOND, DrainWriters
 from rhumbline.regions.repair.task_store import TaskStore
-from rhumbline.regions.repair.under_replication_reports import PENDING_MAX, HoleReports
+from rhumbline.regions.repair.under_replication_reports import PENDING_MAX, UnderReplicationReports
 from rhumbline.regions.states import REREAD_MS, State, StateStore
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -79,7 +79,7 @@ def on(*bookies: BookieId) -> Writer:
 async def while_leaving(
     states: StateStore, writers: Writers, story: Callable[[], Awaitable[None]]
 ) -> None:
-    leaving = LeavingWriters(states, cast(LedgerClient, writers))
+    leaving = DrainWriters(states, cast(LedgerClient, writers))
     try:
         await story()
     finally:
@@ -168,8 +168,8 @@ class NoonClock:
         return 12
 
 
-def hole(ledger_id: int, bookie: BookieId) -> Hole:
-    return Hole(ledger_id, 0, bookie, ((0, 0),))
+def hole(ledger_id: int, bookie: BookieId) -> MissingRange:
+    return MissingRange(ledger_id, 0, bookie, ((0, 0),))
 
 
 def test_holes_of_bookies_that_are_up_become_tasks_and_their_number_is_bounded() -> None:
@@ -178,7 +178,7 @@ def test_holes_of_bookies_that_are_up_become_tasks_and_their_number_is_bounded()
         directory = SteeredDirectory(store)
         await directory.register(await store.session(10_000), Registration(A, "host", 1, {}))
         tasks = TaskStore(store)
-        reports = HoleReports(tasks, directory, NoonClock())
+        reports = UnderReplicationReports(tasks, directory, NoonClock())
         for bookie in (A, B, A):
             reports(hole(1, bookie))
         reports(hole(2, B))

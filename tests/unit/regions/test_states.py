@@ -10,7 +10,7 @@ from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import CorruptionError, LimitExceededError
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.wire.registration import Registration
-from rhumbline.regions.cached_states import FollowedStates
+from rhumbline.regions.cached_states import CachedStates
 from rhumbline.regions.states import REREAD_MS, State, States, StateStore, decode, encode
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -120,7 +120,7 @@ async def test_a_lost_reply_is_found_out() -> None:
 async def test_followers_learn_of_a_change_even_without_a_watch() -> None:
     store = MemoryStore()
     states = StateStore(store)
-    follower = FollowedStates(states)
+    follower = CachedStates(states)
     assert not follower.is_offline("a")
     await asyncio.sleep(0.01)
     await states.change(lambda known: known.with_region(A, State.OFFLINE))

@@ -10,7 +10,7 @@ import pytest
 from rhumbline.core.protocol.errors import DiskFailedError
 from rhumbline.server import aio_sync, posix_disk
 from rhumbline.server.aio_sync import AioSync, OnEnd, open_aio
-from rhumbline.server.inline_write import WritePace
+from rhumbline.server.inline_write import InlineWritePolicy
 from rhumbline.server.posix_disk import PosixDisk
 from rhumbline.tests.support.fakes.real_disk import with_disk
 
@@ -152,7 +152,7 @@ def test_what_was_written_durably_is_there_whoever_synced_it(
 
 
 def test_one_slow_write_sends_the_next_ones_to_threads_for_a_while() -> None:
-    pace = WritePace()
+    pace = InlineWritePolicy()
     assert pace.may_write_here(1000, 10.0)
     assert not pace.may_write_here(1 << 20, 10.0)
     pace.note(10.0, 10.001)

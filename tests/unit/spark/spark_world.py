@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rhumbline.spark.read.batch import BatchReader
+from rhumbline.spark.read.batch import RhumblineBatchReader
 from rhumbline.spark.read.options import Options, parse_options
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
@@ -52,6 +52,6 @@ def rows_of(batches: list["pa.RecordBatch"]) -> list[Row]:
     return found
 
 
-def read_all(reader: BatchReader) -> list[Row]:
+def read_all(reader: RhumblineBatchReader) -> list[Row]:
     """Plans and reads as Spark does."""
     return rows_of([batch for split in reader.partitions() for batch in reader.read(split)])

@@ -27,7 +27,7 @@ from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.spark.read import planner, split_reader
 from rhumbline.spark.read.options import parse_offsets, parse_options
-from rhumbline.spark.read.streaming import StreamReader
+from rhumbline.spark.read.streaming import RhumblineStreamReader
 from rhumbline.tests.support.fakes.jumping_loop import JumpingLoop
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore
@@ -223,8 +223,8 @@ class Query:
         self._splits: list[Any] = []
         self.reader = self._new_reader()
 
-    def _new_reader(self) -> StreamReader:
-        return StreamReader(parse_options(self._given, is_streaming=True))
+    def _new_reader(self) -> RhumblineStreamReader:
+        return RhumblineStreamReader(parse_options(self._given, is_streaming=True))
 
     @property
     def asks_servers(self) -> bool:

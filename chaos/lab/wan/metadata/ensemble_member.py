@@ -10,7 +10,7 @@ from ...ports import free_port
 from ..processes import READY_S_MAX, Program
 
 
-class Member(ABC):
+class EnsembleMember(ABC):
     """One member. ``scheme`` is that of the store's URIs."""
 
     scheme = ""
@@ -32,7 +32,7 @@ class Member(ABC):
         return f"metadata-{self.region}"
 
     @abstractmethod
-    def join(self, members: Sequence["Member"]) -> None:
+    def join(self, members: Sequence["EnsembleMember"]) -> None:
         """Says who belongs to the ensemble, before it is started."""
 
     @abstractmethod

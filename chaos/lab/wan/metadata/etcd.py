@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..processes import found
-from .ensemble_member import Member
+from .ensemble_member import EnsembleMember
 
 
 def etcd_binary(servers: Path) -> Path:
@@ -21,7 +21,7 @@ def etcd_binary(servers: Path) -> Path:
     return found("etcd", servers / "etcd" / "usr" / "bin" / "etcd", hint=hint)
 
 
-class EtcdMember(Member):
+class EtcdMember(EnsembleMember):
     """One etcd server."""
 
     scheme = "etcd"
@@ -31,7 +31,7 @@ class EtcdMember(Member):
         super().__init__(region, number, folder)
         self._binary = binary
 
-    def join(self, members: Sequence[Member]) -> None:
+    def join(self, members: Sequence[EnsembleMember]) -> None:
         """See Member."""
         everybody = ",".join(f"{one.name}=http://{one.peer_address}" for one in members)
         self.program.command = [

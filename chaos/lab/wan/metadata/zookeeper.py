@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .....core.protocol.errors import ConfigurationError
-from .ensemble_member import Member
+from .ensemble_member import EnsembleMember
 
 VERSION = "3.9.5"
 _TICK_MS = 200
@@ -25,7 +25,7 @@ def zookeeper_jars(servers: Path) -> Path:
     return jars
 
 
-class ZooKeeperMember(Member):
+class ZooKeeperMember(EnsembleMember):
     """One ZooKeeper server."""
 
     scheme = "zk"
@@ -34,7 +34,7 @@ class ZooKeeperMember(Member):
         super().__init__(region, number, folder)
         self._jars = jars
 
-    def join(self, members: Sequence[Member]) -> None:
+    def join(self, members: Sequence[EnsembleMember]) -> None:
         """See Member."""
         home = self.folder / f"zookeeper-{self.region}"
         (home / "data").mkdir(parents=True)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from .....core.protocol.dlsn import Dlsn
-from ...played_scenario import Play
+from ...played_scenario import PlayedScenario
 from ..cluster import WanCluster
 from ..members import AppProgram
 
@@ -19,10 +19,12 @@ class NotAliveError(Exception):
     """Something that had to happen after the faults did not."""
 
 
-class Errands:
+class AppCommands:
     """Sends applications on errands, and notes in ``play`` what comes of them."""
 
-    def __init__(self, cluster: WanCluster, play: Play, note: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, cluster: WanCluster, play: PlayedScenario, note: Callable[[str, str], None]
+    ) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self._cluster = cluster
         self._play = play

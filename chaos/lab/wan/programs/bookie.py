@@ -12,7 +12,7 @@ from .....client.system_runtime import run
 from .....core.bookie.config import MIB, BookieConfig
 from .....server.bookie_host import format_bookie, is_formatted, running_bookie
 from ... import product_settings
-from .durability_recorder import WitnessDisk
+from .durability_recorder import DurabilityRecorderDisk
 
 READY = "serves as "
 HOST = "127.0.0.1"
@@ -43,7 +43,7 @@ async def serve(told: dict[str, Any]) -> None:
             config,
             host=HOST,
             port=told["port"],
-            open_disk=lambda root: WitnessDisk(root, Path(told["notes"])),
+            open_disk=lambda root: DurabilityRecorderDisk(root, Path(told["notes"])),
         ) as bookie:
             print(f"{READY}{bookie.bookie_id}", flush=True)
             await stop.wait()

@@ -19,7 +19,7 @@ from ....checker.history import TOKEN
 _DAWDLE_S_MAX = 0.5
 
 
-class WitnessDisk(PosixDisk):
+class DurabilityRecorderDisk(PosixDisk):
     """A ``PosixDisk`` that writes ``ms token`` lines to ``notes``."""
 
     def __init__(self, root: Path, notes: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rhumbline.chaos.checker import run_record
 from rhumbline.chaos.checker.history import (
-    Append,
+    AppendOutcome,
     Cut,
     Delivered,
     End,
@@ -15,15 +15,15 @@ from rhumbline.chaos.checker.history import (
     History,
     LateAdd,
     Look,
-    Outcome,
-    Read,
+    RecordedAppend,
+    RecordedRead,
     Wish,
 )
 from rhumbline.chaos.checker.judge import CHECKS, judge
 from rhumbline.chaos.checker.run_record import (
-    Copy,
+    EntryCopy,
     LedgerVersion,
-    Record,
+    RunRecord,
     SegmentVersion,
     StreamVersions,
     Swap,
@@ -32,7 +32,7 @@ from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.core.protocol.recovery import Answer, Evidence, Said, Verdict
+from rhumbline.core.protocol.recovery import AnswerKind, BookieAnswer, Evidence, Verdict
 from rhumbline.core.protocol.segments import Segment
 
 A, B, C = (BookieId(f"{name}@0000000a") for name in "abc")
@@ -60,11 +60,11 @@ def a_segment(lssn: int = 1, ledger_id: int = 5) -> Segment:
     )
 
 
-def a_record() -> Record:
+def a_record() -> RunRecord:
     """Six records in three entries; each is acknowledged before the next entry is called."""
     history = History(lambda: 0.0)
     testimony = run_record.Testimony()
-    read = Read("reader", None, is_complete=True, called_ms=900.0, ready_ms=910.0)
+    read = RecordedRead("reader", None, is_complete=True, called_ms=900.0, ready_ms=910.0)
     copies = {}
     for entry_id in range(ENTRIES):
         group = []
@@ -72,7 +72,7 @@ def a_record() -> Record:
             number = 2 * entry_id + slot
             append = history.call(1, number, b"")
             append.called_ms, append.ended_ms = 100.0 * entry_id, 100.0 * entry_id + 50
-            append.outcome, append.dlsn = Outcome.OK, Dlsn(1, entry_id, slot)
+            append.outcome, append.dlsn = AppendOutcome.OK, Dlsn(1, entry_id, slot)
             append.holders, append.is_alone = MEMBERS, False
             append.group, append.told = entry_id + 1, [append.dlsn]
             append.producer = (PRODUCER, number) if entry_id == 0 else None
@@ -86,10 +86,10 @@ def a_record() -> Record:
             for token in group:
                 testimony.durable.setdefault(token, {})[bookie] = 100.0 * entry_id + 5
             size = 100 if entry_id == 0 else 0
-            copies[entry_id, str(bookie)] = Copy(-1, size, bytes(size))
+            copies[entry_id, str(bookie)] = EntryCopy(-1, size, bytes(size))
     history.reads.append(read)
     stored = StreamVersions({1: [SegmentVersion(400.0, a_segment())]}, [(0.0, FIRST_DLSN)])
-    return Record(
+    return RunRecord(
         history,
         {5: [LedgerVersion(0.0, a_ledger())]},
         stored.segments,
@@ -101,75 +101,75 @@ def a_record() -> Record:
     )
 
 
-def read_of(record: Record) -> Read:
+def read_of(record: RunRecord) -> RecordedRead:
     return record.history.reads[0]
 
 
-def append_of(record: Record, number: int) -> Append:
+def append_of(record: RunRecord, number: int) -> RecordedAppend:
     return list(record.history.appends.values())[number]
 
 
-def truncate(record: Record, at_ms: float, start: Dlsn) -> None:
+def truncate(record: RunRecord, at_ms: float, start: Dlsn) -> None:
     record.stored.starts.append((at_ms, start))
 
 
 # --- what may be wrong, by the invariant that it breaks -------------------------------------------
 
 
-def asked_and_told_too_little(record: Record) -> None:
+def asked_and_told_too_little(record: RunRecord) -> None:
     """The append of entry 1 was acknowledged at 150, and carried by that of entry 2 at 250."""
     record.history.looks.append(Look("somebody", 260.0, Dlsn(1, 1, 0)))
 
 
-def asked_and_told_less_than_bookies_knew(record: Record) -> None:
+def asked_and_told_less_than_bookies_knew(record: RunRecord) -> None:
     record.testimony.lacs[5] = [(300.0, A, 2), (301.0, B, 2)]
     record.history.looks.append(Look("somebody", 310.0, Dlsn(1, 2, 0)))
 
 
-def two_segments_of_one_ledger(record: Record) -> None:
+def two_segments_of_one_ledger(record: RunRecord) -> None:
     segments = {7: [SegmentVersion(500.0, a_segment(7))]}
     record.streams["other"] = StreamVersions(segments, [(0.0, FIRST_DLSN)])
 
 
-def ledger_in_use_is_deleted(record: Record) -> None:
+def ledger_in_use_is_deleted(record: RunRecord) -> None:
     record.ledgers[5].append(LedgerVersion(1_000.0, None))
 
 
-def truncation_goes_back(record: Record) -> None:
+def truncation_goes_back(record: RunRecord) -> None:
     truncate(record, 1_000.0, Dlsn(1, 2, 0))
     truncate(record, 1_100.0, Dlsn(1, 1, 0))
 
 
-def truncation_that_was_acknowledged_is_not_there(record: Record) -> None:
+def truncation_that_was_acknowledged_is_not_there(record: RunRecord) -> None:
     record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
 
 
-def reader_gets_what_was_truncated(record: Record) -> None:
+def reader_gets_what_was_truncated(record: RunRecord) -> None:
     truncate(record, 800.0, Dlsn(1, 1, 0))
 
 
-def reader_skips(record: Record) -> None:
+def reader_skips(record: RunRecord) -> None:
     read_of(record).is_complete = False
     del read_of(record).records[2:4]
 
 
-def reader_is_told_of_a_missing_ledger(record: Record) -> None:
-    read = Read("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
+def reader_is_told_of_a_missing_ledger(record: RunRecord) -> None:
+    read = RecordedRead("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
     read.failed_ms, read.failure = 970.0, "NoSuchLedgerError"
     record.history.reads.append(read)
 
 
-def reader_is_told_of_a_truncation_that_is_none(record: Record) -> None:
-    read = Read("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
+def reader_is_told_of_a_truncation_that_is_none(record: RunRecord) -> None:
+    read = RecordedRead("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
     read.failed_ms, read.failure = 970.0, "TruncatedError"
     record.history.reads.append(read)
 
 
-def acknowledged_behind_the_end(record: Record) -> None:
+def acknowledged_behind_the_end(record: RunRecord) -> None:
     record.history.ends.append(End(1, 150.0, 190.0))
 
 
-def segment_behind_the_end(record: Record) -> None:
+def segment_behind_the_end(record: RunRecord) -> None:
     ended = replace(a_segment(), ends_stream=True)
     record.segments[1] = [SegmentVersion(400.0, ended)]
     record.ledgers[6] = [LedgerVersion(0.0, a_ledger(6))]
@@ -177,154 +177,154 @@ def segment_behind_the_end(record: Record) -> None:
     record.segments[2] = [SegmentVersion(500.0, more)]
 
 
-def reader_is_told_of_an_end(record: Record) -> None:
+def reader_is_told_of_an_end(record: RunRecord) -> None:
     read_of(record).is_ended = True
 
 
-def set_is_torn_for_a_reader(record: Record) -> None:
+def set_is_torn_for_a_reader(record: RunRecord) -> None:
     read_of(record).is_complete = False
     del read_of(record).records[5]
 
 
-def set_is_in_two_places(record: Record) -> None:
+def set_is_in_two_places(record: RunRecord) -> None:
     append_of(record, 5).dlsn = Dlsn(1, 2, 2)
 
 
-def txids_fall(record: Record) -> None:
+def txids_fall(record: RunRecord) -> None:
     records = read_of(record).records
     records[3] = records[3]._replace(txid=5)
 
 
-def seek(record: Record, txid: int, first: int) -> None:
-    read = Read("seek", None, called_ms=960.0, ready_ms=961.0, seeks_txid=txid)
+def seek(record: RunRecord, txid: int, first: int) -> None:
+    read = RecordedRead("seek", None, called_ms=960.0, ready_ms=961.0, seeks_txid=txid)
     read.records = read_of(record).records[first : first // 2 * 2 + 2]  # to the end of the set
     record.history.reads.append(read)
 
 
-def seek_ends_too_far(record: Record) -> None:
+def seek_ends_too_far(record: RunRecord) -> None:
     seek(record, 30, 3)
 
 
-def seek_ends_too_early(record: Record) -> None:
+def seek_ends_too_early(record: RunRecord) -> None:
     seek(record, 30, 1)
 
 
-def number_is_there_twice(record: Record) -> None:
+def number_is_there_twice(record: RunRecord) -> None:
     records = read_of(record).records
     records[4] = records[4]._replace(producer=(PRODUCER, 1))
 
 
-def number_was_told_two_places(record: Record) -> None:
+def number_was_told_two_places(record: RunRecord) -> None:
     append_of(record, 1).told.append(Dlsn(1, 7, 0))
 
 
-def number_that_was_said_to_be_there_is_not(record: Record) -> None:
+def number_that_was_said_to_be_there_is_not(record: RunRecord) -> None:
     append = record.history.call(9, 0, b"")
     append.producer, append.is_told_there = (b"q" * 16, 0), True
 
 
-def owner_does_not_know_a_number(record: Record) -> None:
+def owner_does_not_know_a_number(record: RunRecord) -> None:
     record.history.gaps.append(Gap(1, 160.0, append_of(record, 1)))
 
 
-def of_one_name(record: Record) -> StreamVersions:
+def of_one_name(record: RunRecord) -> StreamVersions:
     """The stream was made at 0 ms by a call for it, and nobody meant to do anything else."""
     record.stored.identity = "this one"
     record.history.wishes.append(Wish("create", 0.0, ended_ms=1.0, is_unknown=False))
     return record.stored
 
 
-def stream_that_nobody_made(record: Record) -> None:
+def stream_that_nobody_made(record: RunRecord) -> None:
     of_one_name(record)
     record.history.wishes[0].called_ms = 2.0
 
 
-def late_creation(record: Record) -> None:
+def late_creation(record: RunRecord) -> None:
     of_one_name(record).made_ms = 2.0
 
 
-def delete(record: Record, wish: Wish) -> None:
+def delete(record: RunRecord, wish: Wish) -> None:
     record.history.wishes.append(wish)
     stored = of_one_name(record)
     stored.deleting_ms, stored.gone_ms = 1_000.0, 1_100.0
 
 
-def deletion_that_another_stream_was_meant_for(record: Record) -> None:
+def deletion_that_another_stream_was_meant_for(record: RunRecord) -> None:
     delete(record, Wish("delete", 500.0, "another one", ended_ms=2_000.0))
 
 
-def deletion_that_had_ended(record: Record) -> None:
+def deletion_that_had_ended(record: RunRecord) -> None:
     delete(record, Wish("delete", -10.0, ended_ms=-5.0))
 
 
-def deletion_without_a_mark(record: Record) -> None:
+def deletion_without_a_mark(record: RunRecord) -> None:
     delete(record, Wish("delete", 500.0, "this one", ended_ms=2_000.0))
     record.stored.deleting_ms = record.stored.gone_ms
 
 
-def truncation_that_had_ended(record: Record) -> None:
+def truncation_that_had_ended(record: RunRecord) -> None:
     of_one_name(record)
     truncate(record, 1_000.0, Dlsn(1, 1, 0))
     record.history.wishes.append(Wish("truncate", -10.0, position=Dlsn(1, 1, 0), ended_ms=-5.0))
 
 
-def segment_goes_by_itself(record: Record) -> None:
+def segment_goes_by_itself(record: RunRecord) -> None:
     of_one_name(record).segments[1].append(SegmentVersion(1_000.0, None))
 
 
-def subscription_goes_by_itself(record: Record) -> None:
+def subscription_goes_by_itself(record: RunRecord) -> None:
     of_one_name(record).unsubscribed.append((1_000.0, "mine"))
 
 
-def reader_gets_what_was_sent_elsewhere(record: Record) -> None:
+def reader_gets_what_was_sent_elsewhere(record: RunRecord) -> None:
     tokens = record.testimony.tokens
     tokens[5, 1], tokens[5, 2] = tokens[5, 2], tokens[5, 1]
 
 
-def recovery_makes_up_a_no(record: Record) -> None:
+def recovery_makes_up_a_no(record: RunRecord) -> None:
     """Or takes a damaged copy for one."""
     recovering = a_ledger()
     record.ledgers[5].insert(
         0, LedgerVersion(0.0, replace(recovering, state=LedgerState.IN_RECOVERY))
     )
-    answers = (Answer(0, A, Said.NEVER), Answer(1, B, Said.HAVE))
+    answers = (BookieAnswer(0, A, AnswerKind.NEVER), BookieAnswer(1, B, AnswerKind.HAVE))
     record.testimony.fences[A, 5] = 300.0
     fragment, quorum = Fragment(0, MEMBERS), Quorum(3, 3, 2)
     regions = ("east", "north", "west")
     record.evidence = [Evidence(5, 1, Verdict.RECOVER, fragment, regions, (quorum,), answers, -1)]
 
 
-def two_changes_at_once(record: Record) -> None:
+def two_changes_at_once(record: RunRecord) -> None:
     record.swaps = [
         Swap("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
         Swap("app/1", 5, LedgerState.OPEN, 1, 20.0, 40.0),
     ]
 
 
-def older_version_is_replaced(record: Record) -> None:
+def older_version_is_replaced(record: RunRecord) -> None:
     record.swaps = [
         Swap("app/1", 5, LedgerState.OPEN, 2, 10.0, 30.0),
         Swap("app/1", 5, LedgerState.OPEN, 1, 40.0, 50.0),
     ]
 
 
-def copy_is_dropped(record: Record) -> None:
+def copy_is_dropped(record: RunRecord) -> None:
     del record.copies[5][1, C]
 
 
-def deleted_stream_is_read(record: Record) -> None:
+def deleted_stream_is_read(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 800.0
 
 
-def deleted_ledger_takes_an_add(record: Record) -> None:
+def deleted_ledger_takes_an_add(record: RunRecord) -> None:
     record.late_adds = [LateAdd(A, 4, is_confirmed=True, is_readable=False)]
 
 
-def deleted_ledger_gives_an_entry(record: Record) -> None:
+def deleted_ledger_gives_an_entry(record: RunRecord) -> None:
     record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=True)]
 
 
-def answer_of_one_that_is_not_named_counts(record: Record) -> None:
+def answer_of_one_that_is_not_named_counts(record: RunRecord) -> None:
     other = BookieId("d@0000000a")
     record.regions[other] = "west"
     stored = record.testimony.stored
@@ -333,7 +333,7 @@ def answer_of_one_that_is_not_named_counts(record: Record) -> None:
     stored[other, 5, 1] = (110.0, 110.0)
 
 
-WRONG: dict[str, tuple[Callable[[Record], None], ...]] = {
+WRONG: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (asked_and_told_too_little, asked_and_told_less_than_bookies_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
     "G12": (
@@ -371,7 +371,7 @@ WRONG: dict[str, tuple[Callable[[Record], None], ...]] = {
 }
 
 
-def broken(record: Record) -> set[str]:
+def broken(record: RunRecord) -> set[str]:
     assert CHECKS
     return {violation.id for violation in judge(record)}
 
@@ -392,7 +392,7 @@ def test_a_stream_that_is_made_and_deleted_as_was_meant_breaks_nothing() -> None
     [(name, spoil) for name, spoils in WRONG.items() for spoil in spoils],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
-def test_each_thing_wrong_is_found(name: str, spoil: Callable[[Record], None]) -> None:
+def test_each_thing_wrong_is_found(name: str, spoil: Callable[[RunRecord], None]) -> None:
     record = a_record()
     spoil(record)
     assert name in broken(record)
@@ -402,9 +402,9 @@ def test_what_is_legal_is_not_found() -> None:
     record = a_record()
     truncate(record, 1_000.0, Dlsn(1, 1, 0))
     record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
-    late = Read("late", Dlsn(1, 0, 1), called_ms=1_010.0, failed_ms=1_020.0)
+    late = RecordedRead("late", Dlsn(1, 0, 1), called_ms=1_010.0, failed_ms=1_020.0)
     late.failure = "TruncatedError"
-    inside = Read("inside", Dlsn(1, 1, 1), called_ms=1_010.0, ready_ms=1_020.0)
+    inside = RecordedRead("inside", Dlsn(1, 1, 1), called_ms=1_010.0, ready_ms=1_020.0)
     inside.records = read_of(record).records[3:]
     record.history.reads += [late, inside]
     seek(record, 30, 2)

@@ -2,12 +2,12 @@
 
 from rhumbline.chaos.checker.run_record import Violation
 from rhumbline.chaos.simulation.plans.swarm import swarm
-from rhumbline.chaos.simulation.seed_run import Plan, Result
+from rhumbline.chaos.simulation.seed_run import RunPlan, RunResult
 from rhumbline.chaos.simulation.seed_runner import PLANS
 from rhumbline.chaos.simulation.shrink import only, replay_command, shrink
 
 
-def plan_with_many_faults() -> Plan:
+def plan_with_many_faults() -> RunPlan:
     return next(plan for plan in map(swarm, range(1, 100)) if len(plan.faults) >= 8)
 
 
@@ -15,9 +15,9 @@ def test_only_the_faults_without_which_it_does_not_fail_are_left() -> None:
     plan = plan_with_many_faults()
     needed = {plan.faults[2], plan.faults[5]}
 
-    def run(tried: Plan) -> Result:
+    def run(tried: RunPlan) -> RunResult:
         is_broken = needed <= set(tried.faults)
-        return Result(tried, violations=[Violation("L1", "lost")] if is_broken else [])
+        return RunResult(tried, violations=[Violation("L1", "lost")] if is_broken else [])
 
     assert shrink(plan, "L1", run=run) == (2, 5)
 
@@ -25,8 +25,8 @@ def test_only_the_faults_without_which_it_does_not_fail_are_left() -> None:
 def test_another_failure_than_the_one_that_is_told_does_not_count() -> None:
     plan = plan_with_many_faults()
 
-    def run(tried: Plan) -> Result:
-        return Result(tried, violations=[Violation("V7", "slow")])
+    def run(tried: RunPlan) -> RunResult:
+        return RunResult(tried, violations=[Violation("V7", "slow")])
 
     assert shrink(plan, "L1", run=run) == tuple(range(len(plan.faults)))
 

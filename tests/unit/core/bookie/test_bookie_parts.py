@@ -7,7 +7,7 @@ import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
-from rhumbline.core.bookie.ledger_records import LedgerStates
+from rhumbline.core.bookie.ledger_records import LedgerRecords
 from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.log.log_format import (
     LOG_KIND,
@@ -23,7 +23,7 @@ from rhumbline.core.bookie.log.log_format import (
 )
 from rhumbline.core.bookie.log.tail_cache import TailCache
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
-from rhumbline.core.bookie.server.timer_wheel import Wheel
+from rhumbline.core.bookie.server.timer_wheel import TimerWheel
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
@@ -55,7 +55,7 @@ class Item:
 def test_wheel_keeps_deadlines_in_order_and_never_early() -> None:
     async def main() -> None:
         log: list[str] = []
-        wheel = Wheel(tick_ms=5)
+        wheel = TimerWheel(tick_ms=5)
         loop = asyncio.get_running_loop()
         start = loop.time()
         items = [Item(log, name) for name in "abcd"]
@@ -121,19 +121,19 @@ def test_group_bytes_round_trip_and_every_flip_is_seen() -> None:
 
 def test_damaged_state_records_raise_only_the_typed_error() -> None:
     random = Random(9)
-    states = LedgerStates()
+    states = LedgerRecords()
     ledger = states.create(5, KEY)
     ledger.is_fenced = True
     records = list(states.snapshot())
     for record in records:
-        LedgerStates().apply(record)
+        LedgerRecords().apply(record)
         for _ in range(100):
             rotten = bytearray(record)
             del rotten[random.randrange(1, len(rotten) + 1) :]
             if rotten:
                 rotten[random.randrange(len(rotten))] ^= 1 << random.randrange(8)
             try:
-                LedgerStates().apply(bytes(rotten))
+                LedgerRecords().apply(bytes(rotten))
             except CorruptionError:
                 continue
 

@@ -5,7 +5,7 @@ from random import Random
 
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.registration import Membership
+from rhumbline.core.bookie.registration import RegistrationKeeper
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
 from rhumbline.core.metadata.cluster_layout import initialise_cluster
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -30,12 +30,12 @@ async def changed(
     await asyncio.sleep(1)
 
 
-async def joined_late(tasks: Tasks) -> tuple[UnsureStore, BookieDirectory, Membership]:
+async def joined_late(tasks: Tasks) -> tuple[UnsureStore, BookieDirectory, RegistrationKeeper]:
     """A bookie that has joined, though its first request is still on its way."""
     store = UnsureStore(MemoryStore())
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
-    membership = Membership(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
+    membership = RegistrationKeeper(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
     store.fates = [LATE]
     await membership.join(read_only=False)
     return store, directory, membership

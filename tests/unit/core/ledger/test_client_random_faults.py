@@ -14,7 +14,7 @@ from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import IndeterminateError, LimitExceededError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType, LedgerMetadata, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.core.protocol.recovery import Evidence, Said, Verdict
+from rhumbline.core.protocol.recovery import AnswerKind, Evidence, Verdict
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.entry import EntryDigest, decode_entry
 from rhumbline.tests.unit.core.ledger.world import (
@@ -146,7 +146,7 @@ def check_evidence(evidence: Evidence) -> None:
         return
     assert evidence.entry_id is not None
     (quorum,) = evidence.quorums
-    never = [a.index for a in evidence.answers if a.said is Said.NEVER]
+    never = [a.index for a in evidence.answers if a.said is AnswerKind.NEVER]
     rest = [i for i in quorum.write_set(evidence.entry_id) if i not in never]
     regions = dict.fromkeys(evidence.regions[i] for i in rest)
     assert len(rest) < quorum.ack_quorum or len(regions) < quorum.min_regions, evidence

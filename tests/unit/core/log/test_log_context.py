@@ -1,6 +1,6 @@
 """The counters that all writers of a process share."""
 
-from rhumbline.core.log.log_context import Shared
+from rhumbline.core.log.log_context import LogContext
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.errors import RhumblineError
@@ -9,7 +9,7 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 @in_world
 async def test_records_entries_and_failures(world: LogWorld) -> None:
-    shared = Shared()
+    shared = LogContext()
     namespace = Namespace(world.runtime, world.store, world.ledgers.client(), "test", shared=shared)
     await namespace.create_stream("s", StreamPolicy())
     async with await namespace.open_writer("s") as writer:
@@ -29,7 +29,7 @@ async def test_records_entries_and_failures(world: LogWorld) -> None:
 
 @in_world
 async def test_what_failed_is_not_counted(world: LogWorld) -> None:
-    shared = Shared()
+    shared = LogContext()
     namespace = Namespace(world.runtime, world.store, world.ledgers.client(), "test", shared=shared)
     await namespace.create_stream("s", StreamPolicy())
     writer = await namespace.open_writer("s")

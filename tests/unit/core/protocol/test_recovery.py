@@ -9,9 +9,9 @@ from rhumbline.core.protocol.ensemble_change import Next, changed_ensemble, reco
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.protocol.recovery import (
+    AnswerKind,
     EntryTally,
     FenceTally,
-    Said,
     Verdict,
     closed_by_recovery,
     quorums_from,
@@ -43,7 +43,7 @@ def test_entry_is_absent_only_if_no_writer_can_ever_be_acknowledged(
     view = QuorumView(quorum, list(regions))
     for entry_id in range(10, 13):
         write_set = quorum.write_set(entry_id)
-        for said in product(Said, repeat=len(write_set)):
+        for said in product(AnswerKind, repeat=len(write_set)):
             answers = dict(zip(write_set, said, strict=True))
             for order in permutations(write_set):
                 tally = EntryTally(1, entry_id, FRAGMENT, view)
@@ -54,9 +54,9 @@ def test_entry_is_absent_only_if_no_writer_can_ever_be_acknowledged(
                     verdict = tally.on_answer(index, answers[index])
                     if verdict is not None:
                         break
-                never = [i for i in heard if answers[i] is Said.NEVER]
+                never = [i for i in heard if answers[i] is AnswerKind.NEVER]
                 rest = [i for i in write_set if i not in never]
-                if answers[heard[-1]] is Said.HAVE:
+                if answers[heard[-1]] is AnswerKind.HAVE:
                     assert verdict is Verdict.RECOVER
                 elif not satisfies(quorum, regions, rest):
                     assert verdict is Verdict.ABSENT
@@ -73,7 +73,7 @@ def test_b12_fencing_is_complete_when_no_write_set_can_be_acknowledged_by_the_re
     quorum: Quorum, regions: str
 ) -> None:
     view = QuorumView(quorum, list(regions))
-    for said in product(Said, repeat=3):
+    for said in product(AnswerKind, repeat=3):
         for order in permutations(range(3)):
             tally = FenceTally(1, FRAGMENT, [view])
             heard: list[int] = []
@@ -83,7 +83,7 @@ def test_b12_fencing_is_complete_when_no_write_set_can_be_acknowledged_by_the_re
                 verdict = tally.on_answer(index, said[index], lac=20 + index)
                 if verdict is not None:
                     break
-            fenced = [i for i in heard if said[i] is not Said.UNKNOWN]
+            fenced = [i for i in heard if said[i] is not AnswerKind.UNKNOWN]
             open_sets = [
                 start
                 for start in range(3)
@@ -98,8 +98,8 @@ def test_b12_fencing_is_complete_when_no_write_set_can_be_acknowledged_by_the_re
 def test_fencing_must_be_complete_under_every_r_in_force() -> None:
     views = [QuorumView(Quorum(3, 3, 2, r), list("aab")) for r in (2, 1)]
     tally = FenceTally(1, FRAGMENT, views)
-    assert tally.on_answer(2, Said.NEVER) is None  # R=2 is done without b, R=1 is not
-    assert tally.on_answer(0, Said.HAVE, 5) is Verdict.COMPLETE
+    assert tally.on_answer(2, AnswerKind.NEVER) is None  # R=2 is done without b, R=1 is not
+    assert tally.on_answer(0, AnswerKind.HAVE, 5) is Verdict.COMPLETE
     assert tally.lac == 9, "never below the fragment's start (bug B2)"
     assert [q.min_regions for q in tally.evidence(Verdict.COMPLETE).quorums] == [2, 1]
 

@@ -13,7 +13,7 @@ from rhumbline.core.protocol.trace_context import (
     traceparent_of_set,
 )
 from rhumbline.core.runtime.histogram import Histogram
-from rhumbline.core.runtime.metrics import CATALOGUE, Type, prometheus_text, samples
+from rhumbline.core.runtime.metrics import CATALOGUE, MetricType, prometheus_text, samples
 
 TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
@@ -23,7 +23,7 @@ def test_names_are_by_convention_and_unique() -> None:
     assert len(set(names)) == len(names)
     for figure, name in zip(CATALOGUE, names, strict=True):
         assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
-        assert name.endswith("_total") is (figure.type is Type.COUNTER)
+        assert name.endswith("_total") is (figure.type is MetricType.COUNTER)
         assert figure.help.endswith(".")
         if figure.unit == "By":
             assert name.removesuffix("_total").endswith("_bytes")

@@ -19,7 +19,7 @@ from rhumbline.proxies.client.producer_sender import Outgoing
 from rhumbline.proxies.client.proxy_reader import ProxySource
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.methods import Method
-from rhumbline.proxies.write.append_item import Placed
+from rhumbline.proxies.write.append_item import Appended
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 Script = Callable[[str, Message], list[Message | RhumblineError]]
@@ -74,7 +74,9 @@ def test_a_proxy_that_refuses_a_whole_call_has_taken_nothing_and_says_who_does()
             return [NotOwnerError("this is no write proxy", "writes:1")]
 
         channels = Channels(("reads:1",), ScriptedCalls(script))
-        answer: asyncio.Future[Placed | RhumblineError] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Appended | RhumblineError] = (
+            asyncio.get_running_loop().create_future()
+        )
         out = Outgoing(Batch(0, TXID_FIRST, 0), b"set", sequence=0, keeps_txids=False, deadline=9)
         channels.send("reads:1", ("ns", "s"), out, answer.set_result, restarts=True, tried=())
         got = await asyncio.wait_for(answer, 1)
@@ -88,7 +90,7 @@ def test_a_proxy_that_refuses_a_whole_call_has_taken_nothing_and_says_who_does()
 def test_closing_the_client_does_not_say_that_a_set_on_its_way_is_not_there() -> None:
     async def body() -> None:
         channels = Channels(("writes:1",), ScriptedCalls(lambda address, message: []))
-        answers: list[Placed | RhumblineError] = []
+        answers: list[Appended | RhumblineError] = []
         for sequence in range(3):
             out = Outgoing(
                 Batch(0, TXID_FIRST, 0), b"set", sequence=sequence, keeps_txids=False, deadline=9

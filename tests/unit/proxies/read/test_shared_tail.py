@@ -10,8 +10,8 @@ from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import NotOwnerError, TooManyRequestsError, TruncatedError
 from rhumbline.core.protocol.record_set import decode_entry
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.membership import READ, Presence
-from rhumbline.proxies.read.read_proxy import Opened, ReadProxy
+from rhumbline.proxies.membership import READ, ProxyMembership
+from rhumbline.proxies.read.read_proxy import OpenedTail, ReadProxy
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
@@ -19,7 +19,7 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 class Proxy(ReadProxy):
     """A read proxy that leaves when it closes."""
 
-    presence: Presence
+    presence: ProxyMembership
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -29,7 +29,7 @@ class Proxy(ReadProxy):
 async def a_proxy(
     log: LogWorld, config: ProxyConfig, address: str = "r:1", region: str = "east"
 ) -> Proxy:
-    presence = Presence(
+    presence = ProxyMembership(
         log.store, log.runtime, roles=(READ,), address=address, region=region, session_ttl_ms=1000
     )
     proxy = Proxy(lambda _: log.opened(), presence, config)
@@ -39,7 +39,7 @@ async def a_proxy(
 
 
 async def payloads(
-    proxy: ReadProxy, opened: Opened, count: int, *, last: bytes = b"", pause_s: float = 0.0
+    proxy: ReadProxy, opened: OpenedTail, count: int, *, last: bytes = b"", pause_s: float = 0.0
 ) -> list[bytes]:
     """At least ``count`` records and up to ``last`` (all of them when it is at its end)."""
     found: list[bytes] = []

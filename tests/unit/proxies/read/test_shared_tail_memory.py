@@ -9,7 +9,7 @@ from rhumbline.core.log.read.entry_source import Chunk, Entries
 from rhumbline.core.log.read.positioning import LATEST
 from rhumbline.core.protocol.errors import NotOwnerError, UnavailableError
 from rhumbline.proxies.config import ProxyConfig
-from rhumbline.proxies.membership import READ, Presence
+from rhumbline.proxies.membership import READ, ProxyMembership
 from rhumbline.proxies.read.read_proxy import ReadProxy
 from rhumbline.proxies.read.shared_tail import Block, BlockCache, Cursor, Place, StreamTail
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
@@ -137,7 +137,7 @@ def test_a_reader_that_comes_back_to_a_closed_tail_is_sent_on() -> None:
 @in_world
 async def test_a_tail_that_was_replaced_is_released_by_its_last_reader(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
-    presence = Presence(
+    presence = ProxyMembership(
         log.store, log.runtime, roles=(READ,), address="r:1", region="east", session_ttl_ms=1000
     )
     proxy = ReadProxy(lambda _: log.opened(), presence, ProxyConfig())

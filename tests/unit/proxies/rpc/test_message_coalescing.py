@@ -2,14 +2,14 @@
 
 import asyncio
 
-from rhumbline.proxies.rpc.message_coalescing import Pace
+from rhumbline.proxies.rpc.message_coalescing import MessagePacer
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 
 async def waits_ms(outstanding: int, messages: int) -> list[float]:
     """How long each of some messages waits that are wanted one after the other."""
     loop = asyncio.get_running_loop()
-    pace, found = Pace(), []
+    pace, found = MessagePacer(), []
     await asyncio.sleep(1)
     for _ in range(messages):
         began = loop.time()

@@ -15,7 +15,7 @@ from rhumbline.core.protocol.record_set import (
 )
 from rhumbline.core.protocol.trace_context import trace_extension, traceparent_of_set
 from rhumbline.core.runtime.runtime import Runtime
-from rhumbline.core.runtime.tracing import Step, Value
+from rhumbline.core.runtime.tracing import TraceStep, Value
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 
@@ -23,7 +23,7 @@ ANNE = b"a" * 16
 
 
 class NotedSpan:
-    def __init__(self, number: int, step: Step) -> None:
+    def __init__(self, number: int, step: TraceStep) -> None:
         self.traceparent = f"00-{number:032x}-{'cd' * 8}-01"
         self.step = step
         self.ends: list[tuple[BaseException | None, Value | None]] = []
@@ -39,18 +39,18 @@ class NotingTracer:
         self.samples = samples
         self.spans: list[NotedSpan] = []
 
-    def sample(self, step: Step, **attributes: Value) -> NotedSpan | None:
+    def sample(self, step: TraceStep, **attributes: Value) -> NotedSpan | None:
         if not self.samples:
             return None
         self.spans.append(NotedSpan(len(self.spans) + 1, step))
         return self.spans[-1]
 
-    def follow(self, step: Step, parents: Sequence[str], **attributes: Value) -> NotedSpan:
+    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> NotedSpan:
         return NotedSpan(999, step)
 
     @property
     def appends(self) -> list[NotedSpan]:
-        return [span for span in self.spans if span.step is Step.APPEND]
+        return [span for span in self.spans if span.step is TraceStep.APPEND]
 
 
 def traced(log: LogWorld, *, samples: bool = True) -> NotingTracer:

@@ -21,7 +21,7 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.core.protocol.record_set import HEADER
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
-from rhumbline.proxies.write.append_item import Item, Placed
+from rhumbline.proxies.write.append_item import Appended, AppendItem
 from rhumbline.proxies.write.append_session import ANSWERS_MAX, AppendSession
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
@@ -117,7 +117,7 @@ async def test_nothing_overtakes_a_refused_set(log: LogWorld) -> None:
     connection = Connection(world.proxies["one:1"])
     answers: dict[str, Outcome] = {}
 
-    def send(name: str, item: Item, *, restarts: bool = False) -> None:
+    def send(name: str, item: AppendItem, *, restarts: bool = False) -> None:
         connection.send(item, lambda answer: answers.update({name: answer}), restarts=restarts)
 
     send("a0", an_item("s", b"a0", producer=ANNE, sequence=0))
@@ -145,12 +145,12 @@ async def test_mistakes_get_typed_answers_and_hurt_nobody(log: LogWorld) -> None
     assert isinstance(await world.append("one:1", an_item("none", b"x")), NoSuchStreamError)
     big = await world.append("one:1", an_item("s", b"x" * 101))
     assert isinstance(big, RecordTooLargeError)
-    torn = await world.append("one:1", Item("test", "s", good[:-1] + b"?"))
+    torn = await world.append("one:1", AppendItem("test", "s", good[:-1] + b"?"))
     assert isinstance(torn, CorruptionError)
-    two = await world.append("one:1", Item("test", "s", good + good))
+    two = await world.append("one:1", AppendItem("test", "s", good + good))
     assert isinstance(two, InvalidArgumentError)
     with pytest.raises(InvalidArgumentError):
-        Item("test", "s", good[: HEADER.size - 1])
+        AppendItem("test", "s", good[: HEADER.size - 1])
     await world.placed("one:1", an_item("s", b"good"))
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"good"]
@@ -165,7 +165,7 @@ async def test_limits_of_streams_and_of_waiting_are_told(log: LogWorld) -> None:
     answers = await asyncio.gather(
         *(world.append("one:1", an_item("s", b"x" * 800)) for _ in range(3))
     )
-    assert [type(a).__name__ for a in answers] == ["Placed", "Placed", "TooManyRequestsError"]
+    assert [type(a).__name__ for a in answers] == ["Appended", "Appended", "TooManyRequestsError"]
     assert isinstance(await world.append("one:1", an_item("t", b"x")), TooManyRequestsError)
     await world.stop()
 
@@ -309,7 +309,7 @@ async def test_many_streams_wait_for_their_turn_and_none_times_out(log: LogWorld
     answers = await asyncio.gather(
         *(world.append("one:1", an_item(f"s{n}", b"x")) for n in range(30))
     )
-    assert all(isinstance(answer, Placed) for answer in answers), answers
+    assert all(isinstance(answer, Appended) for answer in answers), answers
     await world.stop()
 
 

@@ -9,7 +9,7 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.availability import Availability, Group, decode, encode, runs_of
 from rhumbline.regions.durability import entry_counts
-from rhumbline.regions.repair.entry_ranges import Span, missing_runs, settled_spans, share_of
+from rhumbline.regions.repair.entry_ranges import EntryRange, missing_runs, settled_spans, share_of
 
 ABC = tuple(BookieId(name) for name in "abc")
 ABD = tuple(BookieId(name) for name in "abd")
@@ -56,7 +56,7 @@ def test_what_a_list_lacks_is_found_entry_by_entry(quorum: Quorum, number: int) 
     random = Random(number)
     members = tuple(BookieId(f"b{i}") for i in range(quorum.ensemble_size))
     first = random.randrange(50)
-    span = Span(Fragment(first, members), first + random.randrange(80), quorum)
+    span = EntryRange(Fragment(first, members), first + random.randrange(80), quorum)
     for index in range(quorum.ensemble_size):
         there = [entry for entry in range(200) if random.random() < 0.7]
         found = [

@@ -9,7 +9,7 @@ from rhumbline.core.log.write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STRE
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.regions.repair import orphan_ledgers
-from rhumbline.regions.repair.orphan_ledgers import Unreferenced
+from rhumbline.regions.repair.orphan_ledgers import OrphanLedgers
 
 OF_NOBODY = {NAMESPACE_KEY: b"n", STREAM_KEY: b"gone", LSSN_KEY: b"1"}
 
@@ -33,7 +33,7 @@ class Client:
 def test_open_ledgers_of_other_clients_do_not_use_up_a_look() -> None:
     async def main() -> None:
         client = Client()
-        one = Unreferenced(MemoryStore(), cast(LedgerClient, client))
+        one = OrphanLedgers(MemoryStore(), cast(LedgerClient, client))
         one.begin_look()
         most = orphan_ledgers._ASKED_A_LOOK_MAX
         for ledger_id in range(most):

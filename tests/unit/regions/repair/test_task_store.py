@@ -8,7 +8,7 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.rate_limiter import Pace
-from rhumbline.regions.repair.task_store import Task, TaskStore
+from rhumbline.regions.repair.task_store import RepairTask, TaskStore
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UnsureStore
 
@@ -29,7 +29,7 @@ async def test_a_task_is_wanted_once_and_remembers_why_it_is_stuck() -> None:
     assert await tasks.want(12, "a@00000001 is lost", 1000)
     assert not await tasks.want(12, "again", 2000)
     await tasks.stick(12, "no legal place", is_hopeless=False)
-    assert await tasks.get(12) == Task(12, "a@00000001 is lost", 1000, "no legal place")
+    assert await tasks.get(12) == RepairTask(12, "a@00000001 is lost", 1000, "no legal place")
     await tasks.stick(13, "nobody asked for it", is_hopeless=True)
     assert await tasks.get(13) is None
     await tasks.done(12)

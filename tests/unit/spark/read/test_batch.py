@@ -24,7 +24,7 @@ from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.stores.local import LocalColdStore
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import ConfigurationError, GapError, NoSuchStreamError
-from rhumbline.spark.read.batch import BatchReader, FilteringBatchReader
+from rhumbline.spark.read.batch import FilteringBatchReader, RhumblineBatchReader
 from rhumbline.spark.read.options import parse_options
 from rhumbline.tests.unit.spark.spark_world import archive_on_disk, options, read_all
 
@@ -41,13 +41,13 @@ def position(dlsn: str) -> Dlsn:
 
 def test_every_record_once_in_order(tmp_path: Path) -> None:
     rows = archive_on_disk(tmp_path)
-    assert read_all(BatchReader(options(tmp_path))) == rows
+    assert read_all(RhumblineBatchReader(options(tmp_path))) == rows
     assert len(rows) == 120
 
 
 def test_columns_come_as_asked_for(tmp_path: Path) -> None:
     archive_on_disk(tmp_path, segments=1)
-    reader = BatchReader(options(tmp_path, columns="payload,stream,created,lssn"))
+    reader = RhumblineBatchReader(options(tmp_path, columns="payload,stream,created,lssn"))
     batch = next(reader.read(reader.partitions()[0]))
     assert batch.schema.names == ["payload", "stream", "created", "lssn"]
     assert batch.column("stream")[0].as_py() == "s"
@@ -60,14 +60,14 @@ def test_ranges_are_half_open_wherever_they_are_cut(tmp_path: Path) -> None:
         at = rows[cut][0]
         border = position(at)._replace(slot=0)
         before = read_all(
-            BatchReader(options(tmp_path, endingOffsets=json.dumps({"s": str(border)})))
+            RhumblineBatchReader(options(tmp_path, endingOffsets=json.dumps({"s": str(border)})))
         )
         after = read_all(
-            BatchReader(options(tmp_path, startingOffsets=json.dumps({"s": str(border)})))
+            RhumblineBatchReader(options(tmp_path, startingOffsets=json.dumps({"s": str(border)})))
         )
         assert before + after == rows
         assert (
-            read_all(BatchReader(options(tmp_path, startingOffsets=json.dumps({"s": at}))))
+            read_all(RhumblineBatchReader(options(tmp_path, startingOffsets=json.dumps({"s": at}))))
             == (rows[cut:])
         )
 
@@ -136,27 +136,33 @@ def test_missing_segments_are_an_error_unless_allowed(tmp_path: Path) -> None:
     (tmp_path / "test/s/lssn=0000000000000000001/manifest.json").unlink()
     start = json.dumps({"s": "1:0:0"})
     with pytest.raises(GapError, match="failOnDataLoss"):
-        read_all(BatchReader(options(tmp_path, startingOffsets=start)))
+        read_all(RhumblineBatchReader(options(tmp_path, startingOffsets=start)))
     allowed = options(tmp_path, startingOffsets=start, failOnDataLoss="false")
-    assert read_all(BatchReader(allowed)) == [row for row in rows if position(row[0]).lssn > 1]
-    assert read_all(BatchReader(options(tmp_path))) == read_all(BatchReader(allowed))
+    assert read_all(RhumblineBatchReader(allowed)) == [
+        row for row in rows if position(row[0]).lssn > 1
+    ]
+    assert read_all(RhumblineBatchReader(options(tmp_path))) == read_all(
+        RhumblineBatchReader(allowed)
+    )
 
 
 def test_a_part_that_vanishes_under_the_query_is_an_error(tmp_path: Path) -> None:
     archive_on_disk(tmp_path)
-    reader = BatchReader(options(tmp_path))
+    reader = RhumblineBatchReader(options(tmp_path))
     splits = reader.partitions()
     for path in tmp_path.rglob("*.parquet"):
         path.unlink()
     with pytest.raises(GapError):
         list(reader.read(splits[0]))
-    assert list(BatchReader(options(tmp_path, failOnDataLoss="false")).read(splits[0])) == []
+    assert (
+        list(RhumblineBatchReader(options(tmp_path, failOnDataLoss="false")).read(splits[0])) == []
+    )
 
 
 def test_a_stream_without_an_archive_is_said_so(tmp_path: Path) -> None:
     archive_on_disk(tmp_path, segments=1)
     with pytest.raises(NoSuchStreamError, match="test/other"):
-        BatchReader(options(tmp_path, subscribe="other")).partitions()
+        RhumblineBatchReader(options(tmp_path, subscribe="other")).partitions()
 
 
 def test_every_fault_of_the_options_is_reported_at_once() -> None:

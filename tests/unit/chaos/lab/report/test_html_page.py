@@ -14,7 +14,7 @@ from rhumbline.chaos.lab.report.junit import junit_xml
 from rhumbline.chaos.lab.report.scenario_outcome import (
     Band,
     Invariant,
-    Outcome,
+    ScenarioOutcome,
     load_folder,
     load_outcome,
 )
@@ -45,16 +45,16 @@ class Balance(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def held() -> Outcome:
+def held() -> ScenarioOutcome:
     return outcome_of(play_in_sim(scenario_library.load("region-lost-under-load"), 1))
 
 
-def failed(held: Outcome) -> Outcome:
+def failed(held: ScenarioOutcome) -> ScenarioOutcome:
     broken = Invariant("G1", "a promise", True, ("<b>append 1.2</b> was not delivered",))
     return dataclasses.replace(held, invariants=[broken], lost=1, seed=2)
 
 
-def test_levels_follow_from_what_callers_saw(held: Outcome) -> None:
+def test_levels_follow_from_what_callers_saw(held: ScenarioOutcome) -> None:
     assert held.is_good and held.faults == []
     everybody = next(one for one in held.levels if one.region == "*")
     east = next(one for one in held.levels if (one.operation, one.region) == ("append", "east"))
@@ -68,7 +68,7 @@ def test_levels_follow_from_what_callers_saw(held: Outcome) -> None:
     )
 
 
-def test_the_page_is_whole_and_needs_nothing_else(held: Outcome) -> None:
+def test_the_page_is_whole_and_needs_nothing_else(held: ScenarioOutcome) -> None:
     for outcomes in ([held], [held, failed(held)]):
         page = report_page(outcomes)
         balance = Balance()
@@ -79,13 +79,13 @@ def test_the_page_is_whole_and_needs_nothing_else(held: Outcome) -> None:
     assert "rhumbline chaos run region-lost-under-load --world sim --seed 2" in page
 
 
-def test_faults_that_are_not_over_stay_in_the_picture(held: Outcome) -> None:
+def test_faults_that_are_not_over_stay_in_the_picture(held: ScenarioOutcome) -> None:
     late = Band(held.lasted_ms - 10, held.lasted_ms * 3, "late", ())
     page = report_page([dataclasses.replace(held, bands=[late])])
     assert "late" in page
 
 
-def test_junit_tells_failures(held: Outcome) -> None:
+def test_junit_tells_failures(held: ScenarioOutcome) -> None:
     suite = ElementTree.fromstring(junit_xml([held, failed(held)]))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     cases = suite.findall("testcase")
@@ -97,7 +97,7 @@ def test_junit_tells_failures(held: Outcome) -> None:
     assert failure is not None and "was not delivered" in str(failure.get("message"))
 
 
-def test_outcomes_are_stored_and_read_again(held: Outcome, tmp_path: Path) -> None:
+def test_outcomes_are_stored_and_read_again(held: ScenarioOutcome, tmp_path: Path) -> None:
     path = held.save(tmp_path / "out")
     assert load_folder(tmp_path / "out") == [held]
     path.write_text(path.read_text().replace('"format": 1', '"format": 7'))

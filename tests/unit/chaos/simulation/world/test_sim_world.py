@@ -449,9 +449,9 @@ def test_watches_fire_after_a_change_and_once_after_contact_was_lost() -> None:
 
 PROGRAM = """
 import asyncio, json, sys
-from rhumbline.chaos.simulation.world import SimWorld
+from rhumbline.chaos.simulation.world.sim_world import SimWorld
 sys.path.insert(0, {folder!r})
-from test_simulated_world import busy
+from test_sim_world import busy
 print(json.dumps(busy(int(sys.argv[1]))))
 """
 

@@ -10,8 +10,8 @@ from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
 from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.log.log_format import SORTED_KIND
-from rhumbline.core.bookie.maintenance.compactor import Sorter
-from rhumbline.core.bookie.maintenance.duty_cycle import Pace
+from rhumbline.core.bookie.maintenance.compactor import Compactor
+from rhumbline.core.bookie.maintenance.duty_cycle import DutyCycle
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import DiskFullError, RhumblineError
@@ -37,7 +37,7 @@ class Nobody:
 def test_a_pause_is_as_long_as_the_share_says(share: float, pause_ms: int) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        pace = Pace(lambda: share)
+        pace = DutyCycle(lambda: share)
         pace.begin()
         for _ in range(3):
             await asyncio.sleep(0.01)  # the work
@@ -92,7 +92,7 @@ def test_entries_in_any_order_and_twice_are_sorted_and_found() -> None:
         disk = MemoryDisk()
         config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
         storage, kept = await filled(disk, config)
-        sorter = Sorter(storage, slice_bytes=100_000)
+        sorter = Compactor(storage, slice_bytes=100_000)
         await sorter.sort_log(storage.sealed_logs[0])
         (number,) = storage.sorted
         for _ in range(2):
@@ -131,7 +131,7 @@ def test_file_whose_end_the_journal_did_not_take_is_rewritten_again() -> None:
     async def main() -> None:
         config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
         storage, kept = await filled(MemoryDisk(), config, Reluctant)
-        sorter = Sorter(storage, slice_bytes=100_000)
+        sorter = Compactor(storage, slice_bytes=100_000)
         log = storage.sealed_logs[0]
         with pytest.raises(DiskFullError):
             await sorter.sort_log(log)
@@ -160,7 +160,7 @@ def test_file_whose_beginning_the_journal_did_not_take_leaves_nothing_behind() -
         config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
         disk = MemoryDisk()
         storage, kept = await filled(disk, config, ReluctantAtFirst)
-        sorter = Sorter(storage, slice_bytes=100_000)
+        sorter = Compactor(storage, slice_bytes=100_000)
         log = storage.sealed_logs[0]
         for count in (1, 2):
             with pytest.raises(DiskFullError):
@@ -190,7 +190,7 @@ def test_sorting_lets_others_run_every_few_milliseconds() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         storage, _ = await filled(disk, BookieConfig(log_file_bytes=1 << 22, tail_cache_bytes=0))
-        sorting = asyncio.ensure_future(Sorter(storage).sort_log(storage.sealed_logs[0]))
+        sorting = asyncio.ensure_future(Compactor(storage).sort_log(storage.sealed_logs[0]))
         held_ms = []
         while not sorting.done():
             before = time.thread_time_ns()

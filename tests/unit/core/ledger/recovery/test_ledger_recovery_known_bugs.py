@@ -14,7 +14,7 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.core.protocol.recovery import Said, Verdict
+from rhumbline.core.protocol.recovery import AnswerKind, Verdict
 from rhumbline.core.wire import bookkeeper_pb2 as pb
 from rhumbline.core.wire import v2, v3
 from rhumbline.tests.unit.core.ledger.world import HOLD, FakeBookie, Outcomes, Request, World, until
@@ -222,7 +222,7 @@ def test_b17_damaged_copy_is_unknown_and_the_good_one_is_found() -> None:
             two.requests.clear()
             tallied = [e for e in world.evidence if e.entry_id == 3]
             said = {a.bookie: a.said for e in tallied for a in e.answers}
-            assert said.get(one.bookie, Said.UNKNOWN) is Said.UNKNOWN
+            assert said.get(one.bookie, AnswerKind.UNKNOWN) is AnswerKind.UNKNOWN
 
     world.run(main())
 

@@ -6,7 +6,7 @@ import pytest
 
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
-from rhumbline.core.ledger.write.under_replication import Holes
+from rhumbline.core.ledger.write.under_replication import UnderReplication
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
@@ -407,7 +407,7 @@ def test_configuration_reports_every_fault() -> None:
 
 
 def test_holes_name_too_much_rather_than_too_little() -> None:
-    holes = Holes(1)
+    holes = UnderReplication(1)
     bookie = BookieId("b@00000000")
     for i in range(0, 4000, 4):
         holes.add(0, bookie, i, stride=3)

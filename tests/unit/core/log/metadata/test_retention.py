@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rhumbline.core.log.ledger_interface import LedgerReader
+from rhumbline.core.log.ledger_interface import ReadableLedger
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
@@ -152,7 +152,7 @@ class ListedArchives:
     def __init__(self) -> None:
         self.deleted: list[tuple[str, int]] = []
 
-    async def open(self, stream: str, segment: Segment) -> LedgerReader:
+    async def open(self, stream: str, segment: Segment) -> ReadableLedger:
         raise NoSuchLedgerError(f"{stream} segment {segment.lssn}")
 
     async def check(self, stream: str, segment: Segment) -> None:

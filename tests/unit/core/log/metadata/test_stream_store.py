@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from rhumbline.core.log.metadata.stream_metadata import StreamRecord
-from rhumbline.core.log.metadata.stream_store import Claim, StoredSegment, StreamStore
+from rhumbline.core.log.metadata.stream_store import StoredSegment, StreamStore, WriterClaim
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
@@ -33,7 +33,7 @@ async def created(world: LogWorld) -> StreamStore:
     return streams
 
 
-def segment(lssn: int, claim: Claim, ledger_id: int = 7) -> Segment:
+def segment(lssn: int, claim: WriterClaim, ledger_id: int = 7) -> Segment:
     return Segment(lssn=lssn, ledger_id=ledger_id, epoch=claim.head.epoch, created_ms=1)
 
 

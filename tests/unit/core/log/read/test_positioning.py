@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from rhumbline.core.log.config import ReaderConfig
-from rhumbline.core.log.ledger_interface import LedgerClient, LedgerReader
+from rhumbline.core.log.ledger_interface import LedgerProvider, ReadableLedger
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
@@ -125,7 +125,7 @@ async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
     class Purging:
         """Whoever opens a ledger finds that its segment has just been truncated."""
 
-        async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
+        async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
             if first:
                 await world.namespace.truncate("s", first.pop(0))
                 raise NoSuchLedgerError(f"ledger {ledger_id}")
@@ -134,7 +134,7 @@ async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
         def __getattr__(self, name: str) -> object:
             return getattr(client, name)
 
-    namespace = Namespace(world.runtime, world.store, cast(LedgerClient, Purging()), "test")
+    namespace = Namespace(world.runtime, world.store, cast(LedgerProvider, Purging()), "test")
     start = AtTxid(1)
     async with await namespace.open_reader("s", start, on_truncated=lambda *_: None) as reader:
         record = await asyncio.wait_for(anext(reader), 5)

@@ -5,7 +5,11 @@ import time
 from pathlib import Path
 
 from rhumbline.chaos.checker.history import token_of
-from rhumbline.chaos.lab.wan.programs.durability_recorder import WitnessDisk, read_notes, slow_file
+from rhumbline.chaos.lab.wan.programs.durability_recorder import (
+    DurabilityRecorderDisk,
+    read_notes,
+    slow_file,
+)
 
 ONE, TWO, THREE = (token_of(1, number) for number in range(3))
 
@@ -14,7 +18,7 @@ def test_only_what_a_sync_covered_is_noted(tmp_path: Path) -> None:
     notes = tmp_path / "x.durable"
 
     async def write() -> None:
-        disk = WitnessDisk(tmp_path / "disk", notes)
+        disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
         file = await disk.open("log", create=True)
         before = time.monotonic() * 1000
         await file.write_durable(0, [b"..", ONE + b"...."])
@@ -37,7 +41,7 @@ def test_a_slow_disk_notes_late(tmp_path: Path) -> None:
     slow_file(notes).write_text("1000000")
 
     async def write() -> float:
-        disk = WitnessDisk(tmp_path / "disk", notes)
+        disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
         file = await disk.open("log", create=True)
         began = time.monotonic() * 1000
         await file.write_durable(0, [ONE])
