@@ -8,12 +8,12 @@ PLAN ?= swarm
 MINUTES ?= 1
 CHAOS_REPORT ?= chaos-report
 WAN_SCENARIOS ?= region-lost-under-load owners-region-lost metadata-leaders-region-lost everything-at-work wan-200ms
-FETCH_SERVERS := $(VENV)/bin/python -c 'from rhumbline.tests.support import installs as i; i.toxiproxy_binary(); i.etcd_binary()'
+FETCH_SERVERS := $(VENV)/bin/python -c 'from rhumbline.tests.support.servers import installs as i; i.toxiproxy_binary(); i.etcd_binary()'
 AWAY_S ?= 60
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What the tests need besides the base: every optional part.
-LOCK_EXTRAS := --extra test --extra arrow --extra grpc --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra spark
+LOCK_EXTRAS := --extra test --extra arrow --extra grpc --extra zookeeper --extra etcd --extra fdb --extra s3 --extra hdfs --extra otel --extra spark --extra docs
 UV_COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml --group build
 
@@ -28,7 +28,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many mutations mutation region-losses chaos chaos-all compiled bench proxies-many soak reference wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many mutations mutation region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -128,6 +128,20 @@ soak: setup-test ## torment one real bookie: make soak MINUTES=10
 
 reference: $(SELF) ## write the reference pages of commands and settings
 	$(BIN)/python -m rhumbline.cli.reference docs/reference
+
+MERMAID := docs/javascripts/mermaid.min.js
+
+docs: setup-test $(MERMAID) ## build the documentation site into build/site; any warning fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+docs-serve: setup-test $(MERMAID) ## show the documentation site on http://127.0.0.1:8000 while you edit
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# Diagrams are text in the pages. Without npm the site still builds, and shows that text.
+$(MERMAID):
+	@mkdir -p $(@D)
+	@if command -v npm >/dev/null; then folder=$$(mktemp -d) && (cd $$folder && npm pack --silent mermaid@11 >/dev/null && \
+	tar -xzf mermaid-*.tgz package/dist/mermaid.min.js) && mv $$folder/package/dist/mermaid.min.js $@; rm -rf $$folder; fi
 
 wheel-check: setup-test ## build the wheel and try it in a bare environment
 	$(PYTEST) tests/wheel

@@ -1,43 +1,80 @@
 """Rhumbline is a geo-replicated, strictly ordered log service."""
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import sync_client as sync
+    from . import errors, policies, settings, stores, sync, telemetry, testing, topics
     from .client.connect import Client, connect
-    from .core.log.read.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
+    from .core.log.namespace import Namespace
+    from .core.log.read.record_batch import Record, RecordBatch
+    from .core.log.read.stream_reader import StreamReader
+    from .core.log.write.batch import AppendManyResult, AppendResult
+    from .core.log.write.stream_writer import StreamWriter
     from .core.protocol.dlsn import Dlsn
     from .core.protocol.errors import RhumblineError
+    from .core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Start
+
+    __version__: str
 
 __all__ = [
-    "AtSequenceId",
-    "AtTxid",
+    "__version__",
+    "connect",
     "Client",
+    "Namespace",
+    "StreamWriter",
+    "StreamReader",
+    "AppendResult",
+    "AppendManyResult",
+    "Record",
+    "RecordBatch",
     "Dlsn",
+    "Start",
     "EARLIEST",
     "LATEST",
+    "AtTxid",
+    "AtSequenceId",
     "RhumblineError",
-    "connect",
+    "errors",
+    "policies",
+    "settings",
+    "stores",
     "sync",
+    "telemetry",
+    "testing",
+    "topics",
 ]
 
+_MODULES = {
+    "errors", "policies", "settings", "stores", "sync", "telemetry", "testing", "topics",
+}  # fmt: skip
 _HOMES = {
-    "AtSequenceId": ".core.log.read.positioning",
-    "AtTxid": ".core.log.read.positioning",
-    "Client": ".client.connect",
-    "Dlsn": ".core.protocol.dlsn",
-    "EARLIEST": ".core.log.read.positioning",
-    "LATEST": ".core.log.read.positioning",
-    "RhumblineError": ".core.protocol.errors",
     "connect": ".client.connect",
+    "Client": ".client.connect",
+    "Namespace": ".core.log.namespace",
+    "StreamWriter": ".core.log.write.stream_writer",
+    "StreamReader": ".core.log.read.stream_reader",
+    "AppendResult": ".core.log.write.batch",
+    "AppendManyResult": ".core.log.write.batch",
+    "Record": ".core.log.read.record_batch",
+    "RecordBatch": ".core.log.read.record_batch",
+    "Dlsn": ".core.protocol.dlsn",
+    "Start": ".core.protocol.start",
+    "EARLIEST": ".core.protocol.start",
+    "LATEST": ".core.protocol.start",
+    "AtTxid": ".core.protocol.start",
+    "AtSequenceId": ".core.protocol.start",
+    "RhumblineError": ".core.protocol.errors",
 }
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
-    """Imports a public name when it is first asked for: `import rhumbline` alone stays cheap."""
-    if name == "sync":  # the module itself
-        return import_module(".client.sync_client", __name__)
+    """Imports a public name when it is first used, so that ``import rhumbline`` stays cheap."""
+    if name == "__version__":
+        return _installed_version()
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name], __name__), name)
@@ -45,3 +82,10 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _installed_version() -> str:
+    try:
+        return version("rhumbline")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH, without an installation
+        return "0+unknown"

@@ -1,0 +1,23 @@
+"""The settings of a process, by section. Files, the environment and options fill them in."""
+
+from .client.settings import ClusterSettings, ServeSettings, Settings, TelemetrySettings
+from .core.bookie.config import BookieConfig
+from .core.ledger.config import LedgerConfig
+from .core.log.config import ReaderConfig, WriterConfig
+from .proxies.config import ProxyConfig
+from .regions.region_reads import ReadSettings
+from .regions.repair.config import RepairConfig
+
+__all__ = [
+    "Settings",
+    "ClusterSettings",
+    "ServeSettings",
+    "BookieConfig",
+    "LedgerConfig",
+    "WriterConfig",
+    "ReaderConfig",
+    "ProxyConfig",
+    "ReadSettings",
+    "RepairConfig",
+    "TelemetrySettings",
+]
