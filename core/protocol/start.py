@@ -30,6 +30,9 @@ class AtSequenceId:
 
 
 Start = Earliest | Latest | AtTxid | AtSequenceId | Dlsn
+"""Anything that a reader can start at."""
 
 EARLIEST = Earliest()
+"""Start at the first record that is not truncated."""
 LATEST = Latest()
+"""Start behind the last record that is visible now."""

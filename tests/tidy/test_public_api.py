@@ -1,0 +1,78 @@
+"""Only public modules are used outside of the package, and what they export is documented."""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rhumbline.tests.support.tidy import doc_blocks, source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
+
+PUBLIC = (
+    "rhumbline", "rhumbline.errors", "rhumbline.policies", "rhumbline.settings",
+    "rhumbline.spark", "rhumbline.stores", "rhumbline.sync", "rhumbline.telemetry",
+    "rhumbline.testing", "rhumbline.topics",
+)  # fmt: skip
+ENTRY_POINTS = {"rhumbline.cli:main", "rhumbline.testing"}
+EXAMPLES = [
+    path for path in source_tree.files() if path.is_relative_to("docs") and path.suffix == ".py"
+]
+
+
+def private_imports(code: str) -> list[str]:
+    """The modules and names of the package that a program imports and that are not public."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import(names=aliases):
+                found += [alias.name for alias in aliases if alias.name not in PUBLIC]
+            case ast.ImportFrom(module=str(name), level=0, names=aliases) if name in PUBLIC:
+                exported = importlib.import_module(name).__all__
+                found += [f"{name}.{a.name}" for a in aliases if a.name not in exported]
+            case ast.ImportFrom(module=str(name), level=0):
+                found.append(name)
+    return [name for name in found if name.split(".")[0] == "rhumbline"]
+
+
+def test_private_imports_are_seen() -> None:
+    assert private_imports("import rhumbline.core.log.namespace") == ["rhumbline.core.log.namespace"]
+    assert private_imports("from rhumbline.client.connect import Client")
+    assert private_imports("from rhumbline import import_module") == ["rhumbline.import_module"]
+    assert not private_imports("import rhumbline\nfrom rhumbline.errors import GapError\n")
+
+
+@pytest.mark.parametrize("document", source_tree.markdown_files(), ids=str)
+def test_documents_import_public_modules_only(document: Path) -> None:
+    found = []
+    for block in doc_blocks.blocks((ROOT / document).read_text()):
+        if block.language == "python":
+            found += private_imports(block.text)
+        else:  # programs in heredocs, and modules that are run by name
+            found += re.findall(r"^\s*(?:from|import) (rhumbline(?:\.\w+)+)", block.text, re.MULTILINE)
+    assert [name for name in found if name not in PUBLIC] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_examples_import_public_modules_only(example: Path) -> None:
+    assert private_imports((ROOT / example).read_text()) == []
+
+
+def test_entry_points_are_public() -> None:
+    project = source_tree.pyproject()["project"]
+    groups = [project["scripts"], *project["entry-points"].values()]
+    assert {target for group in groups for target in group.values()} == ENTRY_POINTS
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_is_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    page = ROOT / "docs/reference/api" / f"{name.rpartition('.')[2]}.md"
+    assert f"::: {name}\n" in page.read_text()
+    assert len(set(module.__all__)) == len(module.__all__)
+    for exported in module.__all__:
+        value = getattr(module, exported)
+        if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+            assert inspect.getdoc(value), f"{name}.{exported} has no docstring"
