@@ -28,7 +28,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many mutations mutation region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -70,10 +70,10 @@ stores: setup-test ## test every metadata store, with faults, and print the resu
 	$(BIN)/python .ci/stores.py
 
 away: setup-test ## take each metadata store away for a minute: make away AWAY_S=60
-	RHUMBLINE_AWAY_S=$(AWAY_S) $(PYTEST) -s tests/integration/stores/test_streams_go_on_while_the_metadata_is_away.py
+	RHUMBLINE_AWAY_S=$(AWAY_S) $(PYTEST) -s tests/integration/stores/test_metadata_outage.py
 
 migrations: setup-test ## kill metadata migrations at every step, on real servers under a stream
-	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_a_stream_is_written_across_migrations.py
+	RHUMBLINE_KILL_EVERY=1 $(PYTEST) -s tests/integration/stores/test_stream_across_migrations.py
 
 sim: $(SELF) ## replay one simulated run with a readable trace: make sim SEED=7
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) $(if $(KEEP),--keep $(KEEP))
@@ -87,10 +87,10 @@ sim-many: PLAN = everything
 sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
 	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
 
-mutations: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
-	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/mutations.md
+planted-bugs: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
+	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/planted-bugs.md
 
-mutation: $(SELF) ## plant one bug and run one seed: make mutation NAME=b5 SEED=1
+planted-bug: $(SELF) ## plant one bug and run one seed: make planted-bug NAME=b5 SEED=1
 	$(BIN)/python -m rhumbline.chaos.planted_bugs $(NAME) --seed $(SEED) --seeds 1
 
 region-losses: $(SELF) ## compare the planner with simulated losses of regions, and write the table
@@ -120,8 +120,8 @@ bench: $(COMPILED_MADE) ## measure the compiled form on this machine: make bench
 proxies-many: ROUNDS = 20
 proxies-many: setup-test ## proxies end again and again, for real and simulated: ROUNDS=20
 	$(PYTEST) tests/integration/proxies/test_owners_and_regions_are_lost_under_load.py \
-		tests/sim/test_two_owners_at_once_are_harmless.py \
-		tests/sim/test_read_proxies_go_on_amid_faults.py --seeds $(ROUNDS) -s
+		tests/sim/test_two_owners_keep_invariants.py \
+		tests/sim/test_proxies_survive_faults.py --seeds $(ROUNDS) -s
 
 soak: setup-test ## torment one real bookie: make soak MINUTES=10
 	SOAK_MINUTES=$(MINUTES) $(PYTEST) tests/soak -s

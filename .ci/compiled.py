@@ -1,13 +1,13 @@
-"""Makes the compiled form of the package: a wheel for this platform, and the same unpacked.
+"""Builds the compiled form of the package: a wheel for this platform, and its unpacked content.
 
-The modules that pyproject.toml names under `tool.rhumbline.compiled` become machine code by way of
-mypyc; every other module, and the source of these, goes along as it is. The work is done on a copy:
-a checkout never holds a compiled module that no longer fits its source.
+mypyc compiles the modules that pyproject.toml lists under `tool.rhumbline.compiled` to machine
+code. All other modules, and the sources of the compiled ones, are included unchanged. The build
+works on a copy, so a checkout never holds a compiled module that is older than its source.
 
     python .ci/compiled.py [FOLDER]      (default: build/compiled)
 
-leaves FOLDER/dist/rhumbline-*.whl and FOLDER/rhumbline, which `PYTHONPATH=FOLDER` puts before the
-checkout. It needs a C compiler and the headers of this Python.
+The results are FOLDER/dist/rhumbline-*.whl and FOLDER/rhumbline; with `PYTHONPATH=FOLDER` Python
+imports the latter instead of the checkout. A C compiler and the headers of this Python are needed.
 """
 
 import os
@@ -40,7 +40,7 @@ setup(
 
 
 def copy_product(folder: Path) -> None:
-    """The product and what its build needs, as setuptools likes it: the package in a folder."""
+    """Copy the product and its build files, with the package in a folder of its name."""
     shutil.rmtree(folder, ignore_errors=True)
     package = folder / "rhumbline"
     for top in product_folders():
@@ -57,7 +57,7 @@ def copy_product(folder: Path) -> None:
 
 
 def build(folder: Path) -> Path:
-    """Builds the wheel below ``folder`` and unpacks it there; returns the wheel."""
+    """Build the wheel below ``folder`` and unpack it there; return the wheel."""
     source = folder / "source"
     copy_product(source)
     dist = folder / "dist"

@@ -1,4 +1,4 @@
-"""Lists the Python packages of this repository, and keeps the list in pyproject.toml up to date.
+"""Lists the Python packages of this repository, and updates the list in pyproject.toml.
 
 The repository root is the package `rhumbline`, and setuptools discovers nothing under a renamed
 root, so pyproject.toml lists every package. Without arguments this script prints the list; with
@@ -15,7 +15,7 @@ _LIST = re.compile(r"^packages = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
 
 
 def product_folders(root: Path = ROOT) -> list[Path]:
-    """The top-level folders with product code, sorted."""
+    """Return the top-level folders with product code, sorted."""
     return sorted(
         folder
         for folder in root.iterdir()
@@ -28,14 +28,14 @@ def product_folders(root: Path = ROOT) -> list[Path]:
 
 
 def packages(root: Path = ROOT) -> list[str]:
-    """The dotted name of every folder that holds Python files, the root package first."""
+    """Return the dotted name of every folder with Python files, the root package first."""
     folders = {path.parent for top in product_folders(root) for path in top.rglob("*.py")}
     names = (".".join(("rhumbline", *folder.relative_to(root).parts)) for folder in folders)
     return ["rhumbline", *sorted(names)]
 
 
 def listed_block(names: list[str]) -> str:
-    """The lines of pyproject.toml that list `names`."""
+    """Return the lines of pyproject.toml that list `names`."""
     return "packages = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
 
 

@@ -1,6 +1,7 @@
-"""Runs make targets one after another, all of them, and prints how long each took.
+"""Runs make targets one after another and prints the time that each took.
 
-Exits 1 if any of them failed. Later steps run also after a failure: one run shows every fault.
+A failed step does not stop the later ones, except for setup, so that one run shows every fault. The
+exit code is 1 if any step failed.
 """
 
 import subprocess
@@ -9,7 +10,7 @@ import time
 
 
 def run(step: str) -> tuple[bool, float]:
-    """Run one target; returns whether it passed, and its seconds."""
+    """Run one target; return True if it passed, and its duration in seconds."""
     print(f"\n=== make {step}", flush=True)
     start_s = time.monotonic()
     done = subprocess.run(["make", "--no-print-directory", step], check=False)
@@ -17,7 +18,7 @@ def run(step: str) -> tuple[bool, float]:
 
 
 def main(steps: list[str]) -> int:
-    """Run `steps`; returns the exit code."""
+    """Run `steps` and return the exit code."""
     results = {}
     for step in steps:
         results[step] = run(step)

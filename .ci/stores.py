@@ -1,8 +1,8 @@
-"""Runs every test of the metadata stores and prints the results of the stores side by side.
+"""Runs every test of the metadata stores and prints a table with a column for each store.
 
-`python .ci/stores.py` (or `make stores`). What FoundationDB's column says depends on whether
-RHUMBLINE_FDB_CLUSTER_FILE names a cluster; its model is not FoundationDB, and has a column of its
-own.
+`python .ci/stores.py` (or `make stores`). The column `fdb` has results only if
+RHUMBLINE_FDB_CLUSTER_FILE names a FoundationDB cluster; the column `fdb model` is for the model of
+FoundationDB that the tests bring along.
 """
 
 import os
@@ -24,25 +24,25 @@ MODEL = "fdb model"
 STORES = ("memory", "sqlite", "zookeeper", "etcd", MODEL, "fdb")
 SUITES = {
     "kit: checks": "contract.backends.test_metadata_stores",
-    "kit: random programs": "contract.backends.test_stores_agree_with_the_model",
-    "faults on the way": "contract.backends.test_faults_on_the_way_to_a_store",
-    "faults of servers": "contract.backends.test_faults_of_store_servers",
+    "kit: random programs": "contract.backends.test_store_model",
+    "faults on the way": "contract.backends.test_store_network_faults",
+    "faults of servers": "contract.backends.test_store_server_faults",
     "faults of processes": "contract.backends.test_sqlite_processes",
-    "TLS, passwords": "contract.backends.test_stores_let_in_who_proves_who_he_is",
-    "gates, migrations": "contract.backends.test_live_migrations",
-    "story of 3 regions": "integration.stores.test_the_same_story_on_every_store",
-    "store away": "integration.stores.test_streams_go_on_while_the_metadata_is_away",
-    "stream migrated": "integration.stores.test_a_stream_is_written_across_migrations",
+    "TLS, passwords": "contract.backends.test_store_authentication",
+    "fences, migrations": "contract.backends.test_live_migrations",
+    "3 regions": "integration.stores.test_stream_on_every_store",
+    "store away": "integration.stores.test_metadata_outage",
+    "stream migrated": "integration.stores.test_stream_across_migrations",
 }
 FAULTS = ("faults", "TLS", "store away", "stream migrated")
-"""Beginnings of the suites whose tests are listed one by one."""
+"""Prefixes of the suites whose tests are listed one by one."""
 
 Counts = dict[str, int]
 Table = dict[str, dict[str, Counts]]
 
 
 def stores_of(test: str) -> list[str]:
-    """The stores that a test is about, by its name with its parameters."""
+    """Return the stores that a test uses, by its name with its parameters."""
     found = [store for store in ("memory", "sqlite", "zookeeper", "etcd") if store in test]
     if "real-servers" in test:
         found = ["sqlite", "zookeeper", "etcd"]
@@ -52,14 +52,14 @@ def stores_of(test: str) -> list[str]:
 
 
 def run(report: Path) -> int:
-    """Runs the tests; their output goes to ours."""
+    """Run the tests and return pytest's exit code; their output is passed on."""
     files = [f"tests/{module.replace('.', '/')}.py" for module in SUITES.values()]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", f"--junitxml={report}"]
     return subprocess.run([*command, *files], check=False).returncode
 
 
 def results(report: Path) -> tuple[Table, Table]:
-    """Outcomes counted by suite and store, and by single test of faults and store."""
+    """Count outcomes by suite and store, and by single test (of faults) and store."""
     by_suite: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
     by_test: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
     for case in ElementTree.parse(report).iter("testcase"):
@@ -79,21 +79,21 @@ def results(report: Path) -> tuple[Table, Table]:
 
 
 def words(name: str) -> str:
-    """A test's name as a sentence, without its parameters."""
+    """Return a test's name as a sentence, without its parameters."""
     return re.sub(r"\[.*", "", name).removeprefix("test_").replace("_", " ")
 
 
 def cell(counts: Counts | None) -> str:
-    """Passed, and what did not."""
+    """Return the text of a table cell: passed tests, then skipped and failed ones."""
     if not counts:
         return "-"
-    said = [str(counts.get("passed", 0))] if counts.get("passed") else []
-    said += [f"{counts[kind]} {kind}" for kind in ("skipped", "failed") if counts.get(kind)]
-    return ", ".join(said)
+    parts = [str(counts.get("passed", 0))] if counts.get("passed") else []
+    parts += [f"{counts[kind]} {kind}" for kind in ("skipped", "failed") if counts.get(kind)]
+    return ", ".join(parts)
 
 
 def show(title: str, table: Table) -> None:
-    """Prints a table with a column for each store."""
+    """Print a table with a column for each store."""
     width = max(map(len, [title, *table]))
     print(f"\n{title:{width}}  " + "  ".join(f"{store:>11}" for store in STORES))
     for row, by_store in table.items():
@@ -102,40 +102,40 @@ def show(title: str, table: Table) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What each store is here, as it says itself."""
-    said = {
+    """Return the version of each store on this machine, or the reason why it is skipped."""
+    found = {
         "memory": f"Python {platform.python_version()}",
         "sqlite": f"SQLite {sqlite3.sqlite_version}",
-        MODEL: "tests/support/fakes/fdb_model.py: our model of its transactions, not FoundationDB",
+        MODEL: "tests/support/fakes/fdb_model.py: a model of FoundationDB's transactions",
     }
     for name, kind in (("zookeeper", ZooKeeper), ("etcd", Etcd)):
         try:
             server = kind()
         except installs.NotInstalledError as reason:
-            said[name] = f"skipped: {reason}"
+            found[name] = f"skipped: {reason}"
             continue
         server.start()
-        said[name] = f"{name} {server.version()}"
+        found[name] = f"{name} {server.version()}"
         server.remove()
     file = os.environ.get(store_locations.FDB_CLUSTER_FILE)
-    skipped = f"skipped: {store_locations.FDB_CLUSTER_FILE} names no FoundationDB cluster"
-    said["fdb"] = f"FoundationDB, cluster file {file}" if file else skipped
-    return said
+    skipped = f"skipped: {store_locations.FDB_CLUSTER_FILE} does not name a FoundationDB cluster"
+    found["fdb"] = f"FoundationDB, cluster file {file}" if file else skipped
+    return found
 
 
 def main() -> int:
-    """Runs, prints, and returns pytest's exit code."""
+    """Run the tests, print the tables, and return pytest's exit code."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         code = run(report)
         by_suite, by_test = results(report)
-    said = versions()
+    found = versions()
     print("\nstores")
     for store in STORES:
-        print(f"  {store:10} {said[store]}")
+        print(f"  {store:10} {found[store]}")
     show("passed", by_suite)
-    show("faults tried", by_test)
+    show("injected faults", by_test)
     print(f"\n{time.monotonic() - began:.0f} s")
     return code
 

@@ -1,11 +1,12 @@
-"""Sessions for stores that have none: lease rows, judged without comparing anybody's clocks.
+"""Sessions for stores without sessions of their own: lease rows that need no synchronised clocks.
 
-A session is a row (owner, TTL, counter) whose owner raises the counter every third of the TTL.
-Every process that has the store open also observes the rows: one whose counter it saw unchanged for
-a whole TTL, on its own monotonic clock, is dead, and is removed together with its nodes in one
-transaction that is conditional on that counter. A beat and a removal therefore exclude each other
-in the store, whatever the clocks do. The store is the judge: an owner that was stopped for longer
-than its TTL keeps its session if nobody observed it; it learns of the loss from its next beat.
+A session is a row (owner, TTL, counter) whose owner increments the counter three times per TTL.
+Every process that has the store open also observes the rows. A row whose counter an observer saw
+unchanged for a whole TTL, on its own monotonic clock, has expired; the observer removes it together
+with its nodes in one transaction that is conditional on that counter. A renewal and a removal
+therefore exclude each other in the store, whatever the clocks do. The state of the store decides:
+an owner that was stopped for longer than its TTL keeps its session if no process observed it;
+otherwise it learns of the loss from its next renewal.
 """
 
 import asyncio
@@ -23,45 +24,45 @@ from ..core.runtime.tasks import Tasks
 
 Owner = NewType("Owner", str)
 
-BEATS_PER_TTL = 3
-LOOKS_PER_TTL = 8
-LOOK_MS_MIN = 20
-LOOK_MS_MAX = 500
+RENEWALS_PER_TTL = 3
+OBSERVATIONS_PER_TTL = 8
+OBSERVE_MS_MIN = 20
+OBSERVE_MS_MAX = 500
 TTL_MS_MIN = 50
 
 
 class Lease(NamedTuple):
-    """A session as its row says it."""
+    """The row of a session."""
 
     ttl_ms: int
     counter: int
 
 
-class _Sight(NamedTuple):
-    """Since when, and how often, a counter was seen."""
+class _Observation(NamedTuple):
+    """A counter that was seen ``times`` times without a change, first at ``since_s``."""
 
     counter: int
-    since: float
-    looks: int
+    since_s: float
+    times: int
 
 
 class LeaseRows(Protocol):
-    """What a backend offers: five conditional writes and reads. They raise as any of its calls."""
+    """The reads and conditional writes that a backend provides; they raise as all its calls do."""
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Makes the row with counter 0; the same again is a success."""
+        """Create the row with counter 0; a repetition succeeds."""
         ...
 
-    async def beat_lease(self, owner: Owner) -> bool:
-        """Raises the counter. False: the row is gone, and nothing was written."""
+    async def renew_lease(self, owner: Owner) -> bool:
+        """Increment the counter; False if the row does not exist any more (nothing is written)."""
         ...
 
     async def leases(self) -> dict[Owner, Lease]:
-        """All rows."""
+        """Return all rows."""
         ...
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Removes row and nodes if the counter is still this one (None: whatever it is)."""
+        """Remove the row and its nodes if the counter is still ``counter`` (None: any)."""
         ...
 
 
@@ -76,19 +77,19 @@ class LeaseSession:
         self._on_lost: list[Callable[[], None]] = []
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost; soon if it is lost already."""
         if self.is_lost:
             asyncio.get_running_loop().call_soon(callback)
         else:
             self._on_lost.append(callback)
 
     async def close(self) -> None:
-        """Ends the session and removes its nodes. Safe to repeat."""
+        """End the session and remove its nodes. Safe to repeat."""
         self._on_lost.clear()
         await self._leases.end(self)
 
-    def lose(self) -> None:
-        """It is gone. Safe to repeat."""
+    def mark_lost(self) -> None:
+        """Mark the session as lost and call back. Safe to repeat."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -97,54 +98,60 @@ class LeaseSession:
         self._on_lost.clear()
 
 
-class Sights:
-    """What an observer saw of the rows, and whom it may therefore judge dead."""
+class LeaseObservations:
+    """The observations of one process, from which it finds expired leases."""
 
     def __init__(self) -> None:
-        self._sights: dict[Owner, _Sight] = {}
+        self._observations: dict[Owner, _Observation] = {}
 
-    def forget(self) -> None:
-        """Gives everybody a whole TTL again."""
-        self._sights.clear()
+    def clear(self) -> None:
+        """Drop all observations, which gives every owner a whole TTL again."""
+        self._observations.clear()
 
-    def silent(self, rows: dict[Owner, Lease], *, asked: float, answered: float) -> list[Owner]:
-        """The owners that were silent for their TTL, between an earlier answer and this question.
+    def find_expired(
+        self, rows: dict[Owner, Lease], *, requested_s: float, received_s: float
+    ) -> list[Owner]:
+        """Return the owners whose counter did not change for their TTL, and record ``rows``.
 
-        An observer that was stopped itself has looked too seldom to judge.
+        The time is measured from an earlier response to this request (loop times in seconds). An
+        observer that was itself stopped has too few observations to find anything expired.
         """
-        seen = {}
-        dead = []
+        current = {}
+        expired = []
         for owner, lease in rows.items():
-            sight = self._sights.get(owner)
-            if sight is None or sight.counter != lease.counter:
-                sight = _Sight(lease.counter, answered, 0)
-            seen[owner] = sight = sight._replace(looks=sight.looks + 1)
-            if asked - sight.since > lease.ttl_ms / 1000 and sight.looks > LOOKS_PER_TTL // 2:
-                dead.append(owner)
-        self._sights = seen
-        return dead
+            observation = self._observations.get(owner)
+            if observation is None or observation.counter != lease.counter:
+                observation = _Observation(lease.counter, received_s, 0)
+            current[owner] = observation = observation._replace(times=observation.times + 1)
+            if (
+                requested_s - observation.since_s > lease.ttl_ms / 1000
+                and observation.times > OBSERVATIONS_PER_TTL // 2
+            ):
+                expired.append(owner)
+        self._observations = current
+        return expired
 
 
 class Leases:
-    """The sessions of one store handle, and its observation of everybody else's."""
+    """The sessions of one store handle, and the observation of all sessions of the store."""
 
     def __init__(self, rows: LeaseRows, new_owner: Callable[[], Owner]) -> None:
         self._rows = rows
         self._new_owner = new_owner
         self._sessions: dict[Owner, LeaseSession] = {}
-        self._sights = Sights()
+        self._observations = LeaseObservations()
         self._tasks = Tasks()
         self._observer: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to observe. Safe to repeat."""
+        """Start observing. Safe to repeat."""
         if self._observer is None:
             self._observer = self._tasks.spawn(self._observe(), "lease observer")
 
     async def open(self, ttl_ms: int) -> LeaseSession:
-        """A new session."""
+        """Open a session. Raises InvalidArgumentError if the TTL is below ``TTL_MS_MIN``."""
         if ttl_ms < TTL_MS_MIN:
-            raise InvalidArgumentError(f"a session TTL of {ttl_ms} ms is below {TTL_MS_MIN} ms")
+            raise InvalidArgumentError(f"session TTL {ttl_ms} ms is below {TTL_MS_MIN} ms")
         owner = self._new_owner()
         await self._rows.add_lease(owner, ttl_ms)
         session = LeaseSession(self, owner, ttl_ms)
@@ -152,63 +159,68 @@ class Leases:
             await self._rows.end_lease(owner, None)
             raise ClosedError("the store was closed")
         self._sessions[owner] = session
-        self._tasks.spawn(self._keep(session), f"lease {owner}")
+        self._tasks.spawn(self._keep_alive(session), f"lease {owner}")
         return session
 
     async def end(self, session: LeaseSession) -> None:
-        """Ends a session; when the store cannot be reached, its TTL does."""
+        """End a session; if the store cannot be reached, it ends after its TTL."""
         if session.is_lost:
             return
-        session.lose()
+        session.mark_lost()
         self._sessions.pop(session.owner, None)
         try:
             await self._rows.end_lease(session.owner, None)
         except MetadataError:
-            return  # nobody beats for it any more, so observers remove it
+            return  # it is not renewed any more, so observers remove it
 
-    def held(self, session: Session) -> LeaseSession:
-        """The session if it is one of this handle and not known as lost."""
+    def own_session(self, session: Session) -> LeaseSession:
+        """Return the session if this handle opened it and it is not known to be lost."""
         if not isinstance(session, LeaseSession) or session._leases is not self:
-            raise InvalidArgumentError("a session of another store")
+            raise InvalidArgumentError("the session belongs to another store handle")
         if session.is_lost:
-            raise SessionLostError(session.owner)
+            raise SessionLostError(f"session {session.owner} has ended")
         return session
 
     async def aclose(self) -> None:
-        """Ends all sessions and stops observing. Safe to repeat."""
+        """End all sessions and stop observing. Safe to repeat."""
         await self._tasks.aclose()
         for session in list(self._sessions.values()):
             await session.close()
 
-    async def _keep(self, session: LeaseSession) -> None:
-        """Beats until the store says that the row is gone; while it is away nobody knows."""
+    async def _keep_alive(self, session: LeaseSession) -> None:
+        """Renew the lease until the store says that the row does not exist any more.
+
+        While the store is unavailable, the session may or may not have expired.
+        """
         ttl_s = session.ttl_ms / 1000
-        pause_s = ttl_s / BEATS_PER_TTL
+        pause_s = ttl_s / RENEWALS_PER_TTL
         while not session.is_lost:
             await asyncio.sleep(pause_s)
             try:
                 async with asyncio.timeout(ttl_s):
-                    is_kept = await self._rows.beat_lease(session.owner)
+                    is_alive = await self._rows.renew_lease(session.owner)
             except (MetadataError, TimeoutError):
-                pause_s = ttl_s / BEATS_PER_TTL / 4
+                pause_s = ttl_s / RENEWALS_PER_TTL / 4
                 continue
-            pause_s = ttl_s / BEATS_PER_TTL
-            if not is_kept:
+            pause_s = ttl_s / RENEWALS_PER_TTL
+            if not is_alive:
                 self._sessions.pop(session.owner, None)
-                session.lose()
+                session.mark_lost()
 
     async def _observe(self) -> None:
-        """Looks at the rows several times in the shortest TTL, and removes the dead."""
+        """Read the rows several times in the shortest TTL, and remove expired ones."""
         loop = asyncio.get_running_loop()
         while True:
-            pause_ms = LOOK_MS_MAX
-            asked = loop.time()
+            pause_ms = OBSERVE_MS_MAX
+            requested_s = loop.time()
             try:
                 rows = await self._rows.leases()
                 for lease in rows.values():
-                    pause_ms = min(pause_ms, lease.ttl_ms // LOOKS_PER_TTL)
-                for owner in self._sights.silent(rows, asked=asked, answered=loop.time()):
+                    pause_ms = min(pause_ms, lease.ttl_ms // OBSERVATIONS_PER_TTL)
+                for owner in self._observations.find_expired(
+                    rows, requested_s=requested_s, received_s=loop.time()
+                ):
                     await self._rows.end_lease(owner, rows[owner].counter)
             except MetadataError:
-                self._sights.forget()  # owners could not beat either
-            await asyncio.sleep(max(pause_ms, LOOK_MS_MIN) / 1000)
+                self._observations.clear()  # owners could not renew their leases either
+            await asyncio.sleep(max(pause_ms, OBSERVE_MS_MIN) / 1000)

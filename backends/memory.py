@@ -1,8 +1,8 @@
-"""The tree in memory: the model of the contract, the store of tests, and that of the simulator.
+"""The metadata store in memory: the reference model of the contract, for tests and the simulator.
 
-A ``MemoryTree`` is what a server would hold; a ``MemoryStore`` is one process's handle to it. It
-uses no threads, no time but the running loop's, and no randomness: the same calls in the same order
-give the same versions, and watches fire in the order in which they were set.
+A ``MemoryTree`` holds what a server would hold; a ``MemoryStore`` is a handle to it for one
+process. Both use only the running loop's time and neither threads nor randomness: the same calls in
+the same order give the same versions, and watches fire in the order in which they were set.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ..core.runtime.metadata_store import (
     check_path,
     parent_of,
 )
-from .migration_fence import GATE_PATH, FenceState
+from .migration_fence import FENCE_PATH, FenceState
 from .transaction_plan import (
     Node,
     TransactionPlan,
@@ -40,51 +40,51 @@ from .watches import Watches
 
 
 class MemoryTree:
-    """Nodes, sessions and watches. ``epoch`` marks its versions; two trees need two epochs."""
+    """Nodes, sessions and watches. ``epoch`` is part of all versions; each tree needs its own."""
 
     def __init__(self, epoch: str = "memory") -> None:
-        self.gate = FenceState(epoch, tree=epoch)
+        self.fence = FenceState(epoch, tree=epoch)
         self.revision = 0
         self._nodes: dict[str, Node] = {"/": Node(b"", self._version())}
         self._names: dict[str, list[str]] = {"/": []}
         self._owned: dict[str, dict[str, None]] = {}
-        self.watching: list[Watches] = []
+        self.connected_watches: list[Watches] = []
         self._session_count = 0
 
     @property
     def epoch(self) -> str:
-        """What marks the versions of now."""
-        return self.gate.epoch
+        """The epoch of current versions."""
+        return self.fence.epoch
 
-    def set_gate(self, gate: FenceState) -> None:
-        """Opens or closes the tree. With a new epoch all nodes get new versions."""
-        if gate.epoch != self.epoch:
+    def set_fence(self, fence: FenceState) -> None:
+        """Open or close the tree. If the epoch is new, all nodes get new versions."""
+        if fence.epoch != self.epoch:
             for path, node in self._nodes.items():
                 number = node.version.rpartition(".")[2]
-                self._nodes[path] = replace(node, version=Version(f"{gate.epoch}.{number}"))
-        self.gate = gate
-        for watches in self.watching:
-            watches.changed([GATE_PATH])
+                self._nodes[path] = replace(node, version=Version(f"{fence.epoch}.{number}"))
+        self.fence = fence
+        for watches in self.connected_watches:
+            watches.changed([FENCE_PATH])
 
     def nodes(self) -> list[tuple[str, Node]]:
-        """All nodes."""
+        """Return all nodes with their paths."""
         return list(self._nodes.items())
 
     def raise_sequence(self, path: str, number: int) -> None:
-        """The next sequential child gets at least this number."""
+        """Make ``number`` the minimum number of the next sequential child."""
         node = self._nodes[path]
         self._nodes[path] = replace(node, sequence=max(node.sequence, number))
 
     def node(self, path: str) -> Node | None:
-        """The node at ``path``, or None."""
+        """Return the node at ``path``, or None."""
         return self._nodes.get(path)
 
     def child_names(self, path: str, limit: int) -> list[str]:
-        """The first ``limit`` names of children, in order."""
+        """Return the first ``limit`` names of children, in order."""
         return self._names[path][:limit]
 
     def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        """A page of the names of children. Raises NoNodeError."""
+        """Return at most ``limit`` names of children after ``after``. Raises NoNodeError."""
         names = self._names.get(path)
         if names is None:
             raise NoNodeError(path)
@@ -92,7 +92,7 @@ class MemoryTree:
         return names[start:] if limit is None else names[start : start + limit]
 
     def commit(self, plan: TransactionPlan) -> Version:
-        """Carries out a plan in one step, and wakes the watches."""
+        """Apply a plan and fire watches; return the version of everything written."""
         self.revision += 1
         version = self._version()
         for path, change in plan.changes.items():
@@ -103,19 +103,19 @@ class MemoryTree:
             kept = before.version if before is not None and not change.is_written else version
             self._put(path, Node(change.data, kept, change.owner, change.sequence))
         written = [path for path, change in plan.changes.items() if change.is_written]
-        for watches in self.watching:
+        for watches in self.connected_watches:
             watches.changed(written)
         return version
 
     def new_session(self) -> str:
-        """The id of a session that owns nothing yet."""
+        """Add a session without nodes and return its id."""
         self._session_count += 1
         owner = f"session-{self._session_count}"
         self._owned[owner] = {}
         return owner
 
     def end_session(self, owner: str) -> None:
-        """Removes the session's nodes. Safe to repeat."""
+        """Remove the session and its nodes. Safe to repeat."""
         plan = TransactionPlan(self)
         for path in self._owned.pop(owner, {}):
             plan.delete(path, None)
@@ -137,7 +137,7 @@ class MemoryTree:
 
     def _remove(self, path: str) -> None:
         self._disown(path)
-        assert not self._names.pop(path), f"{path} goes and has children"
+        assert not self._names.pop(path), f"{path} is removed but has children"
         del self._nodes[path]
         names = self._names[parent_of(path)]
         del names[bisect_right(names, path.rpartition("/")[2]) - 1]
@@ -149,7 +149,7 @@ class MemoryTree:
 
 
 class MemorySession:
-    """A session; while its store is connected it lives, then its TTL runs."""
+    """A session; its TTL runs only while its store handle is disconnected."""
 
     def __init__(self, tree: MemoryTree, ttl_ms: int) -> None:
         self.owner = tree.new_session()
@@ -160,44 +160,44 @@ class MemorySession:
         self._expiry: asyncio.TimerHandle | None = None
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost; soon if it is lost already."""
         if self.is_lost:
             asyncio.get_running_loop().call_soon(callback)
         else:
             self._on_lost.append(callback)
 
     async def close(self) -> None:
-        """Ends the session and removes its ephemeral nodes (while disconnected: at its TTL)."""
+        """End the session and remove its nodes; while disconnected this happens after the TTL."""
         self._on_lost.clear()
         if self._expiry is None:
             self.expire()
 
     def expire(self) -> None:
-        """The store gives the session up: its nodes go. Safe to repeat."""
+        """End the session, as a server does after the TTL. Safe to repeat."""
         if self.is_lost:
             return
-        self.contact()
+        self.regain_contact()
         self.is_lost = True
         self._tree.end_session(self.owner)
         for callback in self._on_lost:
             asyncio.get_running_loop().call_soon(callback)
         self._on_lost.clear()
 
-    def silence(self) -> None:
-        """The store hears nothing from now on: the TTL runs."""
+    def lose_contact(self) -> None:
+        """Start the TTL: the process has no contact with the store."""
         if self._expiry is None and not self.is_lost:
             loop = asyncio.get_running_loop()
             self._expiry = loop.call_later(self._ttl_ms / 1000, self.expire)
 
-    def contact(self) -> None:
-        """The store hears of the session again, in time."""
+    def regain_contact(self) -> None:
+        """Stop the TTL: the process is in contact with the store again."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
 
 class MemoryStore:
-    """One process's handle to a tree (its own one, unless a tree is given)."""
+    """A handle for one process to ``tree``, or to a new tree if None."""
 
     def __init__(self, tree: MemoryTree | None = None, uri: str = "memory:") -> None:
         self.tree = tree or MemoryTree()
@@ -206,10 +206,10 @@ class MemoryStore:
         self._is_closed = False
         self._sessions: list[MemorySession] = []
         self._watches = Watches()
-        self.tree.watching.append(self._watches)
+        self.tree.connected_watches.append(self._watches)
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
         self._check_usable(is_strict=not stale_ok)
         node = self.tree.node(path)
@@ -220,7 +220,7 @@ class MemoryStore:
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
         check_path(path)
         self._check_usable()
         return self.tree.names_after(path, after, limit)
@@ -233,7 +233,7 @@ class MemoryStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         check_target(path)
         check_data(data)
         owner = None if ephemeral is None else self._owner(ephemeral)
@@ -243,7 +243,7 @@ class MemoryStore:
         return created, self.tree.commit(plan)
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError."""
         check_target(path)
         check_data(data)
         self._check_usable()
@@ -252,7 +252,7 @@ class MemoryStore:
         return self.tree.commit(plan)
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
         check_target(path)
         self._check_usable()
         plan = TransactionPlan(self.tree)
@@ -260,7 +260,7 @@ class MemoryStore:
         self.tree.commit(plan)
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Carry out all operations or none; return the versions of Create and Put, else None."""
         check_operations(operations)
         self._check_usable()
         plan = TransactionPlan(self.tree)
@@ -269,14 +269,14 @@ class MemoryStore:
         return versions_of(operations, self.tree.commit(plan))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node (or one below it) changed."""
+        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
         check_path(path)
         if self._is_closed:
             raise ClosedError(f"{self.uri} is closed")
         return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> MemorySession:
-        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        """Open a session that survives up to ``ttl_ms`` without contact."""
         self._check_usable()
         session = MemorySession(self.tree, ttl_ms)
         self._sessions = [known for known in self._sessions if not known.is_lost]
@@ -284,72 +284,72 @@ class MemoryStore:
         return session
 
     async def close(self) -> None:
-        """Closes watches and sessions. Safe to repeat."""
+        """Close watches and sessions. Safe to repeat."""
         self._is_closed = True
         self._watches.close()
-        if self._watches in self.tree.watching:
-            self.tree.watching.remove(self._watches)
+        if self._watches in self.tree.connected_watches:
+            self.tree.connected_watches.remove(self._watches)
         for session in self._sessions:
             await session.close()
         self._sessions.clear()
 
     def disconnect(self) -> None:
-        """For tests and simulation: as if this process had lost its way to the store.
+        """Simulate a lost connection to the store, for tests.
 
-        Calls raise MetadataUnavailableError, watches are silent, the TTLs of sessions run.
+        Calls raise MetadataUnavailableError, watches do not fire, and the TTLs of sessions run.
         """
         if not self.is_connected:
             return
         self.is_connected = False
-        self.tree.watching.remove(self._watches)
+        self.tree.connected_watches.remove(self._watches)
         for session in self._sessions:
-            session.silence()
+            session.lose_contact()
 
     def reconnect(self) -> None:
-        """For tests and simulation: ends ``disconnect``; every watch fires once."""
+        """End ``disconnect``, for tests; every watch fires once."""
         if self.is_connected:
             return
         self.is_connected = True
-        self.tree.watching.append(self._watches)
-        self._watches.all_changed()
+        self.tree.connected_watches.append(self._watches)
+        self._watches.fire_all()
         for session in self._sessions:
-            session.contact()
+            session.regain_contact()
 
     def expire_session(self, session: Session) -> None:
-        """For tests and simulation: the store gives the session up now."""
-        self._own(session).expire()
+        """Expire a session now, for tests."""
+        self._own_session(session).expire()
 
-    # --- for migration
+    # --- migration (``MovableStore``)
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
         self._check_usable(is_strict=False)
-        return self.tree.gate
+        return self.tree.fence
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not."""
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not."""
         self._check_usable(is_strict=False)
-        if self.tree.gate != old:
+        if self.tree.fence != old:
             return False
-        self.tree.set_gate(new)
+        self.tree.set_fence(new)
         return True
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed."""
-        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed."""
+        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root."""
+        """Yield all nodes including the root."""
         self._check_usable(is_strict=False)
         yield self.tree.nodes()
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Writes through a closed gate."""
+        """Write although the fence is closed, if it is exactly ``fence``."""
         check_operations(operations)
         self._check_usable(is_strict=False)
-        self.tree.gate.check(gate)
+        self.tree.fence.check(fence)
         plan = TransactionPlan(self.tree)
         for operation in operations:
             plan.apply(operation)
@@ -363,15 +363,15 @@ class MemoryStore:
         if not self.is_connected:
             raise MetadataUnavailableError(f"{self.uri} cannot be reached")
         if is_strict:
-            self.tree.gate.check_open()
+            self.tree.fence.check_open()
 
     def _owner(self, session: Session) -> str:
-        own = self._own(session)
-        if own.is_lost:
-            raise SessionLostError(f"{own.owner} is gone")
-        return own.owner
+        own_session = self._own_session(session)
+        if own_session.is_lost:
+            raise SessionLostError(f"{own_session.owner} has ended")
+        return own_session.owner
 
-    def _own(self, session: Session) -> MemorySession:
+    def _own_session(self, session: Session) -> MemorySession:
         if not isinstance(session, MemorySession) or session not in self._sessions:
-            raise InvalidArgumentError("a session of another store")
+            raise InvalidArgumentError("the session belongs to another store handle")
         return session

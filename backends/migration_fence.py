@@ -1,7 +1,7 @@
-"""The gate of a store: whether it may be used, or which store took its place.
+"""The migration fence of a store: it says whether the store may be used, or which one replaced it.
 
-Every write of every backend checks the gate in its own transaction, and every linearizable read
-looks at it too. So who closes a gate knows that no write that was begun before can happen after.
+Every write of every backend checks the fence in its own transaction, and every linearizable read
+checks it too. Therefore, once a fence has been closed, no write that began earlier can take effect.
 """
 
 import json
@@ -13,16 +13,19 @@ from ..core.protocol.errors import CorruptionError, StoreFencedError
 from ..core.runtime.metadata_store import MetadataStore, Operation, Watch
 from .transaction_plan import Node
 
-GATE_PATH = "/.rhumbline"
-"""Where the watch of a gate is kept among the watches of paths; it cannot be asked for as one."""
+FENCE_PATH = "/.rhumbline"
+"""The path under which the watches of the fence are kept; callers cannot watch it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceState:
-    """``epoch`` marks the versions of this life of the store; ``tree`` names what it holds and goes
-    with it to other stores. Closed: ``successor`` is the URI of the store to use instead,
-    ``mover`` the attempt at a migration that may still write, and ``is_partial`` says that the
-    store is being filled: it was not replaced, but is not ready yet."""
+    """The state of a fence; it is open while ``successor`` is None.
+
+    ``epoch`` is part of all versions and is new after each migration or loss of data. ``tree``
+    identifies the content and moves with it to other stores. For a closed fence, ``successor`` is
+    the URI of the store to use instead, ``mover`` is the migration attempt that may still write,
+    and ``is_partial`` is True if the store is still being filled from ``successor``.
+    """
 
     epoch: str
     tree: str
@@ -31,25 +34,28 @@ class FenceState:
     is_partial: bool = False
 
     def check_open(self) -> None:
-        """Raises StoreFencedError when another store took its place."""
+        """Raise StoreFencedError if another store is to be used instead."""
         if self.successor is not None:
             why = "is being filled from" if self.is_partial else "was replaced by"
             raise StoreFencedError(f"this store {why} {self.successor}")
 
-    def check(self, through: "FenceState | None") -> None:
-        """For a write: the gate is open, or is exactly the closed one that the writer may pass."""
-        if through is None:
+    def check(self, allowed_fence: "FenceState | None") -> None:
+        """Check that a write may pass: the fence is open, or is exactly ``allowed_fence``.
+
+        Raises StoreFencedError.
+        """
+        if allowed_fence is None:
             self.check_open()
-        elif self != through:
-            raise StoreFencedError("another attempt at a migration has taken over")
+        elif self != allowed_fence:
+            raise StoreFencedError("another migration attempt has taken over")
 
     def encode(self) -> bytes:
-        """As it is stored."""
+        """Return the stored form, JSON."""
         return json.dumps(asdict(self)).encode()
 
 
 def decode_fence(data: bytes, where: str) -> FenceState:
-    """The gate from its bytes. Raises CorruptionError."""
+    """Return the fence from its stored form. Raises CorruptionError; ``where`` is for its text."""
     try:
         state = json.loads(data)
         epoch = str(state["epoch"])
@@ -58,35 +64,38 @@ def decode_fence(data: bytes, where: str) -> FenceState:
             epoch, tree, state.get("successor"), state.get("mover"), bool(state.get("is_partial"))
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptionError(f"{where} is not ours: {error}") from error
+        raise CorruptionError(f"{where} is not a valid migration fence: {error}") from error
 
 
 class MovableStore(MetadataStore, Protocol):
     """A store that can be migrated from and to."""
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
         ...
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not. Raises as any write."""
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not. Raises as any write."""
         ...
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed; a hint as any watch."""
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed; a hint, as any watch."""
         ...
 
     def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root, each once, in pages; one moment only while nobody writes.
+        """Yield all nodes including the root, each once, in pages; works on a closed store too.
 
-        Also of a closed store. A page may lack a node that was deleted meanwhile.
+        The pages are a consistent snapshot only if nothing is written meanwhile. A page may lack a
+        node that was deleted meanwhile.
         """
         ...
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Operations, and numbers that sequential children shall at least get, through a closed
-        gate. The operations are one transaction. Raises StoreFencedError when the gate is not
-        ``gate``, and as ``txn``."""
+        """Write although the fence is closed: ``operations`` as one transaction, then ``sequences``.
+
+        ``sequences`` are minimum numbers for the next sequential child, by parent. Raises
+        StoreFencedError if the fence is not ``fence``, and as ``txn``.
+        """
         ...

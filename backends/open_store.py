@@ -1,15 +1,15 @@
-"""``open_store``: from a URI to a ``MetadataStore``.
+"""``open_store`` opens the metadata store that a URI names.
 
 | URI | store |
 |---|---|
-| ``memory:`` or ``memory:name`` | in this process; handles of one name share one tree |
-| ``sqlite:///var/lib/rhumbline/metadata.db`` | a file, for the processes of one host |
+| ``memory:`` or ``memory:name`` | in this process; handles with the same name share one tree |
+| ``sqlite:///var/lib/rhumbline/metadata.db`` | a file, shared by the processes of one host |
 | ``zk://host1,host2:2181/chroot`` | Apache ZooKeeper |
 | ``etcd://host1:2379,host2:2379/prefix`` | etcd |
 | ``fdb:///etc/foundationdb/fdb.cluster?dir=rhumbline`` | FoundationDB |
 
-The options of each are in its module. Client libraries are imported only when their store is
-opened, so that nobody needs more than one of them.
+Each store's module describes its options. A client library is imported only when its store is
+opened; the libraries of other stores need not be installed.
 """
 
 import os
@@ -17,26 +17,27 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ..core.protocol.errors import ConfigurationError
+from ..core.protocol.extras import needs_extra
 from .memory import MemoryStore, MemoryTree
 from .migrating_store import MigratingStore
 from .migration_fence import MovableStore
 from .uri import StoreUri, parse_uri
 
 TIMEOUT_MS = 10_000
-"""Default deadline of one call."""
+"""Default time-out of one call, in milliseconds."""
 
 _trees: dict[str, MemoryTree] = {}
 
 
 async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MigratingStore:
-    """Opens a store, or the one that took its place; the handle also follows later migrations.
+    """Open a store, or its successor if it was migrated; the handle follows later migrations too.
 
-    No call of it waits longer than ``timeout_ms`` (one that meets a migration: three times that).
-    Raises as ``open_as_it_is``, and WrongClusterError when the successor holds something else.
+    A call takes at most ``timeout_ms``, or three times that if it meets a migration. Raises as
+    ``open_without_following``, and WrongClusterError if the successor holds other metadata.
     """
     store = MigratingStore(
-        await open_as_it_is(uri, timeout_ms=timeout_ms),
-        partial(open_as_it_is, timeout_ms=timeout_ms),
+        await open_without_following(uri, timeout_ms=timeout_ms),
+        partial(open_without_following, timeout_ms=timeout_ms),
         timeout_ms,
     )
     try:
@@ -47,27 +48,27 @@ async def open_store(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MigratingStor
     return store
 
 
-async def open_as_it_is(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MovableStore:
-    """Opens a store and no other, also one that was replaced: for migration.
+async def open_without_following(uri: str, *, timeout_ms: int = TIMEOUT_MS) -> MovableStore:
+    """Open exactly this store, even if it was replaced by migration.
 
-    Raises ConfigurationError (bad URI, a client library that is not installed),
-    MetadataUnavailableError, ForeignDataError (something else lives there), CorruptionError.
+    Raises ConfigurationError (malformed URI, missing client library), MetadataUnavailableError,
+    ForeignDataError (the place holds data of another application) and CorruptionError.
     """
     if timeout_ms < 1:
-        raise ConfigurationError(f"a time-out of {timeout_ms} ms is below 1 ms")
+        raise ConfigurationError(f"time-out {timeout_ms} ms is below 1 ms")
     parsed = parse_uri(uri)
     opener = _OPENERS.get(parsed.scheme)
     if opener is None:
         known = ", ".join(_OPENERS)
-        raise parsed.wrong(f"has an unknown scheme {parsed.scheme!r} (known: {known})")
+        raise parsed.error(f"has an unknown scheme {parsed.scheme!r} (known: {known})")
     return await opener(parsed, timeout_ms)
 
 
 async def _open_memory(uri: StoreUri, timeout_ms: int) -> MovableStore:
     del timeout_ms
-    uri.only_options(())
+    uri.check_options(())
     if uri.authority or "/" in uri.path:
-        raise uri.wrong("should be memory: or memory:name")
+        raise uri.error("is not of the form memory: or memory:name")
     if not uri.path:
         return MemoryStore(_new_tree())
     if uri.path not in _trees:
@@ -86,36 +87,22 @@ async def _open_sqlite(uri: StoreUri, timeout_ms: int) -> MovableStore:
 
 
 async def _open_zookeeper(uri: StoreUri, timeout_ms: int) -> MovableStore:
-    try:
+    with needs_extra("the ZooKeeper metadata store", "zookeeper"):
         from .zookeeper.store import open_zookeeper
-
-        return await open_zookeeper(uri, timeout_ms)
-    except ModuleNotFoundError as error:
-        raise _missing_extra(uri, "zookeeper", error) from error
+    return await open_zookeeper(uri, timeout_ms)
 
 
 async def _open_etcd(uri: StoreUri, timeout_ms: int) -> MovableStore:
-    try:
+    with needs_extra("the etcd metadata store", "etcd"):
         from .etcd.store import open_etcd
-
-        return await open_etcd(uri, timeout_ms)
-    except ModuleNotFoundError as error:
-        raise _missing_extra(uri, "etcd", error) from error
+    return await open_etcd(uri, timeout_ms)
 
 
 async def _open_fdb(uri: StoreUri, timeout_ms: int) -> MovableStore:
-    try:
+    with needs_extra("the FoundationDB metadata store", "fdb"):
         from .fdb.store import open_fdb
 
-        return await open_fdb(uri, timeout_ms)
-    except ModuleNotFoundError as error:
-        raise _missing_extra(uri, "fdb", error) from error
-
-
-def _missing_extra(uri: StoreUri, extra: str, error: ModuleNotFoundError) -> Exception:
-    if (error.name or "").startswith(__name__.partition(".")[0]):
-        return error
-    return uri.wrong(f"needs the Python package {error.name!r}: pip install 'rhumbline[{extra}]'")
+        return await open_fdb(uri, timeout_ms)  # imports fdb
 
 
 _OPENERS: dict[str, Callable[[StoreUri, int], Awaitable[MovableStore]]] = {

@@ -1,4 +1,7 @@
-"""A part of the tree, read beforehand: what a ``Plan`` needs where reading means waiting."""
+"""A part of the tree read in advance, for a ``TransactionPlan`` on a store with asynchronous reads.
+
+A plan is synchronous; therefore everything that its operations may read is fetched first.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +12,17 @@ from .transaction_plan import Node
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What operations look at: nodes by path, and by parent how many child names suffice."""
+    """The data that operations read: node paths, and how many child names by parent."""
 
     paths: tuple[str, ...]
     listings: dict[str, int]
 
 
 def footprint(operations: Sequence[Operation]) -> Footprint:
-    """The named paths with all their ancestors, and the children of what is to be deleted."""
+    """Return the paths of the operations with all ancestors, and the parents to be listed.
+
+    Only the children of nodes that are to be deleted are listed.
+    """
     paths = dict.fromkeys(
         path for operation in operations for path in with_ancestors(operation.path)
     )
@@ -26,7 +32,7 @@ def footprint(operations: Sequence[Operation]) -> Footprint:
 
 
 def with_ancestors(path: str) -> Iterable[str]:
-    """``path`` and everything above it but the root, the highest first."""
+    """Return ``path`` and its ancestors except the root, the highest first."""
     above = []
     while path != "/":
         above.append(path)
@@ -35,7 +41,7 @@ def with_ancestors(path: str) -> Iterable[str]:
 
 
 class Snapshot:
-    """Nodes as they were at one moment. Asking for what was not read is a bug."""
+    """Nodes at one point in time; a request for a node that was not read raises KeyError."""
 
     def __init__(
         self, root: Node, nodes: Mapping[str, Node | None], names: Mapping[str, list[str]]
@@ -44,9 +50,9 @@ class Snapshot:
         self.names = names
 
     def node(self, path: str) -> Node | None:
-        """The node at ``path``, or None."""
+        """Return the node at ``path``, or None if it does not exist."""
         return self.nodes[path]
 
     def child_names(self, path: str, limit: int) -> list[str]:
-        """Up to ``limit`` names of children."""
+        """Return at most ``limit`` names of children."""
         return self.names[path][:limit]

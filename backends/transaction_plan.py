@@ -1,10 +1,9 @@
-"""What operations do to the tree, decided on what was read before anything is written.
+"""The effect of operations on the tree, computed from nodes that were read before any write.
 
-Every backend that is not itself a tree (memory, SQLite, etcd, FoundationDB) runs its operations
-through a ``TransactionPlan``: it applies them in order to a view over the nodes that were read,
-raises the error of the first operation that cannot be applied, and ends with the list of changes to
-write. So the rules of the contract are implemented once, and each backend adds only how to read and
-how to commit.
+Every backend whose server does not implement the tree itself (memory, SQLite, etcd, FoundationDB)
+uses a ``TransactionPlan``. The plan applies operations in order to the nodes that were read, raises
+the error of the first operation whose condition fails, and collects the changes to write. The rules
+of the contract are thus implemented once; a backend adds only how to read and how to commit.
 """
 
 from collections.abc import Sequence
@@ -38,8 +37,11 @@ SEQUENCE_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as it was read: ``owner`` is the session of an ephemeral one, ``sequence`` the number
-    that the next sequential child gets."""
+    """A node as it was read.
+
+    ``owner`` is the session of an ephemeral node; ``sequence`` is the number of the next sequential
+    child.
+    """
 
     data: bytes
     version: Version
@@ -48,31 +50,35 @@ class Node:
 
 
 class Nodes(Protocol):
-    """What a plan reads."""
+    """The nodes that a plan reads."""
 
     def node(self, path: str) -> Node | None:
-        """The node at ``path``, or None."""
+        """Return the node at ``path``, or None."""
         ...
 
     def child_names(self, path: str, limit: int) -> list[str]:
-        """Up to ``limit`` names of children, any of them."""
+        """Return any ``limit`` names of children, or all if there are fewer."""
         ...
 
 
 class Change(NamedTuple):
-    """What a node becomes. ``data`` None: it goes. ``sequence``: its next child's number."""
+    """The new state of a node.
+
+    ``data`` is None if the node is deleted; ``sequence`` is the number of its next sequential
+    child.
+    """
 
     data: bytes | None
     owner: str | None
     sequence: int
     is_new: bool
-    """It did not exist when it was read."""
+    """True if the node did not exist when it was read."""
     is_written: bool
-    """It gets a new version (False: only its sequence moved on)."""
+    """True if the node gets a new version; False if only its sequence number changes."""
 
 
 class TransactionPlan:
-    """Operations applied to a view. A plan that raised is worthless; nothing was written."""
+    """Operations applied to nodes that were read. A plan that has raised must be discarded."""
 
     __slots__ = ("_nodes", "changes")
 
@@ -81,7 +87,7 @@ class TransactionPlan:
         self.changes: dict[str, Change] = {}
 
     def apply(self, operation: Operation) -> None:
-        """One operation of a transaction."""
+        """Apply one operation of a transaction."""
         match operation:
             case Check(path, version):
                 self.check(path, version)
@@ -92,12 +98,12 @@ class TransactionPlan:
             case Delete(path, expect):
                 self.delete(path, expect)
 
-    def before(self, path: str) -> Node | None:
-        """The node as it was read."""
+    def node_before(self, path: str) -> Node | None:
+        """Return the node as it was read, or None."""
         return self._nodes.node(path)
 
     def check(self, path: str, version: Version | None) -> None:
-        """The node has this version, or with None does not exist (but could)."""
+        """Check that the node has this version; with None, that it does not exist but could."""
         if version is not None:
             self._expect(path, version)
             return
@@ -108,7 +114,7 @@ class TransactionPlan:
     def create(
         self, path: str, data: bytes, owner: str | None = None, *, sequential: bool = False
     ) -> str:
-        """Makes a node and its missing parents; returns its path with the digits of a sequence."""
+        """Create a node and its missing parents; return its path with any sequence digits."""
         parent = parent_of(path)
         self._make_parents(parent)
         if sequential:
@@ -122,12 +128,12 @@ class TransactionPlan:
         return path
 
     def put(self, path: str, data: bytes, expect: Version | None) -> None:
-        """Replaces the data of a node; it keeps its owner."""
+        """Replace the data of a node; it keeps its owner."""
         state = self._expect(path, expect)
         self.changes[path] = state._replace(data=data, is_written=True)
 
     def delete(self, path: str, expect: Version | None) -> None:
-        """Removes a node that has no children."""
+        """Delete a node without children."""
         state = self._expect(path, expect)
         if self._has_children(path):
             raise NotEmptyError(path)
@@ -141,13 +147,13 @@ class TransactionPlan:
             self._write(path, b"", None)
 
     def _missing_parents(self, parent: str) -> list[str]:
-        """Those that are not there, the highest first; none may be below an ephemeral node."""
+        """Return missing ancestors, the highest first. Raises if one is below an ephemeral node."""
         missing = []
         while (state := self._state(parent)) is None:
             missing.append(parent)
             parent = parent_of(parent)
         if state.owner is not None:
-            raise InvalidArgumentError(f"{parent} is ephemeral and can have no children")
+            raise InvalidArgumentError(f"{parent} is ephemeral and cannot have children")
         return missing[::-1]
 
     def _write(self, path: str, data: bytes, owner: str | None) -> None:
@@ -155,7 +161,7 @@ class TransactionPlan:
         self.changes[path] = Change(data, owner, 0, is_new, is_written=True)
 
     def _state(self, path: str) -> Change | None:
-        """The node as the operations so far leave it, in the form of a change; None: not there."""
+        """Return the node after the operations so far; None if it does not exist."""
         change = self.changes.get(path)
         if change is None:
             node = self._nodes.node(path)
@@ -176,25 +182,29 @@ class TransactionPlan:
 
     def _has_children(self, path: str) -> bool:
         prefix = child_prefix(path)
-        gone = set()
+        deleted = set()
         for changed, change in self.changes.items():
             if changed.startswith(prefix) and "/" not in changed[len(prefix) :]:
                 if change.data is not None:
                     return True
-                gone.add(changed[len(prefix) :])
-        return any(name not in gone for name in self._nodes.child_names(path, len(gone) + 1))
+                deleted.add(changed[len(prefix) :])
+        return any(name not in deleted for name in self._nodes.child_names(path, len(deleted) + 1))
 
 
 def child_prefix(path: str) -> str:
-    """What the paths of all nodes below ``path`` begin with."""
+    """Return the prefix of the paths of all nodes below ``path``."""
     return path if path == "/" else path + "/"
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Refuses what no store may take: bad paths, too many or too large operations, a path twice."""
+    """Check the paths and the limits of a transaction, and that each path occurs only once.
+
+    Raises InvalidArgumentError, LimitExceededError.
+    """
     if len(operations) > TXN_OPERATIONS_MAX:
         raise LimitExceededError(
-            f"{len(operations)} operations in a transaction; the limit is {TXN_OPERATIONS_MAX}"
+            f"a transaction of {len(operations)} operations is above the limit of "
+            f"{TXN_OPERATIONS_MAX}"
         )
     named: set[str] = set()
     size = 0
@@ -202,29 +212,32 @@ def check_operations(operations: Sequence[Operation]) -> None:
         check_target(operation.path)
         size += len(operation.path)
         if operation.path in named:
-            raise InvalidArgumentError(f"{operation.path} is named twice in a transaction")
+            raise InvalidArgumentError(f"{operation.path} occurs twice in a transaction")
         named.add(operation.path)
         if isinstance(operation, Create | Put):
             check_data(operation.data)
             size += len(operation.data)
     if size > TXN_BYTES_MAX:
         raise LimitExceededError(
-            f"a transaction of {size} bytes in paths and data; the limit is {TXN_BYTES_MAX}"
+            f"a transaction of {size} bytes of paths and data is above the limit of "
+            f"{TXN_BYTES_MAX} bytes"
         )
 
 
 def check_target(path: str) -> None:
-    """A path that may be written: well-formed and not the root."""
+    """Check that a path may be written: it is well-formed and not the root."""
     if check_path(path) == "/":
         raise InvalidArgumentError("the root cannot be written")
 
 
 def check_data(data: bytes) -> None:
-    """Refuses a value above the limit."""
+    """Check the size of a value. Raises LimitExceededError."""
     if len(data) > VALUE_BYTES_MAX:
-        raise LimitExceededError(f"a value of {len(data)} bytes; the limit is {VALUE_BYTES_MAX}")
+        raise LimitExceededError(
+            f"a value of {len(data)} bytes is above the limit of {VALUE_BYTES_MAX} bytes"
+        )
 
 
 def versions_of(operations: Sequence[Operation], version: Version) -> list[Version | None]:
-    """The answer of a transaction whose writes all got one version."""
+    """Return the result of a transaction in which all writes got the same version."""
     return [version if isinstance(operation, Create | Put) else None for operation in operations]

@@ -1,4 +1,4 @@
-"""Store URIs: ``scheme://host:port,host:port/path?option=value``, taken apart and checked."""
+"""Parsing of store URIs: ``scheme://host:port,host:port/path?option=value``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ..core.protocol.errors import ConfigurationError
 
 
 class Host(NamedTuple):
-    """One server of a store."""
+    """The address of one server of a store."""
 
     name: str
     port: int
@@ -20,7 +20,7 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreUri:
-    """A parsed URI. ``authority`` and ``path`` are as written, ``options`` are decoded."""
+    """A parsed URI; ``path`` and ``options`` are percent-decoded, ``authority`` is as written."""
 
     text: str
     scheme: str
@@ -29,42 +29,42 @@ class StoreUri:
     options: dict[str, str]
 
     def hosts(self, default_port: int) -> tuple[Host, ...]:
-        """The servers. Raises ConfigurationError when there are none or one is malformed."""
+        """Return the servers. Raises ConfigurationError if there are none or one is malformed."""
         hosts = tuple(self._host(part, default_port) for part in self.authority.split(","))
         if len(set(hosts)) != len(hosts):
-            raise self.wrong("names a server twice")
+            raise self.error("contains a server twice")
         return hosts
 
-    def only_options(self, known: Iterable[str]) -> dict[str, str]:
-        """The options. Raises ConfigurationError when one is not in ``known``."""
+    def check_options(self, known: Iterable[str]) -> dict[str, str]:
+        """Return the options. Raises ConfigurationError if one is not in ``known``."""
         names = tuple(known)
         for name in self.options:
             if name not in names:
-                allowed = f"known: {', '.join(names)}" if names else "there are none"
-                raise self.wrong(f"has an unknown option {name!r} ({allowed})")
+                allowed = f"known: {', '.join(names)}" if names else "this store has no options"
+                raise self.error(f"has an unknown option {name!r} ({allowed})")
         return self.options
 
-    def wrong(self, what: str) -> ConfigurationError:
-        """The error for this URI."""
+    def error(self, what: str) -> ConfigurationError:
+        """Return a ConfigurationError about this URI; ``what`` completes the sentence."""
         return ConfigurationError(f"metadata store URI {self.text!r} {what}")
 
     def _host(self, text: str, default_port: int) -> Host:
         if text.startswith("["):
             name, bracket, rest = text[1:].partition("]")
             if not bracket or (rest and not rest.startswith(":")):
-                raise self.wrong(f"has a malformed server {text!r}")
+                raise self.error(f"has a malformed server {text!r}")
             port = rest[1:]
         else:
             name, _, port = text.partition(":")
         if not name:
-            raise self.wrong("names no server")
+            raise self.error("does not name a server")
         if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise self.wrong(f"has a bad port {port!r}")
+            raise self.error(f"has port {port!r}, which is not between 1 and 65535")
         return Host(name, int(port) if port else default_port)
 
 
 def parse_uri(text: str) -> StoreUri:
-    """Takes a URI apart. Raises ConfigurationError; secrets do not belong in one."""
+    """Parse a URI. Raises ConfigurationError if it is malformed or contains credentials."""
     scheme, colon, rest = text.partition(":")
     if not colon or not scheme:
         raise ConfigurationError(f"metadata store URI {text!r} has no scheme")
@@ -75,7 +75,8 @@ def parse_uri(text: str) -> StoreUri:
         path = slash + path
     if "@" in authority:
         raise ConfigurationError(
-            "a metadata store URI holds no user or password: use the options that name files"
+            "a metadata store URI must not contain a user or password: use the options that name "
+            "files, such as auth_file"
         )
     options: dict[str, str] = {}
     try:
@@ -84,6 +85,6 @@ def parse_uri(text: str) -> StoreUri:
         raise ConfigurationError(f"metadata store URI {text!r}: {error}") from error
     for name, value in pairs:
         if name in options:
-            raise ConfigurationError(f"metadata store URI {text!r} gives {name!r} twice")
+            raise ConfigurationError(f"metadata store URI {text!r} has option {name!r} twice")
         options[name] = value
     return StoreUri(text, scheme, authority, unquote(path), options)

@@ -1,4 +1,4 @@
-"""Watches of one store handle: who is to be woken when a path has changed."""
+"""The registered watches of one store handle, by path."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,7 +7,7 @@ from ..core.runtime.metadata_store import parent_of
 
 
 class PathWatch:
-    """A watch. Calls that are due together are one call."""
+    """A watch; calls of its callback that are due at the same time are coalesced."""
 
     def __init__(
         self, watches: "Watches", path: str, callback: Callable[[], None], *, is_prefix: bool
@@ -21,13 +21,13 @@ class PathWatch:
         self._is_closed = False
 
     def fire(self) -> None:
-        """Calls back from the loop, soon."""
+        """Schedule a call of the callback."""
         if not self._is_due and not self._is_closed:
             self._is_due = True
             self._loop.call_soon(self._call)
 
     def close(self) -> None:
-        """No further call. Safe to repeat."""
+        """Stop the watch: the callback is not called any more. Safe to repeat."""
         self._is_closed = True
         self._watches.discard(self)
 
@@ -38,7 +38,7 @@ class PathWatch:
 
 
 class Watches:
-    """The watches by path. ``on_path`` is told of each path whose set of watches changed."""
+    """The watches by path; ``on_path`` is called with each path whose set of watches changed."""
 
     def __init__(self, on_path: Callable[[str], None] = lambda _: None) -> None:
         self._by_path: dict[str, dict[PathWatch, None]] = {}
@@ -48,23 +48,23 @@ class Watches:
         return len(self._by_path)
 
     def paths(self) -> list[str]:
-        """All watched paths."""
+        """Return all watched paths."""
         return list(self._by_path)
 
     def is_prefix(self, path: str) -> bool | None:
-        """Whether a watch at ``path`` wants what is below it as well; None: nobody watches."""
+        """Return True if ``path`` has a prefix watch, None if it has no watch at all."""
         at_path = self._by_path.get(path)
         return None if at_path is None else any(watch.is_prefix for watch in at_path)
 
     def add(self, path: str, callback: Callable[[], None], *, is_prefix: bool) -> PathWatch:
-        """A new watch."""
+        """Add a watch."""
         watch = PathWatch(self, path, callback, is_prefix=is_prefix)
         self._by_path.setdefault(path, {})[watch] = None
         self._on_path(path)
         return watch
 
     def discard(self, watch: PathWatch) -> None:
-        """Forgets a watch. Safe to repeat."""
+        """Remove a watch. Safe to repeat."""
         at_path = self._by_path.get(watch.path, {})
         if watch not in at_path:
             return
@@ -74,30 +74,30 @@ class Watches:
         self._on_path(watch.path)
 
     def changed(self, paths: Iterable[str]) -> None:
-        """Wakes the watches of these paths, and the prefix watches above them."""
+        """Fire the watches of changed paths, and prefix watches of their ancestors."""
         for path in paths:
             for watch in self._by_path.get(path, ()):
                 watch.fire()
-            above = path
-            while above != "/":
-                above = parent_of(above)
-                for watch in self._by_path.get(above, ()):
+            ancestor = path
+            while ancestor != "/":
+                ancestor = parent_of(ancestor)
+                for watch in self._by_path.get(ancestor, ()):
                     if watch.is_prefix:
                         watch.fire()
 
     def fire_at(self, path: str) -> None:
-        """Wakes the watches that were set at ``path``."""
+        """Fire the watches that are set at ``path``."""
         for watch in self._by_path.get(path, ()):
             watch.fire()
 
-    def all_changed(self) -> None:
-        """Wakes every watch: something may have been missed."""
+    def fire_all(self) -> None:
+        """Fire every watch, since changes may have been missed."""
         for at_path in self._by_path.values():
             for watch in at_path:
                 watch.fire()
 
     def close(self) -> None:
-        """Closes all."""
+        """Close all watches."""
         for at_path in list(self._by_path.values()):
             for watch in list(at_path):
                 watch.close()

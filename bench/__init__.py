@@ -1,1 +1,1 @@
-"""Benchmarks: raw limits of the machine, then what the service makes of them."""
+"""Benchmarks of the service, and of the raw limits of the machine for comparison."""

@@ -1,4 +1,4 @@
-"""Catch-up: one stream is written once, and then read from its beginning, in two forms."""
+"""The catch-up benchmark: writes a stream once and reads it back as records and as Arrow."""
 
 import os
 import time
@@ -18,9 +18,9 @@ _POSITION_EVERY = 100
 async def run_catch_up(
     servers: BookieProcesses, name: str, size: int, count: int, repetitions: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row for each reading, by record and by Arrow batch.
+    """Yield a row per reading, by record and by Arrow batch.
 
-    Raises GapError when records are missing.
+    Raises GapError if records are missing.
     """
     client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
     policy = BenchWorkload(name, "max", size).policy
@@ -28,18 +28,18 @@ async def run_catch_up(
         await ensure_namespace(client, policy)
         await client.namespace().create_stream(name, policy)
         written_s = await _write(client, name, size, count)
-        readings = [(form, n) for form in _FORMS for n in range(repetitions)]
-        for form, number in readings:
+        readings = [(form, repetition) for form in _FORMS for repetition in range(repetitions)]
+        for form, repetition in readings:
             before, started = servers.usage(), time.perf_counter()
             read = await _FORMS[form](client, name, count)
             seconds, after = time.perf_counter() - started, servers.usage()
             if read != count:
-                raise GapError(f"{read} of {count} records came")
+                raise GapError(f"{read} of {count} records were read")
             yield {
                 "w": name,
                 "peer": f"rhumbline-{form}",
                 "mode": "catchup",
-                "rep": number,
+                "rep": repetition,
                 "size": size,
                 "streams": 1,
                 "count": count,
@@ -66,25 +66,25 @@ async def _write(client: Client, name: str, size: int, count: int) -> float:
 
 
 async def _read_records(client: Client, name: str, count: int) -> int:
-    """Looks at payload and txid of each record, and at the position of every 100th."""
+    """Read the payload and txid of each record, and the position of every 100th."""
     read = size = last_txid = 0
     async with client.reader(name) as reader:
         async for batch in reader.batches():
             for record in batch.records():
                 size += len(record.payload)
                 if record.txid < last_txid:
-                    raise GapError(f"txid {record.txid} came behind {last_txid}")
+                    raise GapError(f"txid {record.txid} follows txid {last_txid}")
                 last_txid = record.txid
                 read += 1
                 if read % _POSITION_EVERY == 0 and record.dlsn.lssn < 1:
-                    raise GapError(f"{record.dlsn} is no position")
+                    raise GapError(f"{record.dlsn} is not a valid position")
             if read >= count:
                 break
     return read if size else 0
 
 
 async def _read_arrow(client: Client, name: str, count: int) -> int:
-    """Makes an Arrow record batch of each entry: checksums checked, txids and payloads."""
+    """Convert each entry to an Arrow record batch, with verified checksums."""
     read = 0
     async with client.reader(name) as reader:
         async for batch in reader.batches():

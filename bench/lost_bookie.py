@@ -1,8 +1,8 @@
-"""A bookie dies with all that it holds: how long until there are as many copies again, what was
-moved for it, and what writers notice meanwhile.
+"""The benchmark of a lost bookie: repair time, bytes copied, and the effect on writers.
 
-Three regions of one bookie hold the data, a copy each. A spare one starts in the region of the one
-that is then killed; a repair process of its own copies, while writers send at a fixed rate.
+Three regions with one bookie each hold one copy of the data. A spare bookie starts in the region of
+the bookie that is then killed. A repair process copies the data while writers append at a fixed
+rate.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.bookie_id import BookieId, bookie_name
 from ..core.protocol.errors import UnavailableError
 from ..core.protocol.quorum import Quorum
-from ..regions.repair.progress import remaining
+from ..regions.repair.progress import count_remaining
 from ..regions.repair.task_store import TaskStore
 from ..server.status_server import fetch_status
 from .harness.bookie_processes import COMMAND
 from .harness.load import NAMESPACE, ensure_namespace, latencies
-from .harness.region_processes import DistantProcesses
+from .harness.region_processes import RegionProcesses
 from .harness.wan_links import HOST
-from .regions import DistantWork, DistantWriters
+from .regions import RegionWorkload, RegionWriters
 
 QUORUM = Quorum(3, 3, 2, 2)
 REGIONS = ("a", "b", "c")
@@ -38,15 +38,18 @@ _FILL_STREAMS = 8
 _FILL_RECORD_BYTES = 64 << 10
 _FILL_WINDOW = 32
 _ROLL_BYTES = 64 << 20
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _START_SECONDS_MAX = 30
 _STATUS_TIMEOUT_MS = 5_000
-_WARM_SECONDS = 1.0
+_WARMUP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class LossWork:
-    """``bytes_held``: payload that the lost bookie holds; the rest is what writers do meanwhile."""
+class LossWorkload:
+    """The size of the lost data, the limits of its repair, and the load of the writers.
+
+    ``bytes_held`` is the payload that the lost bookie holds.
+    """
 
     bytes_held: int
     bytes_per_second: int
@@ -55,14 +58,16 @@ class LossWork:
     seconds: float
     seconds_max: float
     replace_after_ms: int
-    """How long a writer bears with a bookie that is away."""
+    """Time after which a writer replaces an unavailable bookie."""
 
 
 async def measure_loss(
-    servers: DistantProcesses, root: Path, work: LossWork
+    servers: RegionProcesses, root: Path, work: LossWorkload
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields rows: filling, writers before, during and after repair. Raises UnavailableError when
-    it is not done after ``seconds_max``."""
+    """Yield rows for the fill and for the writers before, during and after the repair.
+
+    Raises UnavailableError if the repair takes longer than ``seconds_max``.
+    """
     ledger = LedgerConfig(underreplicated_ms_max=work.replace_after_ms)
     client = Client(servers.metadata, namespace=NAMESPACE, region=REGIONS[0], ledger=ledger)
     async with client:
@@ -75,11 +80,11 @@ async def measure_loss(
             "bytes": work.bytes_held,
         }
         await asyncio.to_thread(servers.start, servers.spares[0])
-        writing = DistantWork(
-            "meanwhile", QUORUM, 0, work.streams, 1024, work.rate, work.seconds, _WARM_SECONDS,
-            loses=False,
+        writing = RegionWorkload(
+            "meanwhile", QUORUM, 0, work.streams, 1024, work.rate, work.seconds, _WARMUP_SECONDS,
+            cuts_region=False,
         )  # fmt: skip
-        writers = DistantWriters(servers, client, writing)
+        writers = RegionWriters(servers, client, writing)
         await writers.open()
         try:
             with _repair(servers, root, work) as log:
@@ -105,7 +110,7 @@ async def measure_loss(
             await writers.abort()
 
 
-def _row(name: str, writers: DistantWriters) -> dict[str, Any]:
+def _row(name: str, writers: RegionWriters) -> dict[str, Any]:
     return {
         "w": name,
         "peer": "rhumbline",
@@ -137,8 +142,8 @@ async def _fill_stream(writer: StreamWriter, payload: bytes, count: int) -> None
 
 
 @contextmanager
-def _repair(servers: DistantProcesses, root: Path, work: LossWork) -> Iterator[Path]:
-    """A repair process, as an operator runs it; gives its log."""
+def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> Iterator[Path]:
+    """Run a repair process as an operator would, and yield its log file."""
     log = root / "repair.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -159,16 +164,16 @@ def _repair(servers: DistantProcesses, root: Path, work: LossWork) -> Iterator[P
 
 
 async def _lose(
-    client: Client, servers: DistantProcesses, victim: Path, log: Path, seconds_max: float
+    client: Client, servers: RegionProcesses, victim: Path, log: Path, seconds_max: float
 ) -> dict[str, Any]:
-    """Kills the bookie and waits until nothing names it any more."""
+    """Kill the bookie and wait until no ledger names it any more."""
     port = await _status_port(log)
-    known = await client.directory.all_known()
-    (bookie,) = [one for one in known if bookie_name(one) == victim.name]
+    bookies = await client.directory.all_known()
+    (bookie,) = [bookie for bookie in bookies if bookie_name(bookie) == victim.name]
     before = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
     started = time.perf_counter()
     servers.end(victim, signal.SIGKILL)
-    settled_at = await _until_whole(client, bookie, started + seconds_max)
+    settled_at = await _await_repair(client, bookie, started + seconds_max)
     ended_at = time.perf_counter()
     after = await fetch_status(HOST, port, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
     moved = after["mended"]["bytes"] - before["mended"]["bytes"]
@@ -181,14 +186,16 @@ async def _lose(
     }
 
 
-async def _until_whole(client: Client, lost: BookieId, deadline: float) -> float:
-    """Returns when nothing names the bookie any more; when it was so but for ledgers that are
-    being written."""
+async def _await_repair(client: Client, lost: BookieId, deadline: float) -> float:
+    """Wait until no ledger names the bookie any more.
+
+    Returns the time at which this was the case for all ledgers but those being written.
+    """
     tasks = TaskStore(client.store)
     settled_at: float | None = None
     while True:
-        found = await remaining(
-            client.ledger_store, client.directory, tasks, lambda one, _: one == lost
+        found = await count_remaining(
+            client.ledger_store, client.directory, tasks, lambda bookie, _: bookie == lost
         )
         if settled_at is None and not found.entries:
             settled_at = time.perf_counter()
@@ -196,8 +203,10 @@ async def _until_whole(client: Client, lost: BookieId, deadline: float) -> float
             assert settled_at is not None
             return settled_at
         if time.perf_counter() > deadline:
-            raise UnavailableError(f"not whole again: {found.copies} copies, {found.reasons}")
-        await asyncio.sleep(_LOOK_SECONDS)
+            raise UnavailableError(
+                f"repair not finished: {found.copies} copies missing, {found.reasons}"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _status_port(log: Path) -> int:

@@ -1,4 +1,4 @@
-"""Thousands of streams open in one process: what opening costs, one record each, and rest."""
+"""The benchmark of thousands of open streams: cost to open, append one record, idle and close."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
 
 _RECORD_BYTES = 128
-_AT_ONCE = 64  # streams that are opened or closed at the same time
+_CONCURRENCY = 64  # streams that are opened or closed concurrently
 T = TypeVar("T")
 
 
 async def measure_many_streams(
     servers: BookieProcesses, count: int, rest_seconds: float
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row a step: create, open, append one record to each (twice), rest, close."""
+    """Yield a row per step: create, open, append one record to each (twice), idle, close."""
     names = [f"many-{number:06d}" for number in range(count)]
     policy = StreamPolicy(quorum=Quorum(3, 3, 2))
     writers: list[StreamWriter] = []
@@ -67,7 +67,7 @@ async def measure_many_streams(
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[object]]) -> None:
-    """Does the work for every item, some at a time."""
-    todo = iter(items)
-    while some := list(islice(todo, _AT_ONCE)):
-        await asyncio.gather(*map(work, some))
+    """Do the work for every item, in batches of bounded concurrency."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, _CONCURRENCY)):
+        await asyncio.gather(*map(work, batch))

@@ -1,10 +1,10 @@
-"""Figures of a metadata store: operations a second, latency, watch latency, time to take over.
+"""Measures metadata stores: operations per second, latencies, watch latency, takeover time.
 
     python -m rhumbline.bench.metadata_stores sqlite:///tmp/m.db zk://h:2181/bench etcd://h:2379/bench
 
-Everything happens below ``/bench-<random>``, which is removed. One process, one machine: what
-counts is how stores compare. The session is one whose owner falls silent, so the time to take over
-is its TTL with what the store adds.
+All nodes lie below ``/bench-<random>``, which is removed afterwards. Everything runs on one machine
+with one client process, so the results are meant for comparing stores. The takeover waits for a
+session whose owner was killed, so it takes the session's TTL and the delay that the store adds.
 """
 
 import asyncio
@@ -25,40 +25,42 @@ TTL_MS = 2_000
 VALUE = b"x" * 300
 
 
-async def measured(work: Callable[[int], Awaitable[object]], callers: int) -> tuple[float, ...]:
-    """(operations a second, p50 in ms, p99 in ms) of ``callers`` who repeat ``work``."""
-    spent: list[float] = []
+async def measure_calls(
+    work: Callable[[int], Awaitable[object]], callers: int
+) -> tuple[float, ...]:
+    """Return (operations per second, p50 ms, p99 ms) of ``callers`` that repeat ``work``."""
+    durations: list[float] = []
     end = time.perf_counter() + SECONDS
 
     async def caller(number: int) -> None:
-        while (began := time.perf_counter()) < end:
+        while (started := time.perf_counter()) < end:
             await work(number)
-            spent.append(time.perf_counter() - began)
+            durations.append(time.perf_counter() - started)
 
     await asyncio.gather(*[caller(number) for number in range(callers)])
-    cuts = statistics.quantiles(spent, n=100)
-    return len(spent) / SECONDS, cuts[49] * 1000, cuts[98] * 1000
+    cuts = statistics.quantiles(durations, n=100)
+    return len(durations) / SECONDS, cuts[49] * 1000, cuts[98] * 1000
 
 
 async def watch_latency_ms(writer: MetadataStore, watcher: MetadataStore, path: str) -> float:
-    """From the beginning of a write to the call of another handle's watch; the median."""
-    rung = asyncio.Event()
-    watch = watcher.watch(path, rung.set)
+    """Return the median time from the start of a write to the watch callback of another handle."""
+    notified = asyncio.Event()
+    watch = watcher.watch(path, notified.set)
     await asyncio.sleep(0.3)
     delays = []
     for number in range(50):
-        rung.clear()
-        began = time.perf_counter()
+        notified.clear()
+        started = time.perf_counter()
         await writer.put(path, b"%d" % number)
-        await rung.wait()
-        delays.append((time.perf_counter() - began) * 1000)
+        await notified.wait()
+        delays.append((time.perf_counter() - started) * 1000)
         await asyncio.sleep(0.03)
     watch.close()
     return statistics.median(delays)
 
 
 async def takeover_ms(store: MetadataStore, uri: str, path: str) -> float:
-    """From the death of the owner's process until somebody else holds its claim."""
+    """Return the time in ms from the death of an owner until another client holds its claim."""
     holder = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "rhumbline.backends.conformance.session_holder",
         uri, path, str(TTL_MS),
@@ -69,7 +71,7 @@ async def takeover_ms(store: MetadataStore, uri: str, path: str) -> float:
     changed = asyncio.Event()
     watch = store.watch(path, changed.set)
     holder.send_signal(signal.SIGKILL)
-    began = time.perf_counter()
+    started = time.perf_counter()
     while True:
         changed.clear()
         try:
@@ -78,21 +80,21 @@ async def takeover_ms(store: MetadataStore, uri: str, path: str) -> float:
             await changed.wait()
         else:
             break
-    taken = (time.perf_counter() - began) * 1000
+    elapsed_ms = (time.perf_counter() - started) * 1000
     watch.close()
     await holder.wait()
-    return taken
+    return elapsed_ms
 
 
 async def measure(uri: str) -> None:
-    """Prints one line of figures for a store."""
+    """Print one line of results for a store."""
     store, other = await open_store(uri), await open_store(uri)
     root = f"/bench-{os.urandom(4).hex()}"
     for number in range(CALLERS):
         await store.create(f"{root}/{number}", VALUE)
-    alone = await measured(lambda number: store.put(f"{root}/{number}", VALUE), 1)
-    puts = await measured(lambda number: store.put(f"{root}/{number}", VALUE), CALLERS)
-    gets = await measured(lambda number: store.get(f"{root}/{number}"), CALLERS)
+    alone = await measure_calls(lambda number: store.put(f"{root}/{number}", VALUE), 1)
+    puts = await measure_calls(lambda number: store.put(f"{root}/{number}", VALUE), CALLERS)
+    gets = await measure_calls(lambda number: store.get(f"{root}/{number}"), CALLERS)
     watch_ms = await watch_latency_ms(store, other, f"{root}/0")
     claim_ms = await takeover_ms(store, uri, f"{root}/claim")
     scheme = uri.partition(":")[0]
@@ -111,7 +113,7 @@ async def measure(uri: str) -> None:
 
 
 def main() -> None:
-    """Measures each store that the command line names."""
+    """Measure each store named on the command line."""
     for uri in sys.argv[1:]:
         asyncio.run(measure(uri))
 

@@ -1,4 +1,4 @@
-"""Finding a record in a stream of many segments: reads of metadata and of entries, and time."""
+"""The benchmark of seeking in a stream of many segments: metadata reads, entry reads and time."""
 
 import random
 import time
@@ -9,10 +9,10 @@ from typing import Any
 from ..client.connect import Client
 from ..core.log.namespace import Namespace
 from ..core.log.policy import StreamPolicy
-from ..core.log.read.positioning import AtSequenceId, AtTxid, Start
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import GapError
 from ..core.protocol.quorum import Quorum
+from ..core.protocol.start import AtSequenceId, AtTxid, Start
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, ensure_namespace
 from .harness.read_counter import ReadCounter
@@ -23,11 +23,11 @@ _POLICY = StreamPolicy(quorum=Quorum(3, 3, 2))
 
 
 async def measure_positions(
-    servers: BookieProcesses, segments: int, looks: int
+    servers: BookieProcesses, segments: int, samples: int
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row a kind of start: median and worst of ``looks`` random ones.
+    """Yield a row per kind of start position, with median and maximum of ``samples`` random seeks.
 
-    Record n of the stream has txid n + 1. Raises GapError when another record is found.
+    Record n of the stream has txid n + 1. Raises GapError if a seek finds another record.
     """
     client = Client(servers.metadata, namespace=NAMESPACE, region=REGION)
     async with client:
@@ -42,7 +42,7 @@ async def measure_positions(
             seconds: list[float] = []
             metadata: list[int] = []
             entries: list[int] = []
-            for _ in range(looks):
+            for _ in range(samples):
                 number = random.randrange(len(dlsns))
                 starts: dict[str, Start] = {
                     "dlsn": dlsns[number],
@@ -57,7 +57,7 @@ async def measure_positions(
                 metadata.append(reads.metadata)
                 entries.append(reads.entries)
                 if record.dlsn != dlsns[number]:
-                    raise GapError(f"{record.dlsn} came where {dlsns[number]} was looked for")
+                    raise GapError(f"a seek to {dlsns[number]} found {record.dlsn}")
             yield {
                 "w": f"find-{kind}",
                 "peer": "rhumbline",
@@ -72,7 +72,7 @@ async def measure_positions(
 
 
 async def _write(client: Client, segments: int) -> list[Dlsn]:
-    """Writes ``segments`` segments of one entry a record; the positions of all records."""
+    """Write segments with one entry per record and return the positions of all records."""
     dlsns: list[Dlsn] = []
     for _ in range(segments):
         async with client.writer(_STREAM) as writer:

@@ -1,4 +1,4 @@
-"""Runs a workload through a proxy and measures it, window by window."""
+"""Runs a workload through a proxy and measures it in consecutive windows."""
 
 import asyncio
 import os
@@ -13,21 +13,21 @@ from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
 from .harness.bookie_processes import REGION, BookieProcesses, Usage
 from .harness.load import NAMESPACE, Timing, ensure_namespace, latencies
-from .harness.proxy_clients import DUE, Figures, Orders
+from .harness.proxy_clients import DUE, ClientMetrics, ClientSettings
 from .harness.proxy_processes import ClientProcess, ProxyKind, ProxyProcess
-from .proxy_work import ProxyWork
+from .proxy_work import ProxyWorkload
 
 _PACER_SECONDS = 0.001
 _BEHIND_SECONDS_MAX = 5
 
 
-async def run_proxy_work(
-    work: ProxyWork, servers: BookieProcesses, timing: Timing
+async def run_proxy_workload(
+    work: ProxyWorkload, servers: BookieProcesses, timing: Timing
 ) -> AsyncIterator[dict[str, Any]]:
-    """Runs a workload and yields a row of figures for each window.
+    """Run a workload and yield a row of results per window.
 
-    ``srv_`` counts bookies and proxy, ``proxy_`` the proxy alone, ``cli_`` the processes of
-    producers or readers. Raises RhumblineError when a client fails.
+    Columns with the prefix ``srv_`` cover bookies and proxy, ``proxy_`` the proxy alone, ``cli_``
+    the processes of producers or readers. Raises RhumblineError if a client fails.
     """
     kind: ProxyKind = "read-proxy" if work.kind == "reading" else "write-proxy"
     failures: list[BaseException] = []
@@ -36,32 +36,32 @@ async def run_proxy_work(
             client = await closing.enter_async_context(
                 Client(servers.metadata, namespace=NAMESPACE, region=REGION)
             )
-            names = await make_streams(client, work)
+            names = await create_streams(client, work)
             clients = await start_clients(work, names, f"grpc://{proxy.address}", closing)
             tasks = Tasks(on_failure=failures.append)
             closing.push_async_callback(tasks.aclose)
             if work.kind == "reading":
                 tasks.spawn(_write_at_rate(client, names[0], work), "writer")
-            await asyncio.sleep(timing.warm_seconds)
+            await asyncio.sleep(timing.warmup_seconds)
             await _take(clients)
             for number in range(timing.windows):
                 before, started = _usage(servers, proxy), time.perf_counter()
                 await asyncio.sleep(timing.window_seconds)
-                figures = await _take(clients)
+                metrics = await _take(clients)
                 seconds, after = time.perf_counter() - started, _usage(servers, proxy)
                 if failures:
                     raise failures[0]
-                memory = sum(one.resident_bytes for one in clients)
-                yield _row(work, number, figures, seconds, (before, after), memory)
+                memory = sum(process.resident_bytes for process in clients)
+                yield _row(work, number, metrics, seconds, (before, after), memory)
 
 
 def _usage(servers: BookieProcesses, proxy: ProxyProcess) -> tuple[Usage, float, int]:
     return (servers.usage(), *proxy.usage)
 
 
-async def make_streams(client: Client, work: ProxyWork) -> list[str]:
-    """Makes the streams of a workload; their names."""
-    policy = work.per10.policy
+async def create_streams(client: Client, work: ProxyWorkload) -> list[str]:
+    """Create the streams of a workload and return their names."""
+    policy = work.direct_workload.policy
     await ensure_namespace(client, policy)
     names = [f"{work.name}-{number}" for number in range(work.streams)]
     for name in names:
@@ -70,13 +70,13 @@ async def make_streams(client: Client, work: ProxyWork) -> list[str]:
 
 
 async def start_clients(
-    work: ProxyWork, names: Sequence[str], uri: str, closing: AsyncExitStack
+    work: ProxyWorkload, names: Sequence[str], uri: str, closing: AsyncExitStack
 ) -> list[ClientProcess]:
-    """Starts the producers or readers of a workload, and returns when they have begun."""
-    found = []
+    """Start the producers or readers of a workload and wait until they run."""
+    processes = []
     for number in range(work.processes):
         streams = [names[n % len(names)] for n in range(number, work.clients, work.processes)]
-        orders = Orders(
+        settings = ClientSettings(
             kind=work.kind,
             uri=uri,
             namespace=NAMESPACE,
@@ -86,59 +86,59 @@ async def start_clients(
             batch=work.batch,
             window=work.window,
         )
-        started = await ClientProcess.start(orders)
+        started = await ClientProcess.start(settings)
         closing.push_async_callback(started.aclose)
-        found.append(started)
-    for one in found:
-        await one.ready()
-    return found
+        processes.append(started)
+    for process in processes:
+        await process.ready()
+    return processes
 
 
-async def _take(clients: Sequence[ClientProcess]) -> list[Figures]:
-    return await asyncio.gather(*(one.take() for one in clients))
+async def _take(clients: Sequence[ClientProcess]) -> list[ClientMetrics]:
+    return await asyncio.gather(*(process.take() for process in clients))
 
 
-async def _write_at_rate(client: Client, stream: str, work: ProxyWork) -> None:
-    """Records that say when they were due; what cannot be kept up is an error."""
+async def _write_at_rate(client: Client, stream: str, work: ProxyWorkload) -> None:
+    """Append records that contain their due time; raise if the rate cannot be sustained."""
     clock, rest = time.perf_counter, os.urandom(work.size - DUE.size)
     async with client.writer(stream) as writer:
         started, sent = clock(), 0
         while True:
             behind_s = clock() - started - sent / work.rate
             if behind_s > _BEHIND_SECONDS_MAX:
-                raise TooManyRequestsError(f"{work.rate} records/s cannot be written")
+                raise TooManyRequestsError(f"the rate of {work.rate} records/s cannot be sustained")
             while (due_at := started + sent / work.rate) <= clock():
                 writer.append(DUE.pack(due_at) + rest)
                 sent += 1
             await asyncio.sleep(_PACER_SECONDS)
 
 
-# --- figures --------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _row(
-    work: ProxyWork,
+    work: ProxyWorkload,
     number: int,
-    figures: Sequence[Figures],
+    metrics: Sequence[ClientMetrics],
     seconds: float,
     usage: tuple[tuple[Usage, float, int], tuple[Usage, float, int]],
     client_bytes: int,
 ) -> dict[str, Any]:
-    """A window in the peers' own keys."""
+    """Return the row of a window, with the keys that benchmarks of other systems use."""
     histogram = Histogram()
-    for one in figures:
-        histogram.merge(one.latencies, one.max_seconds)
-    count = sum(one.records for one in figures)
+    for process_metrics in metrics:
+        histogram.merge(process_metrics.latencies, process_metrics.max_seconds)
+    count = sum(process_metrics.records for process_metrics in metrics)
     if count == 0:
-        raise RhumblineError(f"{work.name}: not one record in {seconds:.1f} s")
+        raise RhumblineError(f"{work.name}: no record in {seconds:.1f} s")
     (before, proxy_before, _), (after, proxy_after, proxy_bytes) = usage
     proxy_s = proxy_after - proxy_before
     bookies_s = after.server_cpu_s - before.server_cpu_s
-    clients_s = sum(one.cpu_s for one in figures)
+    clients_s = sum(process_metrics.cpu_s for process_metrics in metrics)
     millions = count / 1e6
     row: dict[str, Any] = {
         "w": work.name,
-        "peer": work.per10.peer,
+        "peer": work.direct_workload.peer,
         "mode": work.kind,
         "rep": number,
         "size": work.size,

@@ -1,4 +1,7 @@
-"""How long producers wait when the owner of their stream ends: killed, or stopped in order."""
+"""The failover benchmark: the pause of producers when the owner of their stream ends.
+
+The owning proxy is killed, or stopped cleanly.
+"""
 
 import asyncio
 import signal
@@ -13,7 +16,7 @@ from ..proxies.write.claims import Claims
 from .harness.bookie_processes import REGION, BookieProcesses
 from .harness.load import NAMESPACE, latencies
 from .harness.proxy_processes import ProxyProcess
-from .proxies import make_streams, start_clients
+from .proxies import create_streams, start_clients
 from .proxy_work import FAILOVER
 
 ROUNDS = 5
@@ -25,10 +28,11 @@ _KINDS = (("P4-kill9", signal.SIGKILL), ("P4-stop", signal.SIGTERM))
 async def measure_failover(
     servers: BookieProcesses, seconds: float
 ) -> AsyncIterator[dict[str, Any]]:
-    """Ends the owner ``ROUNDS`` times in each way; a row for each way.
+    """End the owner ``ROUNDS`` times by each signal and yield a row per signal.
 
-    ``gap_ms`` is the median of the longest times without any acknowledgement, ``gaps_ms`` are all
-    of them; each is looked for during ``seconds``. Raises RhumblineError when a producer fails.
+    Each round observes the producers for ``seconds``. ``gaps_ms`` has the longest time without an
+    acknowledgement of each round, ``gap_ms`` their median. Raises RhumblineError if a producer
+    fails.
     """
     async with AsyncExitStack() as closing:
         proxies = [
@@ -40,8 +44,8 @@ async def measure_failover(
         client = await closing.enter_async_context(
             Client(servers.metadata, namespace=NAMESPACE, region=REGION)
         )
-        names = await make_streams(client, FAILOVER)
-        uri = "grpc://" + ",".join(one.address for one in proxies)
+        names = await create_streams(client, FAILOVER)
+        uri = "grpc://" + ",".join(proxy.address for proxy in proxies)
         (producers,) = await start_clients(FAILOVER, names, uri, closing)
         claims = Claims(client.store)
         for name, number in _KINDS:
@@ -53,9 +57,9 @@ async def measure_failover(
                 await producers.take()
                 await asyncio.to_thread(owner.end, number)
                 await asyncio.sleep(seconds)
-                figures = await producers.take()
-                histogram.merge(figures.latencies, figures.max_seconds)
-                gaps.append(figures.gap_s)
+                metrics = await producers.take()
+                histogram.merge(metrics.latencies, metrics.max_seconds)
+                gaps.append(metrics.gap_s)
                 await asyncio.to_thread(owner.start)
             yield _row(name, gaps, histogram, ROUNDS * seconds)
 
@@ -63,7 +67,7 @@ async def measure_failover(
 def _row(name: str, gaps_s: list[float], histogram: Histogram, seconds: float) -> dict[str, Any]:
     return {
         "w": name,
-        "peer": FAILOVER.per10.peer,
+        "peer": FAILOVER.direct_workload.peer,
         "mode": "failover",
         "rep": 0,
         "size": FAILOVER.size,
@@ -84,7 +88,7 @@ async def _owner(claims: Claims, stream: str, proxies: list[ProxyProcess]) -> Pr
     async with asyncio.timeout(_OWNER_SECONDS_MAX):
         while True:
             claim = await claims.owner(NAMESPACE, stream)
-            for one in proxies:
-                if claim is not None and one.address == claim.address:
-                    return one
+            for proxy in proxies:
+                if claim is not None and proxy.address == claim.address:
+                    return proxy
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What the disk and the loopback of this machine do in this minute: the measure of all figures."""
+"""Measures the current raw speed of disk and loopback, to compare benchmark results with."""
 
 import multiprocessing
 import os
@@ -27,7 +27,7 @@ class RawLimit:
 
 
 def measure_raw_limits(directory: Path, *, seconds: float = 1.0) -> list[RawLimit]:
-    """Appends with fdatasync (4 KiB, 64 KiB) in ``directory``, and TCP round trips on loopback."""
+    """Measure appends with fdatasync (4 and 64 KiB) in ``directory``, and loopback round trips."""
     return [
         _measure_sync(directory, 4096, seconds),
         _measure_sync(directory, 65536, seconds),
@@ -51,7 +51,7 @@ def _measure_sync(directory: Path, size: int, seconds: float) -> RawLimit:
 
 def _measure_round_trips(seconds: float) -> RawLimit:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        # A process, not a thread: two threads of one interpreter hand over faster than any peers.
+        # Use a process: threads of one interpreter hand over faster than separate peers can.
         echo = multiprocessing.get_context("fork").Process(target=_echo, args=(server,))
         echo.start()
         block = bytes(_ROUND_TRIP_BYTES)

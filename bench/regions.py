@@ -1,9 +1,9 @@
-"""Writing across regions: acknowledgement against round trip + fsync, and throughput.
+"""The benchmark of writing across regions: acknowledgement latency and throughput.
 
-The same writers measure with round trips of almost nothing (``near``), with real ones (``far``),
-and while a region is cut off (``lost``). In each phase there are three ways to send: ``rate``, an
-open loop of which the latency counts; ``closed``, one record outstanding in each stream; and
-``window``, with at least rate x round trip outstanding.
+The latency is compared with the round trip plus fsync. The same writers are measured without added
+delay (phase ``near``), with the configured round trips (``far``), and while a region is cut off
+(``lost``). Each phase uses three modes of sending: ``rate``, an open loop for latency; ``closed``,
+one outstanding record per stream; ``window``, with at least rate x round trip outstanding records.
 """
 
 import asyncio
@@ -21,30 +21,30 @@ from typing import Any
 from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
 from ..core.log.policy import FlushPolicy, StreamPolicy
-from ..core.log.read.positioning import EARLIEST
 from ..core.log.write.batch import Append
 from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.errors import InvariantBrokenError, TooManyRequestsError
 from ..core.protocol.quorum import Quorum
+from ..core.protocol.start import EARLIEST
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
 from ..placement.planner import Latency, plan
 from ..placement.topology import Topology
 from .harness.load import NAMESPACE, ensure_namespace, latencies
-from .harness.region_processes import DistantProcesses
+from .harness.region_processes import RegionProcesses
 
-_AT_ONCE = 32
+_CONCURRENCY = 32
 _PACER_SECONDS = 0.001
 _TICKETS_MAX = 200_000
 _CHECKED_MAX = 20
 _WINDOW_ATTEMPTS = 4
-_OVER_SECONDS_MAX = 120
+_DRAIN_SECONDS_MAX = 120
 _LOCAL_MS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class DistantWork:
-    """What is written, and across which distance."""
+class RegionWorkload:
+    """The records to write, and the distance between the regions."""
 
     name: str
     quorum: Quorum
@@ -53,17 +53,17 @@ class DistantWork:
     size: int
     rate: int
     seconds: float
-    warm_seconds: float
-    loses: bool
-    """Whether a region is cut off at the end."""
+    warmup_seconds: float
+    cuts_region: bool
+    """True if a region is cut off in a last phase."""
     request_timeout_ms: int = 5_000
-    """Longer where more is outstanding than can be answered within the usual time."""
+    """Request timeout; larger for windows that need longer than the default to be acknowledged."""
 
 
-class DistantWriters:
-    """The writers of one work, in the first region; they count what each stream was given."""
+class RegionWriters:
+    """The writers of a workload, in the first region, with the number of records per stream."""
 
-    def __init__(self, servers: DistantProcesses, client: Client, work: DistantWork) -> None:
+    def __init__(self, servers: RegionProcesses, client: Client, work: RegionWorkload) -> None:
         self.acks = Histogram()
         self.sent = [0] * work.streams
         self.writers: list[StreamWriter] = []
@@ -74,7 +74,7 @@ class DistantWriters:
         self._is_sending = False
 
     async def open(self) -> None:
-        """Makes the streams and their writers."""
+        """Create the streams and open their writers."""
         work, namespace = self._work, self._client.namespace()
         policy = StreamPolicy(quorum=work.quorum, flush=FlushPolicy())
         await ensure_namespace(self._client, policy)
@@ -84,10 +84,10 @@ class DistantWriters:
             return await namespace.open_writer(self._name(number))
 
         numbers = iter(range(work.streams))
-        while some := list(islice(numbers, _AT_ONCE)):
-            self.writers += await asyncio.gather(*map(open_one, some))
-        # As a process that keeps thousands of writers open does: or else the collector walks over
-        # all of them now and then, for a second, and finds nothing.
+        while batch := list(islice(numbers, _CONCURRENCY)):
+            self.writers += await asyncio.gather(*map(open_one, batch))
+        # A process with thousands of open writers does this, because otherwise the garbage
+        # collector regularly spends a second on traversing all of them and frees nothing.
         gc.collect()
         gc.freeze()
 
@@ -100,8 +100,11 @@ class DistantWriters:
         window: int,
         meanwhile: Callable[[], Awaitable[object]] | None = None,
     ) -> tuple[float, tuple[float, float]]:
-        """Sends for a while, or for as long as ``meanwhile`` takes; (seconds, CPU seconds of
-        servers and client); see ``acks``."""
+        """Send for the configured time, or for as long as ``meanwhile`` takes.
+
+        Returns the seconds, and the CPU seconds of servers and client. The latencies are in
+        ``acks``.
+        """
         work = self._work
         failures: list[BaseException] = []
         tasks = Tasks(on_failure=failures.append)
@@ -114,14 +117,14 @@ class DistantWriters:
         try:
             for sender in senders:
                 tasks.spawn(sender, "sender")
-            await asyncio.sleep(work.warm_seconds)
+            await asyncio.sleep(work.warmup_seconds)
             self.acks.clear()
             before, started = self._servers.usage(), time.perf_counter()
             await (meanwhile() if meanwhile is not None else asyncio.sleep(work.seconds))
             seconds, after = time.perf_counter() - started, self._servers.usage()
-            self._is_sending = False  # all at once: cancelling thousands takes a turn for each
-            async with asyncio.timeout(_OVER_SECONDS_MAX):
-                while len(tasks):  # noqa: ASYNC110 - they end with their next acknowledgement
+            self._is_sending = False  # cheaper than to cancel thousands of tasks
+            async with asyncio.timeout(_DRAIN_SECONDS_MAX):
+                while len(tasks):  # noqa: ASYNC110 - they end at their next acknowledgement
                     await asyncio.sleep(0.01)
         finally:
             await tasks.aclose()
@@ -133,7 +136,7 @@ class DistantWriters:
         return seconds, cpu
 
     async def _send_in_window(self, number: int, window: int) -> None:
-        """Keeps so many records of one stream on their way."""
+        """Keep ``window`` records of one stream outstanding."""
         clock, record = time.perf_counter, self.acks.add
         append, payload, sent = self.writers[number].append, self._payload, self.sent
         pending: deque[tuple[Append, float]] = deque()
@@ -147,7 +150,7 @@ class DistantWriters:
                 record(clock() - sent_at)
 
     async def _send_at_rate(self, rate: int) -> None:
-        """Appends what is due, a record to each stream in turn, timed from when it was due."""
+        """Append due records to the streams in turn, with latencies measured from the due times."""
         clock = time.perf_counter
         tickets: asyncio.Queue[tuple[Append, float]] = asyncio.Queue(_TICKETS_MAX)
         failures: list[BaseException] = []
@@ -161,7 +164,9 @@ class DistantWriters:
                     ticket = self.writers[number].append(self._payload)
                     self.sent[number] += 1
                     if tickets.full():
-                        raise TooManyRequestsError(f"{rate} records/s cannot be kept up")
+                        raise TooManyRequestsError(
+                            f"the rate of {rate} records/s cannot be sustained"
+                        )
                     tickets.put_nowait((ticket, started + count / rate))
                     count += 1
                 await asyncio.sleep(_PACER_SECONDS)
@@ -179,7 +184,7 @@ class DistantWriters:
                 record(clock() - due_at)
 
     async def time_to_all_acknowledged(self) -> float:
-        """Seconds until one record in each stream, sent now, is acknowledged."""
+        """Append one record to each stream; return the seconds until all are acknowledged."""
         started = time.perf_counter()
         tickets = [writer.append(self._payload) for writer in self.writers]
         self.sent = [count + 1 for count in self.sent]
@@ -188,7 +193,10 @@ class DistantWriters:
         return time.perf_counter() - started
 
     async def check(self) -> int:
-        """Ends some streams and reads them: each record once, none missing. Returns how many."""
+        """End some streams and read them back; return the number of records.
+
+        Raises InvariantBrokenError unless each acknowledged record is there exactly once.
+        """
         numbers = range(0, self._work.streams, -(-self._work.streams // _CHECKED_MAX))
         records = 0
         for number in numbers:
@@ -208,50 +216,52 @@ class DistantWriters:
         return records
 
     async def abort(self) -> None:
-        """Leaves the streams as a crash would."""
+        """Abort all writers, which leaves the streams as a crash would."""
         gc.unfreeze()
         for writer in self.writers:
             await writer.abort()
 
 
-async def measure_distant(
-    servers: DistantProcesses, work: DistantWork, fsync_ms: Sequence[float]
+async def measure_regions(
+    servers: RegionProcesses, work: RegionWorkload, fsync_ms: Sequence[float]
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row for each phase and way to send. Raises InvariantBrokenError if a record of a
-    stream that was looked at is not there once."""
+    """Yield a row per phase and mode of sending.
+
+    Raises InvariantBrokenError if a record of a checked stream is missing or duplicated.
+    """
     home = servers.regions[0]
     ledger = LedgerConfig(pending_entries_max=100_000, request_timeout_ms=work.request_timeout_ms)
     client = Client(servers.metadata, namespace=NAMESPACE, region=home, ledger=ledger)
     async with client:
-        writers = DistantWriters(servers, client, work)
+        writers = RegionWriters(servers, client, work)
         servers.set_round_trip(0)
-        began = time.perf_counter()
+        started = time.perf_counter()
         await writers.open()
-        yield _opened(servers, work, time.perf_counter() - began)
+        yield _open_row(servers, work, time.perf_counter() - started)
         try:
             window = 1
             phases = [("near", 0.0), ("far", work.round_trip_ms)]
-            if work.loses:
+            if work.cuts_region:
                 phases.append(("lost", work.round_trip_ms))
             for phase, round_trip_ms in phases:
                 if phase == "lost":
                     servers.cut(servers.regions[-1])
-                    yield await _interruption(work, writers)
+                    yield await _interruption_row(work, writers)
                 else:
                     servers.set_round_trip(round_trip_ms)
                 took = await writers.measure("rate", 1)
                 row = _row(work, phase, "rate", 1, took, writers.acks)
                 if phase != "near":
-                    row |= _against(servers, work, row, fsync_ms)
+                    row |= _comparison(servers, work, row, fsync_ms)
                 yield row
                 took = await writers.measure("closed", 1)
                 row = _row(work, phase, "closed", 1, took, writers.acks)
                 yield row
                 if phase == "near":
-                    window = await _enough(writers, work, row["rec_s"])
+                    window = await _choose_window(writers, work, row["rec_s"])
                 took = await writers.measure("window", window)
                 yield _row(work, phase, "window", window, took, writers.acks)
-            if work.loses:
+            if work.cuts_region:
                 servers.heal(servers.regions[-1])
             servers.set_round_trip(0)
             yield {
@@ -264,9 +274,11 @@ async def measure_distant(
             await writers.abort()
 
 
-async def _enough(writers: DistantWriters, work: DistantWork, per_second: float) -> int:
-    """Records outstanding by stream so that all together are well above rate x round trip, for
-    the rate that such a window reaches without round trips."""
+async def _choose_window(writers: RegionWriters, work: RegionWorkload, per_second: float) -> int:
+    """Return a window per stream whose total is well above rate x round trip.
+
+    The rate is the one that such a window reaches without delay between regions.
+    """
     for _ in range(_WINDOW_ATTEMPTS):
         window = max(2, -(-int(2 * per_second * work.round_trip_ms / 1000) // work.streams))
         seconds, _ = await writers.measure("window", window)
@@ -277,9 +289,9 @@ async def _enough(writers: DistantWriters, work: DistantWork, per_second: float)
 
 
 def _expected_ms(
-    servers: DistantProcesses, work: DistantWork, fsync_ms: Sequence[float]
+    servers: RegionProcesses, work: RegionWorkload, fsync_ms: Sequence[float]
 ) -> Latency:
-    """What ``rhumbline plan`` says of an acknowledgement in the first region."""
+    """Return the latency that ``rhumbline plan`` predicts for appends in the first region."""
     regions = servers.regions
     each = len(servers.directories) // len(regions)
     far = {(a, b): work.round_trip_ms for a in regions for b in regions if a < b}
@@ -288,10 +300,10 @@ def _expected_ms(
         Topology(dict.fromkeys(regions, each), far, _LOCAL_MS, fsync_ms),
         (q.ensemble_size, q.write_quorum, q.ack_quorum, q.min_regions),
     )
-    return next(one for one in found.latencies if one.region == regions[0])
+    return next(latency for latency in found.latencies if latency.region == regions[0])
 
 
-def _opened(servers: DistantProcesses, work: DistantWork, seconds: float) -> dict[str, Any]:
+def _open_row(servers: RegionProcesses, work: RegionWorkload, seconds: float) -> dict[str, Any]:
     used = servers.usage()
     return {
         "w": f"{work.name}-open",
@@ -303,7 +315,7 @@ def _opened(servers: DistantProcesses, work: DistantWork, seconds: float) -> dic
     }
 
 
-async def _interruption(work: DistantWork, writers: DistantWriters) -> dict[str, Any]:
+async def _interruption_row(work: RegionWorkload, writers: RegionWriters) -> dict[str, Any]:
     return {
         "w": f"{work.name}-cut",
         "peer": "rhumbline-imm",
@@ -313,7 +325,7 @@ async def _interruption(work: DistantWork, writers: DistantWriters) -> dict[str,
 
 
 def _row(
-    work: DistantWork,
+    work: RegionWorkload,
     phase: str,
     mode: str,
     window: int,
@@ -338,10 +350,10 @@ def _row(
     }
 
 
-def _against(
-    servers: DistantProcesses, work: DistantWork, row: dict[str, Any], fsync_ms: Sequence[float]
+def _comparison(
+    servers: RegionProcesses, work: RegionWorkload, row: dict[str, Any], fsync_ms: Sequence[float]
 ) -> dict[str, Any]:
-    """The measured latency beside the bound and the plan."""
+    """Return the columns that compare the measured latency with the bound and the plan."""
     expected = _expected_ms(servers, work, fsync_ms)
     bound_ms = work.round_trip_ms + sorted(fsync_ms)[len(fsync_ms) // 2]
     return {
@@ -355,12 +367,12 @@ def _against(
 
 
 def fsync_samples(directory: Path, count: int) -> list[float]:
-    """Milliseconds of so many durable writes of 4 KiB, one after the other."""
-    block, found = os.urandom(4096), []
+    """Return the durations in ms of ``count`` sequential durable writes of 4 KiB."""
+    block, durations_ms = os.urandom(4096), []
     with tempfile.NamedTemporaryFile(dir=directory, prefix="fsync-") as file:
         for _ in range(count):
             started = time.perf_counter()
             os.write(file.fileno(), block)
             os.fdatasync(file.fileno())
-            found.append((time.perf_counter() - started) * 1000)
-    return found
+            durations_ms.append((time.perf_counter() - started) * 1000)
+    return durations_ms

@@ -1,8 +1,7 @@
-"""Scans of an archive by Spark: our data source beside Spark's own Parquet reader, in one run.
+"""The scan benchmark: Rhumbline's Spark data source against Spark's native Parquet reader.
 
-Both get the same columns of the same files in the same session. CPU seconds are those of the
-driver, its JVM and its Python workers together; where others use the machine, they say more than
-the time does.
+Both read the same columns of the same files in the same session. CPU seconds are the total of the
+driver, its JVM and its Python workers; on a shared machine they are more reliable than wall time.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from ..coldstore.archive.manifest import Manifest
-from ..coldstore.archive.part_scan import part_tables
+from ..coldstore.archive.part_scan import read_row_groups
 from ..coldstore.stores.local import LocalColdStore
 from ..spark.read.batch import FilteringBatchReader
 from ..spark.read.columns import stored_columns
@@ -27,13 +26,13 @@ from ..spark.read.splits import ArchiveSplit
 from .scan_archive import NAMESPACE, STREAM
 
 COLUMNS = "txid,payload"
-_WARM_ROUNDS = 2
+_WARMUP_ROUNDS = 2
 _FEW_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """One whole scan."""
+    """The result of one complete scan."""
 
     round: int
     reader: str
@@ -43,8 +42,8 @@ class ScanResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """What a query reads of the archive."""
+class QueryCost:
+    """The amount of data that a query reads from the archive."""
 
     query: str
     rows: int
@@ -57,15 +56,14 @@ class Touched:
 def measure_scans(
     spark: SparkSession, root: Path, manifests: list[Manifest], rounds: int
 ) -> Iterator[ScanResult]:
-    """Sum of payload lengths, largest txid and count, by both readers in turn.
+    """Compute the total payload length, largest txid and count with both readers alternately.
 
-    Two rounds before the counted ones are thrown away. Raises AssertionError when a result is
-    wrong.
+    Two warm-up rounds are discarded. Raises AssertionError if a result is wrong.
     """
     expected = (
-        sum(one.payload_bytes for one in manifests),
+        sum(manifest.payload_bytes for manifest in manifests),
         manifests[-1].last_txid,
-        sum(one.record_count for one in manifests),
+        sum(manifest.record_count for manifest in manifests),
     )
     readers: dict[str, Callable[[], DataFrame]] = {
         "native Parquet": lambda: spark.read.parquet(
@@ -73,26 +71,26 @@ def measure_scans(
         ),
         "rhumbline": lambda: _frame(spark, root),
     }
-    for number in range(-_WARM_ROUNDS, rounds):
+    for number in range(-_WARMUP_ROUNDS, rounds):
         for name, frame in readers.items():
             cpu_s, start_s = _tree_cpu_s(), time.monotonic()
             sums = f.sum(f.length("payload")), f.max("txid"), f.count("*")
             found = frame().agg(*sums).first()
-            spent_s = time.monotonic() - start_s
+            elapsed_s = time.monotonic() - start_s
             assert found is not None
             assert tuple(found) == expected, f"{name}: {found} instead of {expected}"
             if number >= 0:
                 cpu_s = _tree_cpu_s() - cpu_s
-                yield ScanResult(number + 1, name, expected[2] / spent_s, spent_s, cpu_s)
+                yield ScanResult(number + 1, name, expected[2] / elapsed_s, elapsed_s, cpu_s)
 
 
 def measure_filters(
     spark: SparkSession, root: Path, manifests: list[Manifest]
-) -> Iterator[Touched]:
-    """What a range of txids, and a range of positions, read; the whole scan for comparison.
+) -> Iterator[QueryCost]:
+    """Measure how much a txid filter, a position filter and a full scan read.
 
-    The bytes are counted at the cold store, where the plan and the reading of the query are
-    repeated in this process. Raises AssertionError when Spark and this process differ.
+    To count the bytes at the cold store, the planning and reading of each query is repeated in this
+    process. Raises AssertionError if Spark and this process differ.
     """
     middle = manifests[len(manifests) // 2]
     first_txid = middle.first_txid + middle.record_count // 2
@@ -111,11 +109,11 @@ def measure_filters(
         columns = "lssn,entry_id,txid,payload"
         start_s = time.monotonic()
         found = _frame(spark, root, columns).where(text).agg(f.count("payload")).first()
-        spent_s = time.monotonic() - start_s
+        elapsed_s = time.monotonic() - start_s
         assert found is not None
-        files, row_groups, rows, size = asyncio.run(_touched(root, columns, filters))
+        files, row_groups, rows, size = asyncio.run(_query_cost(root, columns, filters))
         assert found[0] <= rows
-        yield Touched(text, found[0], files, row_groups, size, spent_s)
+        yield QueryCost(text, found[0], files, row_groups, size, elapsed_s)
 
 
 def _frame(spark: SparkSession, root: Path, columns: str = COLUMNS) -> DataFrame:
@@ -132,7 +130,7 @@ def _options(root: Path, columns: str) -> dict[str, str]:
     }
 
 
-# --- bytes read ---------------------------------------------------------------------------------
+# --- bytes read -----------------------------------------------------------------------------------
 
 
 class _CountedColdStore(LocalColdStore):
@@ -144,8 +142,8 @@ class _CountedColdStore(LocalColdStore):
         return data
 
 
-async def _touched(root: Path, columns: str, filters: list[Filter]) -> tuple[int, int, int, int]:
-    """Files, row groups, rows and bytes that a query reads."""
+async def _query_cost(root: Path, columns: str, filters: list[Filter]) -> tuple[int, int, int, int]:
+    """Return the numbers of files, row groups, rows and bytes that a query reads."""
     options = parse_options(_options(root, columns), is_streaming=False)
     reader = FilteringBatchReader(options)
     list(reader.pushFilters(filters))
@@ -156,33 +154,33 @@ async def _touched(root: Path, columns: str, filters: list[Filter]) -> tuple[int
         for split in splits:
             assert isinstance(split, ArchiveSplit)
             names = stored_columns(options.columns)
-            async for table in part_tables(cold, split.key, split.size_bytes, split.wanted, names):
+            async for table in read_row_groups(cold, split.key, split.size_bytes, split.wanted, names):
                 row_groups, rows = row_groups + 1, rows + table.num_rows
     finally:
         await cold.close()
     return len(splits), row_groups, rows, cold.bytes_read
 
 
-# --- CPU ----------------------------------------------------------------------------------------
+# --- CPU ------------------------------------------------------------------------------------------
 
 
 def _tree_cpu_s() -> float:
-    """CPU seconds of this process and all below it, of which none may have ended meanwhile."""
+    """Return the CPU seconds of this process and its descendants, none of which may have ended."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # ended while we looked
+            continue  # the process has ended meanwhile
         number = int(path.parent.name)
         parents[number], ticks[number] = int(fields[1]), int(fields[11]) + int(fields[12])
     return sum(
-        spent for number, spent in ticks.items() if _is_below(number, os.getpid(), parents)
+        count for number, count in ticks.items() if _is_descendant(number, os.getpid(), parents)
     ) / os.sysconf("SC_CLK_TCK")
 
 
-def _is_below(number: int, top: int, parents: dict[int, int]) -> bool:
+def _is_descendant(number: int, top: int, parents: dict[int, int]) -> bool:
     while number not in (0, top):
         number = parents.get(number, 0)
     return number == top

@@ -1,4 +1,4 @@
-"""An archive of made-up records for scans: written as the archiver writes, without a cluster."""
+"""Writes an archive of synthetic records in the archiver's format, without a cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,25 +14,27 @@ NAMESPACE = "bench"
 STREAM = "scan"
 
 _SEGMENTS = 5
-_RECORDS_A_SET = 250
+_RECORDS_PER_SET = 250
 _POOL_BYTES = 8 << 20
 _TEXT = b'GET /orders/2026/11/ HTTP/1.1" 200 "-" "region=bonn ensemble=3/3/2 latency_ms='
 _FIRST_TXID = 1_790_000_000_000
 
 
 def write_archive(root: Path, records: int, size: int) -> list[Manifest]:
-    """A chain of five segments below ``root`` with ``records`` records of ``size`` bytes in all.
+    """Write a chain of five segments with ``records`` records of ``size`` bytes in total.
 
-    Half of each payload is text that repeats, half random; every record has its own txid.
+    Half of each payload is repeated text and half is random; every record has a distinct txid.
     """
     random = Random(11)
     pool = random.randbytes(_POOL_BYTES)
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     for lssn in range(1, _SEGMENTS + 1):
         first = (lssn - 1) * records // _SEGMENTS
         end = lssn * records // _SEGMENTS
-        found.append(_write_segment(root, lssn, range(first, end), size, random, pool, found))
-    return found
+        manifests.append(
+            _write_segment(root, lssn, range(first, end), size, random, pool, manifests)
+        )
+    return manifests
 
 
 def _write_segment(
@@ -50,9 +52,9 @@ def _write_segment(
     parts: list[Part] = []
     writer = PartWriter(lssn)
     entry_id = -1
-    for entry_id, one in enumerate(_record_sets(numbers, size, random, pool)):
-        digest.add(entry_id, one.slot, one.raw_crc)
-        writer.add(entry_id, [one])
+    for entry_id, record_set in enumerate(_record_sets(numbers, size, random, pool)):
+        digest.add(entry_id, record_set.slot, record_set.raw_crc)
+        writer.add(entry_id, [record_set])
         if writer.payload_bytes >= PART_PAYLOAD_BYTES:
             parts.append(_write_part(root / folder, len(parts), writer))
             writer = PartWriter(lssn)
@@ -83,8 +85,8 @@ def _write_segment(
 def _record_sets(numbers: range, size: int, random: Random, pool: bytes) -> Iterator[RecordSet]:
     noise = size // 2
     text = (_TEXT * (size // len(_TEXT) + 1))[: size - noise]
-    for start in range(numbers.start, numbers.stop, _RECORDS_A_SET):
-        count = min(_RECORDS_A_SET, numbers.stop - start)
+    for start in range(numbers.start, numbers.stop, _RECORDS_PER_SET):
+        count = min(_RECORDS_PER_SET, numbers.stop - start)
         at = random.randrange(_POOL_BYTES - count * 64 - size)
         first = _FIRST_TXID + start
         encoded = encode_record_set(
@@ -101,4 +103,4 @@ def _write_part(folder: Path, number: int, writer: PartWriter) -> Part:
     data = writer.finish()
     name = f"part-{number:016x}-{number:05d}.parquet"
     (folder / name).write_bytes(data)
-    return writer.described(name, data)
+    return writer.describe(name, data)

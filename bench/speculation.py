@@ -1,7 +1,8 @@
-"""Reading while the nearest replica is slow or stopped, with and without asking another one too.
+"""The speculation benchmark: reads while the nearest replica is slow or paused.
 
-An open loop of single-entry reads from the first region, timed from when each was due; the window
-begins with the fault. A fresh client for each row first learns, for a while, what is usual.
+Each fault is measured with and without speculative requests to further replicas. An open loop reads
+single entries from the first region, with latencies measured from the due times. A new client for
+each row first learns the usual latencies; the measurement starts with the fault.
 """
 
 import asyncio
@@ -23,19 +24,19 @@ from ..core.runtime.histogram import Histogram
 from ..core.runtime.tasks import Tasks
 from ..regions.region_reads import ReadSettings
 from .harness.load import NAMESPACE, latencies
-from .harness.region_processes import DistantProcesses
+from .harness.region_processes import RegionProcesses
 
 QUORUM = Quorum(3, 3, 2, 2)
 FAULTS = ("none", "slow", "stopped")
 _PACER_SECONDS = 0.001
 _LEARN_SECONDS_MAX = 2.0
-_OVER_SECONDS_MAX = 60
-_SETTLE_SECONDS = 1.0  # two copies are acknowledged; the third one follows
+_DRAIN_SECONDS_MAX = 60
+_SETTLE_SECONDS = 1.0  # the acknowledgement needs two copies; wait for the third
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationWork:
-    """How much is read, and how far the other regions are."""
+class SpeculationWorkload:
+    """The reads to perform, and the distance of the other regions."""
 
     round_trip_ms: float
     slow_ms: float
@@ -46,9 +47,9 @@ class SpeculationWork:
 
 
 async def measure_speculation(
-    servers: DistantProcesses, work: SpeculationWork
+    servers: RegionProcesses, work: SpeculationWorkload
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields a row for each fault, with speculation and without. Raises what a read raises."""
+    """Yield a row per fault, with and without speculation. Raises the errors of reads."""
     servers.set_round_trip(0)
     ledger_id = await _write(servers, work)
     servers.set_round_trip(work.round_trip_ms)
@@ -57,11 +58,11 @@ async def measure_speculation(
             yield await _measure(servers, work, ledger_id, fault, settings)
 
 
-async def _write(servers: DistantProcesses, work: SpeculationWork) -> int:
-    room = LedgerConfig(
+async def _write(servers: RegionProcesses, work: SpeculationWorkload) -> int:
+    config = LedgerConfig(
         pending_entries_max=work.entries, pending_bytes_max=2 * work.entries * work.size
     )
-    client = Client(servers.metadata, namespace=NAMESPACE, region=servers.regions[0], ledger=room)
+    client = Client(servers.metadata, namespace=NAMESPACE, region=servers.regions[0], ledger=config)
     all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
@@ -84,8 +85,8 @@ async def _write(servers: DistantProcesses, work: SpeculationWork) -> int:
 
 
 async def _measure(
-    servers: DistantProcesses,
-    work: SpeculationWork,
+    servers: RegionProcesses,
+    work: SpeculationWorkload,
     ledger_id: int,
     fault: str,
     settings: ReadSettings,
@@ -97,15 +98,15 @@ async def _measure(
         counts = client.reads.counts
         reader = await client.ledgers.open(ledger_id)
         try:
-            reads = _Reads(reader, work)
+            reads = _RandomReads(reader, work)
             await reads.run(min(work.seconds, _LEARN_SECONDS_MAX))
-            before = counts.questions, counts.extra, counts.extra_denied
-            with _broken(servers, work, fault):
-                taken = await reads.run(work.seconds)
+            before = counts.reads, counts.extra, counts.extra_refused
+            with _inject(servers, work, fault):
+                measured = await reads.run(work.seconds)
             asked, extra, denied = (
                 now - then
                 for now, then in zip(
-                    (counts.questions, counts.extra, counts.extra_denied), before, strict=True
+                    (counts.reads, counts.extra, counts.extra_refused), before, strict=True
                 )
             )
         finally:
@@ -113,9 +114,9 @@ async def _measure(
     return {
         "w": f"local-{fault}",
         "peer": "speculation" if settings.tries_max > 1 else "none",
-        "rec_s": round(taken.count / work.seconds),
-        "reads": taken.count,
-        **latencies(taken),
+        "rec_s": round(measured.count / work.seconds),
+        "reads": measured.count,
+        **latencies(measured),
         "extra": extra,
         "extra_percent": round(100 * extra / max(1, asked), 2),
         "denied": denied,
@@ -123,7 +124,7 @@ async def _measure(
 
 
 @contextmanager
-def _broken(servers: DistantProcesses, work: SpeculationWork, fault: str) -> Iterator[None]:
+def _inject(servers: RegionProcesses, work: SpeculationWorkload, fault: str) -> Iterator[None]:
     region, directory = servers.regions[0], servers.directories[0]
     if fault == "slow":
         servers.set_delay(region, directory, work.slow_ms / 2)
@@ -138,18 +139,18 @@ def _broken(servers: DistantProcesses, work: SpeculationWork, fault: str) -> Ite
             os.kill(servers.pid(directory), signal.SIGCONT)
 
 
-class _Reads:
-    """Single entries at random, at a rate."""
+class _RandomReads:
+    """Reads single random entries at a fixed rate."""
 
-    def __init__(self, reader: LedgerReader, work: SpeculationWork) -> None:
+    def __init__(self, reader: LedgerReader, work: SpeculationWorkload) -> None:
         self._reader = reader
         self._work = work
         self._random = Random(work.entries)
-        self._taken = Histogram()
+        self._latencies = Histogram()
 
     async def run(self, seconds: float) -> Histogram:
-        """Reads for so long, and waits for every answer; returns how long each took."""
-        self._taken = Histogram()
+        """Read for some seconds, wait for all responses and return the latencies."""
+        self._latencies = Histogram()
         failures: list[BaseException] = []
         tasks = Tasks(on_failure=failures.append)
         clock = time.perf_counter
@@ -160,17 +161,17 @@ class _Reads:
                     tasks.spawn(self._read_one(started + count / rate), "read")
                     count += 1
                 await asyncio.sleep(_PACER_SECONDS)
-            async with asyncio.timeout(_OVER_SECONDS_MAX):
-                while len(tasks):  # noqa: ASYNC110 - rarely more than a few turns
+            async with asyncio.timeout(_DRAIN_SECONDS_MAX):
+                while len(tasks):  # noqa: ASYNC110 - rarely more than a few iterations
                     await asyncio.sleep(0.01)
         finally:
             await tasks.aclose()
         if failures:
             raise failures[0]
-        return self._taken
+        return self._latencies
 
     async def _read_one(self, due_at: float) -> None:
         entry_id = self._random.randrange(self._work.entries)
         (entry,) = await self._reader.read(entry_id, entry_id)
         assert len(entry.payload) == self._work.size
-        self._taken.add(time.perf_counter() - due_at)
+        self._latencies.add(time.perf_counter() - due_at)

@@ -1,7 +1,7 @@
-"""What telemetry costs: the same workload without it, with metrics, and with traces, in turn.
+"""The telemetry benchmark: one workload without telemetry, with metrics and with traces.
 
-A process of its own takes what is exported and throws it away. CPU seconds a million records are
-what to compare: they depend less on who else uses the machine than records a second.
+A separate process receives the exported data and discards it. Compare the CPU seconds per million
+records: they depend less on other load on the machine than records per second.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from .harness.bookie_processes import BookieProcesses
 from .harness.load import Timing, run_workload
 from .harness.workload import BenchWorkload
 
-_EXPORT_MS = 1_000  # more often than anybody needs
+_EXPORT_MS = 1_000  # more often than in production
 _SINK = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Sink(BaseHTTPRequestHandler):
@@ -38,7 +38,7 @@ server.serve_forever()
 
 @contextmanager
 def sink() -> Iterator[str]:
-    """The address of a collector that keeps nothing."""
+    """Run a collector that discards everything, and yield its address."""
     with subprocess.Popen([sys.executable, "-c", _SINK], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -48,7 +48,7 @@ def sink() -> Iterator[str]:
 
 
 def modes(endpoint: str) -> dict[str, TelemetrySettings]:
-    """What is compared, by name."""
+    """Return the compared telemetry settings by name."""
     metrics = TelemetrySettings(otlp_endpoint=endpoint, export_ms=_EXPORT_MS)
     return {
         "off": TelemetrySettings(),
@@ -59,14 +59,14 @@ def modes(endpoint: str) -> dict[str, TelemetrySettings]:
 
 
 class ObservedBookies(BookieProcesses):
-    """Bookies that export by these settings."""
+    """Bookie processes that export telemetry."""
 
     def __init__(self, root: Path, settings: TelemetrySettings) -> None:
         super().__init__(root)
         self._telemetry = settings
 
     def environment_of(self, directory: Path) -> Mapping[str, str]:
-        """Their telemetry."""
+        """Return the environment, with the telemetry settings of the bookies."""
         prefix = "RHUMBLINE_TELEMETRY__"
         return {
             **super().environment_of(directory),
@@ -79,7 +79,7 @@ async def measure_telemetry(
     workload: BenchWorkload, servers: BookieProcesses, mode: str, settings: TelemetrySettings,
     timing: Timing,
 ) -> AsyncIterator[dict[str, Any]]:  # fmt: skip
-    """Rows of the workload as ``run_workload`` gives them, with the mode."""
+    """Yield the rows of ``run_workload``, extended by the telemetry mode."""
     async with running_telemetry(settings, service="bench") as telemetry:
         async for row in run_workload(workload, servers, timing, telemetry):
             yield {**row, "telemetry": mode}

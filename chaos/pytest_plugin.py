@@ -1,7 +1,7 @@
-"""A pytest plugin: the fixture ``rhumbline_cluster`` makes clusters in virtual time.
+"""A pytest plugin: the fixture ``rhumbline_cluster`` creates simulated clusters.
 
-``--rhumbline-seeds N`` runs each test that uses it with N seeds, from ``--rhumbline-seed`` on; the
-id of a test names its seed.
+``--rhumbline-seeds N`` runs each test that uses the fixture with N consecutive seeds, the first of
+which is ``--rhumbline-seed``. The id of a test contains its seed.
 """
 
 from collections.abc import Iterator
@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .rehearsal import MakeRehearsal
+    from .rehearsal import RehearsalFactory
 
 _SEED = "rhumbline_seed"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the plugin."""
+    """Add the plugin's command-line options."""
     group = parser.getgroup("rhumbline_cluster")
-    group.addoption("--rhumbline-seed", type=int, default=1, help="first seed of clusters")
-    group.addoption("--rhumbline-seeds", type=int, default=1, help="seeds for each test")
+    group.addoption("--rhumbline-seed", type=int, default=1, help="first seed of each test")
+    group.addoption(
+        "--rhumbline-seeds", type=int, default=1, help="number of seeds to run each test with"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that uses a cluster runs once for each seed."""
+    """Parametrize each test that uses ``rhumbline_cluster`` by seed."""
     if _SEED in metafunc.fixturenames:
         first = metafunc.config.getoption("--rhumbline-seed")
         count = metafunc.config.getoption("--rhumbline-seeds")
@@ -32,17 +34,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def rhumbline_cluster(rhumbline_seed: int) -> Iterator["MakeRehearsal"]:
-    """Makes a cluster: ``rhumbline_cluster(regions=3, rtt_ms=20)``; see ``Rehearsal``."""
+def rhumbline_cluster(rhumbline_seed: int) -> Iterator["RehearsalFactory"]:
+    """Return a function that creates a ``Rehearsal``: ``rhumbline_cluster(regions=3)``."""
     from .rehearsal import Rehearsal
 
-    made: list[Rehearsal] = []
+    clusters: list[Rehearsal] = []
 
-    def make(**settings: object) -> Rehearsal:
+    def create(**settings: object) -> Rehearsal:
         cluster = Rehearsal(**{"seed": rhumbline_seed, **settings})  # type: ignore[arg-type]
-        made.append(cluster)
+        clusters.append(cluster)
         return cluster
 
-    yield make
-    for cluster in made:
+    yield create
+    for cluster in clusters:
         cluster.close()

@@ -1,8 +1,9 @@
-"""A whole cluster inside a test, in virtual time: outages of regions for applications' own tests.
+"""A simulated cluster for the tests of applications: region outages in virtual time.
 
-``Rehearsal`` is the simulator with the production code of bookies and clients in it. Programs of
-the application run on machines of their own in its regions, with a client that has the API of
-``connect()``; a story says what happens to the regions meanwhile. One seed decides everything.
+``Rehearsal`` runs the production code of bookies and clients in the simulator. Each program of the
+application runs on its own simulated host in a region, with a client that has the API of
+``connect()``. The test's scenario function starts programs and injects faults. The seed determines
+every random choice, so a failure can be replayed.
 """
 
 import asyncio
@@ -14,28 +15,31 @@ from ..client.connect import Client
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.policy import FlushPolicy, StreamPolicy
-from ..core.log.read.positioning import EARLIEST
 from ..core.protocol.errors import ConfigurationError, StreamExistsError
 from ..core.protocol.quorum import Quorum
+from ..core.protocol.start import EARLIEST
 from .simulation.cluster import NAMESPACE, SimCluster, SimClusterSettings
 from .simulation.world.loop import SimulationFailedError
 from .simulation.world.sim_world import SimHost, SimTopology, SimWorld
 
 T = TypeVar("T")
 
-Application = Callable[[Client], Coroutine[Any, Any, T]]
-"""A program: what it does with a client of its region."""
+ClientProgram = Callable[[Client], Coroutine[Any, Any, T]]
+"""An async function that uses a client connected in the program's region."""
 
 REGION_NAMES = ("east", "north", "west", "south", "island", "far")
-LINES_SHOWN = 25
+TRACE_LINES_SHOWN = 25
 
 
 class ProgramKilledError(Exception):
-    """The machine of a program went down before the program had ended."""
+    """A program's host was killed before the program finished."""
 
 
-class Running(Generic[T]):
-    """A program that runs; await it for its result, which raises what it raised."""
+class RunningProgram(Generic[T]):
+    """A handle on a started program.
+
+    Awaiting the handle returns the program's result or raises its exception.
+    """
 
     def __init__(self, host: SimHost, task: "asyncio.Task[T]", done: "asyncio.Future[T]") -> None:
         self.host = host
@@ -43,31 +47,37 @@ class Running(Generic[T]):
         self._done = done
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended, in whatever way."""
+    def is_done(self) -> bool:
+        """True if the program has returned, failed or been killed."""
         return self._done.done()
 
     def kill(self) -> None:
-        """SIGKILL. Safe to repeat."""
+        """Kill the program as SIGKILL does. Safe to repeat."""
         self.host.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: its clock and its sessions run out meanwhile. ``resume`` ends it."""
+        """Freeze the program as SIGSTOP does; its timeouts and sessions keep expiring.
+
+        ``resume`` ends the pause.
+        """
         self.host.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Continue a paused program as SIGCONT does."""
         self.host.resume()
 
-    def __await__(self) -> Any:  # noqa: ANN401 - as a future's
+    def __await__(self) -> Any:  # noqa: ANN401 - same type as Future.__await__
         return self._done.__await__()
 
 
 class Rehearsal:
-    """A cluster in some regions. The fixture ``rhumbline_cluster`` makes it, or ``with``.
+    """A simulated cluster that spans several regions.
 
-    ``regions``: how many, or their names; ``bookies`` in each; ``rtt_ms`` between each two;
-    ``quorum`` as (E, WQ, AQ, R). Raises ConfigurationError.
+    Created by the pytest fixture ``rhumbline_cluster``, or directly as a context manager.
+    ``regions`` is the number of regions or their names, ``bookies`` the number of bookies in each
+    region (1 to 10), ``rtt_ms`` the round trip between any two regions, and ``quorum`` the tuple
+    (ensemble size E, write quorum WQ, ack quorum AQ, minimum regions R). Raises
+    ConfigurationError.
     """
 
     def __init__(
@@ -81,22 +91,25 @@ class Rehearsal:
     ) -> None:
         names = tuple(REGION_NAMES[:regions] if isinstance(regions, int) else regions)
         if not names or len(set(names)) != len(names) or not 1 <= bookies <= 10:
-            raise ConfigurationError("a rehearsal needs different regions, and 1 to 10 bookies")
+            raise ConfigurationError(
+                f"a rehearsal needs at least one region, distinct region names and 1 to 10 bookies "
+                f"in each region, not regions {names} with {bookies} bookies"
+            )
         self.regions = names
         self.seed = seed
-        delays = tuple((one, other, rtt_ms / 2) for one, other in combinations(names, 2))
-        wanted = quorum or (3, 3, 2, min(2, len(names)))
+        delays = tuple((region, other, rtt_ms / 2) for region, other in combinations(names, 2))
+        quorum_numbers = quorum or (3, 3, 2, min(2, len(names)))
         self._world = SimWorld(f"{seed} rehearsal", SimTopology(names, delays))
         settings = SimClusterSettings(
-            policy=StreamPolicy(Quorum(*wanted), FlushPolicy(period_ms=0)),
+            policy=StreamPolicy(Quorum(*quorum_numbers), FlushPolicy(period_ms=0)),
             ledger=LedgerConfig(request_timeout_ms=1_000, underreplicated_ms_max=2_000),
             writer=WriterConfig(),
             reader=ReaderConfig(),
         )
         self._cluster = SimCluster(self._world, settings, [bookies] * len(names))
-        self._programs = 0
-        self._lost: dict[str, list[SimHost]] = {}
-        self._was_played = False
+        self._program_count = 0
+        self._killed_regions: dict[str, list[SimHost]] = {}
+        self._was_run = False
 
     def __enter__(self) -> "Rehearsal":
         return self
@@ -105,53 +118,56 @@ class Rehearsal:
         self.close()
 
     def close(self) -> None:
-        """Buries what still runs. Safe to repeat."""
-        self._world.loop.bury()
+        """Discard all programs and hosts that still run. Safe to repeat."""
+        self._world.loop.end_all_tasks()
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the beginning."""
+        """The virtual time since the cluster was created, in seconds."""
         return self._world.loop.now
 
-    # --- a story --------------------------------------------------------------------------------
+    # --- running a scenario -----------------------------------------------------------------------
 
-    def play(
-        self, story: Callable[["Rehearsal"], Coroutine[Any, Any, T]], *, minutes_max: float = 60
+    def run(
+        self, scenario: Callable[["Rehearsal"], Coroutine[Any, Any, T]], *, minutes_max: float = 60
     ) -> T:
-        """Starts the cluster, plays a story to its end and returns its result.
+        """Start the cluster, run an async scenario function and return its result.
 
-        ``asyncio.sleep`` and time-outs in it are virtual: minutes pass in milliseconds. Raises what
-        the story raises, with the seed and the last lines of the run as a note. Once only.
+        Sleeps and timeouts inside the scenario use virtual time, so minutes pass in milliseconds;
+        ``minutes_max`` limits the virtual time. Re-raises any exception of the scenario, with the
+        seed and the last lines of the trace attached as a note. May be called once.
         """
-        assert not self._was_played, "a rehearsal is played once: make another one"
-        self._was_played = True
+        assert not self._was_run, "run() was already called: create a new Rehearsal"
+        self._was_run = True
         try:
-            return self._world.run(self._play(story), time_limit_s=minutes_max * 60)
+            return self._world.run(self._run_scenario(scenario), time_limit_s=minutes_max * 60)
         except BaseException as error:
-            lines = "\n".join(self._world.trace.lines[-LINES_SHOWN:])
+            lines = "\n".join(self._world.trace.lines[-TRACE_LINES_SHOWN:])
             cause = error.__cause__ if isinstance(error, SimulationFailedError) else None
-            (cause or error).add_note(f"rhumbline: seed {self.seed}; what happened last:\n{lines}")
+            (cause or error).add_note(f"rhumbline: seed {self.seed}; last trace lines:\n{lines}")
             if cause is not None:
                 raise cause from None
             raise
 
-    async def _play(self, story: Callable[["Rehearsal"], Coroutine[Any, Any, T]]) -> T:
-        await self._cluster.found()
-        return await story(self)
+    async def _run_scenario(self, scenario: Callable[["Rehearsal"], Coroutine[Any, Any, T]]) -> T:
+        await self._cluster.bootstrap()
+        return await scenario(self)
 
-    # --- programs -------------------------------------------------------------------------------
+    # --- programs ---------------------------------------------------------------------------------
 
-    def start(self, region: str, application: Application[T], *, name: str = "") -> Running[T]:
-        """Starts a program on a machine of its own in a region."""
-        self._programs += 1
-        host = self._world.host(f"{name or 'program'}-{self._programs}-{region}", region)
+    def start_program(
+        self, region: str, program: ClientProgram[T], *, name: str = ""
+    ) -> RunningProgram[T]:
+        """Start a program on its own host in a region and return a handle on it."""
+        self._program_count += 1
+        host = self._world.host(f"{name or 'program'}-{self._program_count}-{region}", region)
         host.start(_idle)
         process = host.process
         assert process is not None
         done: asyncio.Future[T] = self._world.loop.create_future()
-        task = host.spawn(self._run(host, region, application), f"{host.name} runs")
+        task = host.spawn(self._run_client(host, region, program), f"{host.name} runs")
 
-        def ended(task: "asyncio.Task[T]") -> None:
+        def on_done(task: "asyncio.Task[T]") -> None:
             if done.done():
                 return
             if task.cancelled():
@@ -161,21 +177,21 @@ class Rehearsal:
             else:
                 done.set_result(task.result())
 
-        def died() -> None:
+        def on_death() -> None:
             if not done.done():
                 done.set_exception(ProgramKilledError(f"{host.name} was killed"))
-                done.exception()  # who does not await it knows that it killed it
+                done.exception()  # a caller that killed the program need not await it
 
-        task.add_done_callback(ended, context=self._world.context)
-        process.on_death.append(died)
-        return Running(host, task, done)
+        task.add_done_callback(on_done, context=self._world.context)
+        process.on_death.append(on_death)
+        return RunningProgram(host, task, done)
 
-    async def run(self, region: str, application: Application[T], *, name: str = "") -> T:
-        """Runs a program to its end."""
-        running: Awaitable[T] = self.start(region, application, name=name)
+    async def run_program(self, region: str, program: ClientProgram[T], *, name: str = "") -> T:
+        """Start a program, wait until it finishes and return its result."""
+        running: Awaitable[T] = self.start_program(region, program, name=name)
         return await running
 
-    async def _run(self, host: SimHost, region: str, application: Application[T]) -> T:
+    async def _run_client(self, host: SimHost, region: str, program: ClientProgram[T]) -> T:
         settings = self._cluster.settings
         store = host.metadata()
         client = Client(
@@ -190,12 +206,12 @@ class Rehearsal:
         )
         try:
             async with client:
-                return await application(client)
+                return await program(client)
         finally:
             await store.close()
 
     async def create_stream(self, name: str) -> None:
-        """Makes a stream. Safe to repeat."""
+        """Create a stream if it does not exist."""
 
         async def create(client: Client) -> None:
             try:
@@ -203,69 +219,75 @@ class Rehearsal:
             except StreamExistsError:
                 return
 
-        await self.run(self.regions[0], create, name="operator")
+        await self.run_program(self.regions[0], create, name="operator")
 
-    async def payloads(self, stream: str, *, region: str | None = None) -> list[bytes]:
-        """All that a reader in a region gets who reads the stream to its end as it is now."""
+    async def read_payloads(self, stream: str, *, region: str | None = None) -> list[bytes]:
+        """Read a stream from its start to its current end and return the payloads.
+
+        The reader runs in ``region``; by default in the first region.
+        """
 
         async def read(client: Client) -> list[bytes]:
             end = await client.namespace().end(stream)
-            found: list[bytes] = []
+            payloads: list[bytes] = []
             async with client.reader(stream, EARLIEST) as reader:
                 while (batch := await reader.next_batch(until=end)) is not None:
-                    found += batch.payloads()
-            return found
+                    payloads += batch.payloads()
+            return payloads
 
-        return await self.run(region or self.regions[0], read, name="auditor")
+        return await self.run_program(region or self.regions[0], read, name="auditor")
 
-    # --- outages --------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
 
-    def lose(self, region: str) -> None:
-        """Every machine of a region goes down, and nobody is told. Safe to repeat."""
-        if region in self._lost:
+    def kill_region(self, region: str) -> None:
+        """Power off every host of a region without notice to its peers. Safe to repeat."""
+        if region in self._killed_regions:
             return
         hosts = [host for host in self._world.hosts_in([region]) if host.is_running]
-        self._lost[region] = hosts
+        self._killed_regions[region] = hosts
         for host in hosts:
             host.power_off()
         self._set_members(region, is_up=False)
 
-    def restore(self, region: str) -> None:
-        """A lost region comes back: its bookies start with their disks, programs stay dead."""
-        for host in self._lost.pop(region, []):
+    def restore_region(self, region: str) -> None:
+        """Restart the bookies of a killed region with their disks; its programs stay dead."""
+        for host in self._killed_regions.pop(region, []):
             if host in self._cluster.bookie_hosts:
                 host.start_again()
         self._set_members(region, is_up=True)
 
-    def cut(self, region: str) -> None:
-        """Nothing gets in or out of a region; what is in it lives."""
+    def cut_region(self, region: str) -> None:
+        """Partition a region from all others; its hosts keep running.
+
+        Each call needs its own ``heal_region``.
+        """
         self._world.cut_region(region)
 
-    def heal(self, region: str) -> None:
-        """Ends one ``cut``."""
+    def heal_region(self, region: str) -> None:
+        """End one ``cut_region``."""
         self._world.heal_region(region)
 
-    def slow(self, region: str, *, times: float) -> None:
-        """The ways in and out of a region take so many times as long; 1 ends it."""
+    def slow_region(self, region: str, *, factor: float) -> None:
+        """Multiply the delay of every link in and out of a region; 1 restores it."""
         for other in self.regions:
             for pair in ((region, other), (other, region)):
                 if region != other:
-                    self._world.network.link(*pair).slowness = times
+                    self._world.network.link(*pair).slowness = factor
 
     def kill_bookie(self, region: str, number: int = 0) -> None:
-        """SIGKILL to a bookie. ``start_bookie`` ends it."""
+        """Kill a bookie as SIGKILL does; bookies of a region are numbered from 0."""
         self._bookie(region, number).kill()
 
-    def start_bookie(self, region: str, number: int = 0) -> None:
-        """A killed bookie starts again with its disk. Safe to repeat."""
+    def restart_bookie(self, region: str, number: int = 0) -> None:
+        """Start a killed bookie again with its disk. Safe to repeat."""
         self._bookie(region, number).start_again()
 
-    def lose_metadata(self) -> None:
-        """The metadata store answers nobody. ``restore_metadata`` ends it."""
+    def stop_metadata_store(self) -> None:
+        """Make the metadata store unavailable to all hosts. Safe to repeat."""
         self._world.metadata.health.is_down = True
 
-    def restore_metadata(self) -> None:
-        """It answers again. Safe to repeat."""
+    def start_metadata_store(self) -> None:
+        """Make the metadata store available again. Safe to repeat."""
         self._world.metadata.health.is_down = False
 
     def _bookie(self, region: str, number: int) -> SimHost:
@@ -278,8 +300,8 @@ class Rehearsal:
         self._world.network.changed()
 
 
-MakeRehearsal = Callable[..., Rehearsal]
-"""What the fixture ``rhumbline_cluster`` is: call it with the arguments of ``Rehearsal``."""
+RehearsalFactory = Callable[..., Rehearsal]
+"""The type of the fixture ``rhumbline_cluster``: a callable with the arguments of ``Rehearsal``."""
 
 
 async def _idle(host: SimHost) -> None:

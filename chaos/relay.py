@@ -1,13 +1,13 @@
-"""A wide-area link between real sockets: delays each direction, keeps the order, can be cut.
+"""An emulated wide-area link between real sockets, with a delay per direction.
 
-One ``Relay`` stands for the path from one region to one server: connections made to its port are
-carried on to the server. Bytes that arrive are held for the one-way delay and then passed on in
-order. A cut link behaves as a broken path does and not as a dead server: nothing arrives, nobody is
-told, and what was under way arrives when the link heals (as TCP's retransmissions would).
-Bandwidth is not limited, except that at most ``HELD_BYTES_MAX`` are in flight by direction and
-connection; then the sender's socket is no longer read.
+One ``Relay`` represents the path from one region to one server: it forwards connections made to its
+port to the server. Bytes are held for the one-way delay and then forwarded in order. A cut link
+behaves like a broken path, not like a dead server: nothing arrives, neither end is notified, and
+bytes in flight arrive when the link heals, as TCP retransmissions would.
+Bandwidth is not limited, but at most ``HELD_BYTES_MAX`` bytes are in flight per direction and
+connection; beyond that the relay stops reading from the sender's socket.
 
-There is no task per connection: two protocols, two queues and at most one timer per direction.
+A connection needs no task: it has two protocols, two queues and at most one timer per direction.
 """
 
 import asyncio
@@ -15,16 +15,17 @@ from collections import deque
 from typing import Self, cast
 
 HELD_BYTES_MAX = 32 * 1024 * 1024
-"""In flight by direction and connection: 400 MB/s at a delay of 80 ms."""
+"""Bytes in flight per direction and connection; enough for 400 MB/s at a delay of 80 ms."""
 
 _CONNECT_SECONDS_MAX = 10
 
 
 class Relay:
-    """Carries connections from a port of its own to ``target``, each direction later by its delay.
+    """Forwards connections from its own port to ``target`` and delays each direction.
 
-    ``delay_ms`` there and ``back_ms`` back (the same when not given). Delays, ``target`` (set it
-    before the first connection, or when the server moved) and the cut may change at any time.
+    ``delay_ms`` delays bytes to the server and ``back_ms`` bytes from it (``delay_ms`` by default).
+    The delays, ``target`` and the cut may change at any time; ``target`` must be set before the
+    first connection.
     """
 
     def __init__(
@@ -34,38 +35,38 @@ class Relay:
         self.delay_ms = delay_ms
         self.back_ms = delay_ms if back_ms is None else back_ms
         self.is_cut = False
-        self.bytes_there = 0
-        self.bytes_back = 0
+        self.bytes_to_server = 0
+        self.bytes_from_server = 0
         self._server: asyncio.Server | None = None
         self.links: dict[_Link, None] = {}
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Listens and returns the port. Raises OSError when it is in use."""
+        """Start to listen and return the port. Raises OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Link(self).near, host, port, backlog=512)
         return int(self._server.sockets[0].getsockname()[1])
 
     def cut(self) -> None:
-        """From now on nothing arrives on either side; connections stay as they are."""
+        """Stop delivery in both directions; connections stay open."""
         self.is_cut = True
 
     def heal(self) -> None:
-        """Passes on what was held, and from now on everything."""
+        """Reconnect the link and forward the bytes that were held."""
         self.is_cut = False
         for link in list(self.links):
             link.heal()
 
     def reset(self) -> None:
-        """Breaks all connections, as a rebooting router does."""
+        """Abort all connections, as a rebooting router does."""
         for link in list(self.links):
             link.abort()
 
     async def aclose(self) -> None:
-        """Stops listening and breaks all connections. Safe to repeat."""
+        """Stop listening and abort all connections. Safe to repeat."""
         if self._server is not None:
             self._server.close()
         self.reset()
-        await asyncio.sleep(0)  # transports tell their protocols in the next turn
+        await asyncio.sleep(0)  # transports notify their protocols in the next loop iteration
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,31 +76,31 @@ class Relay:
 
 
 class _Link:
-    """One connection: the caller's end, the server's end, and the two directions between them."""
+    """One forwarded connection: the client's socket, the server's socket and two directions."""
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self.near = _End(self)
         self.far = _End(self)
-        self.there = _Direction(self.near, self.far, is_there=True)
-        self.back = _Direction(self.far, self.near, is_there=False)
+        self.to_server = _Direction(self.near, self.far, is_to_server=True)
+        self.from_server = _Direction(self.far, self.near, is_to_server=False)
         self._connecting: asyncio.Task[None] | None = None
 
     def opened(self) -> None:
-        """The caller connected: go on to the server (once the link is not cut)."""
+        """Connect to the server now that the client has connected, unless the link is cut."""
         self.relay.links[self] = None
         if not self.relay.is_cut:
             self._connect()
 
     def heal(self) -> None:
-        """The relay healed."""
+        """Connect to the server if still needed, and forward the bytes that were held."""
         if self._connecting is None:
             self._connect()
-        self.there.pump()
-        self.back.pump()
+        self.to_server.pump()
+        self.from_server.pump()
 
     def abort(self) -> None:
-        """Breaks both ends."""
+        """Abort both sockets."""
         self.relay.links.pop(self, None)
         if self._connecting is not None:
             self._connecting.cancel()
@@ -122,7 +123,7 @@ class _Link:
         except (OSError, TimeoutError):
             self.abort()
             return
-        self.there.pump()
+        self.to_server.pump()
 
 
 class _End(asyncio.Protocol):
@@ -137,12 +138,12 @@ class _End(asyncio.Protocol):
     @property
     def outgoing(self) -> "_Direction":
         """The direction that starts at this socket."""
-        return self.link.there if self is self.link.near else self.link.back
+        return self.link.to_server if self is self.link.near else self.link.from_server
 
     @property
     def incoming(self) -> "_Direction":
-        """The direction that ends here."""
-        return self.link.back if self is self.link.near else self.link.there
+        """The direction that ends at this socket."""
+        return self.link.from_server if self is self.link.near else self.link.to_server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -156,7 +157,7 @@ class _End(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.outgoing.push(b"")
-        return True  # the other direction goes on
+        return True  # keep the other direction open
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.is_over:
@@ -172,22 +173,22 @@ class _End(asyncio.Protocol):
 
 
 class _Direction:
-    """A queue of (when, what): bytes, b"" for the end of this direction, None for a break."""
+    """A queue of (due time, item): bytes, b"" for end of stream, None for a lost connection."""
 
-    def __init__(self, source: _End, sink: _End, *, is_there: bool) -> None:
+    def __init__(self, source: _End, sink: _End, *, is_to_server: bool) -> None:
         self._source = source
         self._sink = sink
-        self._is_there = is_there
+        self._is_to_server = is_to_server
         self._held: deque[tuple[float, bytes | None]] = deque()
         self._held_bytes = 0
         self._is_source_paused = False
         self._timer: asyncio.TimerHandle | None = None
 
     def push(self, data: bytes | None) -> None:
-        """Something arrived at the source; it leaves at the sink a delay later."""
+        """Queue an item that arrived at the source; it leaves at the sink after the delay."""
         relay = self._source.link.relay
         loop = asyncio.get_running_loop()
-        delay_ms = relay.delay_ms if self._is_there else relay.back_ms
+        delay_ms = relay.delay_ms if self._is_to_server else relay.back_ms
         self._held.append((loop.time() + delay_ms / 1000, data))
         self._held_bytes += len(data or b"")
         if self._held_bytes > HELD_BYTES_MAX and not self._is_source_paused:
@@ -198,7 +199,7 @@ class _Direction:
             self.pump()
 
     def pump(self) -> None:
-        """Passes on what is due, as far as the link is up and the sink takes it."""
+        """Forward the items that are due while the link is up and the sink accepts data."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -212,7 +213,7 @@ class _Direction:
             if data is None:
                 link.abort()
                 return
-            self._pass_on(data, sink.transport)
+            self._forward(data, sink.transport)
         if self._held and not sink.is_full:
             self._timer = loop.call_at(self._held[0][0], self._timed_pump)
         if self._is_source_paused and self._held_bytes <= HELD_BYTES_MAX // 2:
@@ -224,14 +225,14 @@ class _Direction:
         self._timer = None
         self.pump()
 
-    def _pass_on(self, data: bytes, sink: asyncio.Transport) -> None:
+    def _forward(self, data: bytes, sink: asyncio.Transport) -> None:
         if not data:
             sink.write_eof()
             return
         self._held_bytes -= len(data)
         relay = self._source.link.relay
-        if self._is_there:
-            relay.bytes_there += len(data)
+        if self._is_to_server:
+            relay.bytes_to_server += len(data)
         else:
-            relay.bytes_back += len(data)
+            relay.bytes_from_server += len(data)
         sink.write(data)

@@ -1,4 +1,4 @@
-"""The rhumbline command: what an operator types."""
+"""The ``rhumbline`` command."""
 
 from .main import main
 

@@ -1,4 +1,4 @@
-"""The metadata store alone, for commands that look at a cluster and send nothing to its bookies."""
+"""Opens the metadata store alone, for commands that do not contact bookies."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from .options import CommandSession
 
 @asynccontextmanager
 async def cluster_store(session: CommandSession) -> AsyncIterator[MetadataStore]:
-    """The store of the cluster that the options name; no region needs to be given.
+    """Open the metadata store of the selected cluster; no region is required.
 
     Raises ConfigurationError, MetadataUnavailableError, WrongClusterError.
     """

@@ -1,7 +1,7 @@
-"""Settings from a TOML file, the environment and the command line, checked together.
+"""Loads settings from a TOML file, the environment and the command line.
 
-A later source beats an earlier one: default, file, ``RHUMBLINE_SECTION__KEY``, option. Unknown
-sections and keys are errors, and all faults are reported at once. This is the only module that
+A later source overrides an earlier one: default, file, ``RHUMBLINE_SECTION__KEY``, option. Unknown
+sections and keys are errors, and all errors are reported at once. This is the only module that
 reads configuration files or the environment.
 """
 
@@ -31,12 +31,12 @@ DEFAULT_FILES = (
 )
 
 _Values = dict[tuple[str, str], tuple[Any, str]]
-"""(section, key) -> (value, where it comes from)."""
+"""Maps (section, key) to (value, source)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting, as ``config explain`` and the reference page show it."""
+    """The description of a setting, for ``config explain`` and the reference page."""
 
     section: str
     name: str
@@ -48,7 +48,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, the file they came from (if any), and where each value that is set was set."""
+    """The settings, the file that was read (if any), and the source of each value that is set."""
 
     settings: Settings
     file: Path | None
@@ -61,10 +61,10 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     options: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Reads and checks all sources. ``options`` maps ``section.key`` to a value; None is not set.
+    """Read and check all sources. ``options`` maps ``section.key`` to a value; None means not set.
 
-    Without ``file`` the environment's RHUMBLINE_CONFIG names it, else the first of DEFAULT_FILES
-    that exists is read. Raises ConfigurationError naming every fault.
+    Without ``file``, the file named by RHUMBLINE_CONFIG is read, or else the first of DEFAULT_FILES
+    that exists. Raises ConfigurationError, which lists every error.
     """
     if file is None and environ.get(ENV_FILE):
         file = Path(environ[ENV_FILE])
@@ -87,7 +87,7 @@ def load_settings(
 
 
 def all_keys() -> Iterator[Key]:
-    """Every setting there is, in order."""
+    """Yield the description of every setting, in order."""
     for section in fields(Settings):
         cls = _section_class(section)
         docs, hints = _field_docs(cls), get_type_hints(cls)
@@ -104,11 +104,11 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigurationError(f"{file}: there is no such file") from error
+        raise ConfigurationError(f"{file}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file}: not TOML: {error}") from error
+        raise ConfigurationError(f"{file}: invalid TOML: {error}") from error
 
 
 def _add_table(table: Mapping[str, Any], source: str, values: _Values, faults: list[str]) -> None:
@@ -135,7 +135,9 @@ def _add_environment(environ: Mapping[str, str], values: _Values, faults: list[s
         section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
         key, _, part = key.partition("__")
         if section not in known or key not in known[section]:
-            faults.append(f"environment: {name} is no setting{_near(key, known.get(section, ()))}")
+            faults.append(
+                f"environment: unknown setting {name}{_near(key, known.get(section, ()))}"
+            )
         elif part:  # one entry of a table, e.g. ...__ADVERTISED_ADDRESSES__EU
             before, _ = values.get((section, key), ({}, ""))
             values[section, key] = ({**before, part: environ[name]}, f"environment {name}")
@@ -157,7 +159,7 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> object:
-    """One section's dataclass. Faults are added to the list, then the default stands in."""
+    """Build the dataclass of a section. A value with an error is replaced by its default."""
     cls = _section_class(section)
     hints = get_type_hints(cls)
     given: dict[str, Any] = {}
@@ -187,7 +189,7 @@ def _convert(name: str, hint: object, value: object) -> object:
     if get_origin(hint) is Literal:
         if value in get_args(hint):
             return value
-        raise InvalidArgumentError(f"{value!r} is none of {', '.join(map(str, get_args(hint)))}")
+        raise InvalidArgumentError(f"{value!r} is not one of {', '.join(map(str, get_args(hint)))}")
     if get_origin(hint) is tuple and isinstance(value, Mapping):
         entries = [(key, item) for key, item in sorted(value.items()) if isinstance(item, str)]
         if len(entries) == len(value):
@@ -231,7 +233,7 @@ def _is_size(name: str) -> bool:
     return "bytes" in name.split("_")
 
 
-# --- what a section's class says of itself --------------------------------------------------------
+# --- descriptions of settings -------------------------------------------------------------------
 
 
 def _section_class(section: "Field[Any]") -> type[Any]:
@@ -256,12 +258,12 @@ def _type_text(name: str, hint: object) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(repr(arg) for arg in get_args(hint))
     if get_origin(hint) is tuple:
-        return "a table of texts"
-    return "true or false" if hint is bool else "a text"
+        return "a table of strings"
+    return "true or false" if hint is bool else "a string"
 
 
 def _field_docs(cls: type) -> dict[str, str]:
-    """The string below each field of a dataclass. Several fields may share the next one's."""
+    """Return the string literal below each field of a dataclass; "" for a field without one."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(tree, ast.ClassDef)
     docs: dict[str, str] = {}

@@ -4,6 +4,6 @@ from ..core.protocol.errors import RefusedError
 
 
 class UnsafeError(RefusedError):
-    """What was asked for could lose data; the message names the option that allows it."""
+    """The command could lose data; the message names the option that permits it."""
 
     code = "unsafe"

@@ -1,7 +1,7 @@
-"""The entrance of the ``rhumbline`` command: which commands there are, and how they fail.
+"""The ``rhumbline`` command: its subcommands and its exit codes.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage (options, arguments, configuration); 3 refused because
-it is unsafe. A mistake of the user is one line on stderr and never a traceback.
+Exit codes: 0 success; 1 failure; 2 invalid usage (options, arguments, configuration); 3 refused
+because it is unsafe. A user's mistake is reported in one line on stderr, without a traceback.
 """
 
 import os
@@ -21,43 +21,43 @@ EXIT_UNSAFE = 3
 EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
-    "demo": ("demo.command", "Shows a three-region log with real data and a region outage."),
-    "dev": ("servers.dev", "Keeps a three-region cluster running from one directory."),
-    "stream": ("streams.stream", "Creates, writes and reads streams."),
-    "segment": ("streams.segment", "Shows the log segments of a stream."),
-    "namespace": ("streams.namespace", "Creates and shows namespaces."),
-    "archive": ("streams.archive", "Copies completed segments to cold storage and checks them."),
-    "spark": ("streams.spark", "Archives, checks and replays with Spark."),
-    "node": ("operate.node", "Shows the bookies of the cluster, drains and decommissions them."),
-    "region": ("operate.region", "Shows the regions, drains them, takes them offline."),
-    "repair": ("operate.repair", "Makes lost copies again and moves misplaced ones."),
-    "durability": ("operate.durability", "Says what would not be safe if regions were lost."),
-    "bookie": ("servers.bookie", "Formats, runs and examines a bookie."),
-    "write-proxy": ("servers.proxy", "Runs a write proxy: many producers, one owner a stream."),
-    "read-proxy": ("servers.proxy", "Runs a read proxy: many readers, one tail a stream."),
-    "proxy": ("servers.proxy_admin", "Shows the proxies, and moves their streams."),
-    "plan": ("operate.plan", "Says what a quorum promises before anything is deployed."),
-    "cluster": ("operate.cluster", "Initialises a cluster."),
-    "metadata": ("operate.metadata", "Looks into the metadata store, and moves it to another one."),
-    "chaos": ("operate.chaos", "Rehearses outages, in the simulator or with real processes."),
-    "config": ("operate.config", "Checks and explains settings."),
-    "doctor": ("operate.doctor", "Checks the settings and everything they reach."),
-    "bench": ("bench.bench", "Measures writing and reading."),
+    "demo": ("demo.command", "Demonstrate a three-region log with real data and a region outage."),
+    "dev": ("servers.dev", "Run a three-region development cluster in one directory."),
+    "stream": ("streams.stream", "Create, write and read streams."),
+    "segment": ("streams.segment", "Show the log segments of a stream."),
+    "namespace": ("streams.namespace", "Create, show and delete namespaces."),
+    "archive": ("streams.archive", "Copy completed segments to cold storage, and verify them."),
+    "spark": ("streams.spark", "Archive, verify and replay with Spark."),
+    "node": ("operate.node", "Show, drain and decommission bookies."),
+    "region": ("operate.region", "Show regions, drain them, take them offline."),
+    "repair": ("operate.repair", "Replace lost copies, and move misplaced ones."),
+    "durability": ("operate.durability", "Show which data the loss of regions would put at risk."),
+    "bookie": ("servers.bookie", "Format, run and examine a bookie."),
+    "write-proxy": ("servers.proxy", "Run a write proxy: many producers, one owner per stream."),
+    "read-proxy": ("servers.proxy", "Run a read proxy: many readers, one tail per stream."),
+    "proxy": ("servers.proxy_admin", "Show the proxies, and move streams between them."),
+    "plan": ("operate.plan", "Show the guarantees of a quorum before deployment."),
+    "cluster": ("operate.cluster", "Initialise and describe a cluster."),
+    "metadata": ("operate.metadata", "Inspect the metadata store, and migrate to another one."),
+    "chaos": ("operate.chaos", "Rehearse outages, in the simulator or with real processes."),
+    "config": ("operate.config", "Check and explain settings."),
+    "doctor": ("operate.doctor", "Check the settings and the cluster that they refer to."),
+    "bench": ("bench.bench", "Measure writes and reads."),
 }
 
 
 def failure(error: RhumblineError) -> tuple[int, str]:
-    """Exit code and text for an error."""
+    """Return the exit code and the message for an error."""
     text = str(error) or type(error).__name__
     if isinstance(error, UnknownOutcomeError):
-        text += "; it may have happened or not: look before you repeat it"
+        text += "; the outcome is unknown: check the current state before you retry"
     if isinstance(error, UnsafeError):
         return EXIT_UNSAFE, text
     return (EXIT_USAGE if isinstance(error, InvalidArgumentError) else EXIT_FAILED), text
 
 
 class _Root(click.Group):
-    """Loads a command's module only when it is asked for, so that ``--help`` stays quick."""
+    """Imports the module of a command only when it is used, so that ``--help`` is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -75,7 +75,7 @@ class _Root(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
     def main(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401 - click's own signature
-        """Runs a command and exits; every failure that is no bug of ours is one line."""
+        """Run a command and exit; report every expected failure in one line."""
         code, text = 0, ""
         try:
             result = super().main(*args, **{**extra, "standalone_mode": False})
@@ -91,7 +91,7 @@ class _Root(click.Group):
         except RhumblineError as error:
             code, text = failure(error)
         except BrokenPipeError:
-            # Whoever read our output has enough. The interpreter would complain once more at exit.
+            # The reader of the output has closed it. Avoids a second error at interpreter exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = EXIT_FAILED
         except OSError as error:

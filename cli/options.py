@@ -1,4 +1,4 @@
-"""Options that many commands share, and the session that they describe."""
+"""Options that many commands share, and the session that they configure."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -23,23 +23,23 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class CommandSession:
-    """What the shared options say."""
+    """The settings and the output format that the shared options select."""
 
     loaded: Loaded
     output: str
 
     @property
     def settings(self) -> Settings:
-        """The settings with the options applied."""
+        """The settings, with the options applied."""
         return self.loaded.settings
 
     def metadata_uri(self) -> str:
-        """Where the cluster's metadata is. Raises ConfigurationError when nothing says so."""
+        """Return the URI of the cluster's metadata. Raises ConfigurationError if it is not set."""
         uri = self.settings.cluster.metadata
         if not uri:
             raise ConfigurationError(
-                "which cluster? give --metadata URI, RHUMBLINE_CLUSTER__METADATA, or a file with "
-                "[cluster] metadata; `rhumbline dev` starts a cluster here"
+                "no cluster selected: set --metadata URI, RHUMBLINE_CLUSTER__METADATA, or "
+                "[cluster] metadata in a settings file; `rhumbline dev` starts a cluster here"
             )
         return uri
 
@@ -47,7 +47,7 @@ class CommandSession:
     async def client(
         self, *, moves_data: bool = True, tracer: Tracer | None = None
     ) -> AsyncIterator[Client]:
-        """A client of the cluster. One that moves no data needs no region."""
+        """Open a client of the cluster. With ``moves_data=False`` it needs no region."""
         settings = self.settings
         client = Client(
             self.metadata_uri(),
@@ -66,27 +66,34 @@ class CommandSession:
             yield client
 
     def telemetry(self, service: str) -> AbstractAsyncContextManager[Telemetry]:
-        """Exports what this process does, if the settings say so."""
+        """Export metrics and traces of this process, if the settings enable it."""
         return running_telemetry(
             self.settings.telemetry, service=service, region=self.settings.cluster.region
         )
 
     @asynccontextmanager
     async def namespace(self, *, moves_data: bool = True) -> AsyncIterator[Namespace]:
-        """The namespace that the command works on."""
+        """Open the namespace that the command works on."""
         async with self.client(moves_data=moves_data) as client:
             yield client.namespace()
 
 
 def session_options(command: Command) -> Command:
-    """Adds the options of every command; passes a ``CommandSession`` as the first argument."""
+    """Add the options of every command; pass a ``CommandSession`` as the first argument."""
 
-    @click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML file.")
+    @click.option(
+        "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with settings."
+    )
     @click.option("-u", "--metadata", help="URI of the cluster's metadata store.")
-    @click.option("-n", "--namespace", help="Namespace (default: default).")
+    @click.option("-n", "--namespace", help="Namespace. [default: default]")
     @click.option("--region", help="Region of this process.")
     @click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Output format.",
     )
     @wraps(command)
     def wrapped(
@@ -110,7 +117,7 @@ def session_options(command: Command) -> Command:
 
 
 def runs(command: Callable[..., Coroutine[Any, Any, Any]]) -> Command:
-    """Turns a coroutine function into a command body on a fresh event loop."""
+    """Make a coroutine function a command body that runs in a new event loop."""
 
     @wraps(command)
     def wrapped(*args: object, **arguments: object) -> object:

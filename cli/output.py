@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, progress on a terminal only."""
+"""Output of commands: tables, JSON for programs, and progress on terminals."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 
 
 def print_rows(rows: Sequence[Row], output: str, *, empty: str) -> None:
-    """Rows with the same keys, as a table or as a JSON list; ``empty`` says what is not there."""
+    """Print rows with equal keys as a table or a JSON list; ``empty`` replaces an empty table."""
     if output == "json":
         click.echo(json.dumps(list(rows), indent=2, default=str))
     elif not rows:
@@ -21,7 +21,7 @@ def print_rows(rows: Sequence[Row], output: str, *, empty: str) -> None:
 
 
 def print_record(record: Row, output: str) -> None:
-    """One thing, as ``key  value`` lines or as a JSON object."""
+    """Print one record as ``key  value`` lines or as a JSON object."""
     if output == "json":
         click.echo(json.dumps(dict(record), indent=2, default=str))
         return
@@ -32,7 +32,7 @@ def print_record(record: Row, output: str) -> None:
 
 
 def _flat(record: Row, prefix: str = "") -> dict[str, Any]:
-    """Records within a record get names like ``outer.inner``."""
+    """Flatten nested records; the keys become ``outer.inner``."""
     found: dict[str, Any] = {}
     for key, value in record.items():
         if isinstance(value, Mapping):
@@ -43,7 +43,7 @@ def _flat(record: Row, prefix: str = "") -> dict[str, Any]:
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """Columns as wide as they need to be; numbers to the right."""
+    """Return a table with minimal column widths; numbers are right-aligned."""
     keys = list(rows[0])
     cells = [[_cell(row[key]) for key in keys] for row in rows]
     widths = [max(len(key), *(len(line[i]) for line in cells)) for i, key in enumerate(keys)]
@@ -59,27 +59,27 @@ def format_table(rows: Sequence[Row]) -> str:
     return "\n".join([line([key.upper() for key in keys]), *(line(part) for part in cells)])
 
 
-def say(text: str) -> None:
-    """A line for the person at the terminal (stderr, so that it never mixes with the output)."""
+def print_message(text: str) -> None:
+    """Print a line for the user to stderr, so that it does not mix with the output."""
     click.echo(text, err=True)
 
 
 class ProgressBar:
-    """One line on stderr that is overwritten; nothing when stderr is no terminal."""
+    """A line on stderr that is overwritten; not shown if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = False
         self._is_terminal = sys.stderr.isatty()
 
     def show(self, text: str) -> None:
-        """Replaces the line."""
+        """Replace the line."""
         if self._is_terminal:
             self._is_shown = True
             sys.stderr.write(f"\r\x1b[2K{text}")
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Clear the line."""
         if self._is_shown:
             self._is_shown = False
             sys.stderr.write("\r\x1b[2K")

@@ -1,4 +1,4 @@
-"""Durations, sizes and counts as people write and read them."""
+"""Parses and formats durations and sizes."""
 
 import re
 
@@ -20,7 +20,7 @@ _BYTES = {
 
 
 def parse_ms(text: str) -> int:
-    """Milliseconds of ``10ms``, ``1.5s``, ``2m``, ``1h``, ``7d`` or a plain number of milliseconds.
+    """Return the milliseconds in ``10ms``, ``1.5s``, ``2m``, ``1h``, ``7d`` or a plain number.
 
     Raises InvalidArgumentError.
     """
@@ -28,12 +28,15 @@ def parse_ms(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of ``64MiB``, ``10MB``, ``512B`` or a plain number. Raises InvalidArgumentError."""
+    """Return the bytes in ``64MiB``, ``10MB``, ``512B`` or a plain number.
+
+    Raises InvalidArgumentError.
+    """
     return _parse(text, _BYTES, "b", "a size", "512B, 64KiB, 10MB, 1GiB")
 
 
 def show_bytes(size: float) -> str:
-    """At most four digits and a binary unit: ``0 B``, ``17.2 KiB``, ``1.3 GiB``."""
+    """Format a size with a binary unit: ``0 B``, ``17.2 KiB``, ``1.3 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
@@ -42,7 +45,7 @@ def show_bytes(size: float) -> str:
 
 
 def show_ms(duration_ms: float) -> str:
-    """``0.31 ms``, ``45.2 ms``, ``1.4 s``, ``3m 10s``, ``2h 5m``, ``3d 4h``."""
+    """Format a duration: ``0.31 ms``, ``45.2 ms``, ``1.4 s``, ``3m 10s``, ``2h 5m``, ``3d 4h``."""
     if duration_ms < 10:
         return f"{duration_ms:.2f} ms"
     if duration_ms < 1000:

@@ -1,1 +1,1 @@
-"""What an application imports: connect(), the settings, the real clock and the real disk."""
+"""The application's side: ``connect()``, settings, topics, and the production runtime."""

@@ -1,7 +1,7 @@
-"""connect(): one object that holds what an application needs to write and read streams.
+"""``connect()`` and ``Client``: the entry point of an application that writes and reads streams.
 
-It composes, for one process and one metadata store: the store, the directory of bookies, the
-ledger client with its placement, and namespaces. Nothing is opened before ``async with``.
+A client combines, for one process and one metadata store, the store, the bookie directory, the
+ledger client with its placement, and the namespaces. Nothing is opened before ``async with``.
 """
 
 from collections.abc import AsyncIterator
@@ -14,7 +14,6 @@ from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.log_context import LogContext
 from ..core.log.namespace import Namespace
-from ..core.log.read.positioning import EARLIEST, Start
 from ..core.log.read.segment_opener import Archives
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.stream_writer import StreamWriter
@@ -22,13 +21,15 @@ from ..core.metadata.cluster_layout import instance_id
 from ..core.metadata.ledger_store import LedgerStore
 from ..core.protocol.bookie_id import Region, check_region
 from ..core.protocol.errors import ClosedError, ConfigurationError, WrongClusterError
+from ..core.protocol.extras import needs_extra
+from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
 from ..placement.region_aware import RegionAwarePlacement
 from ..regions.cached_states import CachedStates
-from ..regions.drain_writers import DrainWriters
+from ..regions.drain_writers import WriterDrainer
 from ..regions.region_reads import ReadSettings, RegionReads
 from ..regions.repair.task_store import TaskStore
 from ..regions.repair.under_replication_reports import UnderReplicationReports
@@ -42,7 +43,7 @@ METADATA_TIMEOUT_MS = 10_000
 
 
 class Client:
-    """A process's connection to a cluster. Use it with ``async with``; it is for one event loop."""
+    """The connection of a process to a cluster. Use it with ``async with``, in one event loop."""
 
     def __init__(
         self,
@@ -60,12 +61,14 @@ class Client:
         store: MetadataStore | None = None,
         runtime: Runtime | None = None,
     ) -> None:
-        """``moves_data``: whether this client reads or writes entries, so that it must know where
-        it is; False suits commands that work on metadata."""
+        """Set ``moves_data`` to False for a client that only uses metadata.
+
+        Such a client needs no region.
+        """
         self.uri = uri
         self.region: Region | None = check_region(region) if region else None
         self.instance_id = ""
-        """Which cluster this is; known once the client is open."""
+        """Id of the cluster; "" before the client is open."""
         self.runtime = runtime or system_runtime()
         self._namespace_name = namespace
         self._ledger_config = ledger or LedgerConfig()
@@ -80,16 +83,16 @@ class Client:
         self._store: MetadataStore | None = None
         self._directory: SteeredDirectory | None = None
         self.reads: RegionReads | None = None
-        """How reads go, with their counters; set while the client is open."""
+        """The read policy with its counters; set while the client is open."""
         self._ledgers: LedgerClient | None = None
         self._ledger_store: LedgerStore | None = None
         self._shared = LogContext()
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Opens the metadata store and looks at the cluster.
+        """Open the metadata store and read the cluster's identity and bookies.
 
-        Raises ConfigurationError (bad URI; no region though the cluster has several),
+        Raises ConfigurationError (invalid URI, or no region although the cluster has several),
         MetadataUnavailableError, WrongClusterError when no cluster was initialised there.
         """
         async with AsyncExitStack() as opening:
@@ -103,19 +106,19 @@ class Client:
                 opening.push_async_callback(self._cold.close)
             self._directory = SteeredDirectory(store)
             opening.callback(self._directory.close)
-            followed = CachedStates(self._directory.states)
-            opening.push_async_callback(followed.aclose)
+            cached_states = CachedStates(self._directory.states)
+            opening.push_async_callback(cached_states.aclose)
             self.reads = RegionReads(
                 self.region,
                 self.runtime.random,
                 self._read_settings,
                 rack_of=self._directory.rack_of,
-                is_offline=followed.is_offline,
+                is_offline=cached_states.is_offline,
             )
             if self._moves_data:
                 await self.check_region()
             self._ledger_store = LedgerStore(store)
-            holes = UnderReplicationReports(TaskStore(store), self._directory, self.runtime.clock)
+            reports = UnderReplicationReports(TaskStore(store), self._directory, self.runtime.clock)
             self._ledgers = LedgerClient(
                 self.runtime,
                 self._ledger_store,
@@ -124,12 +127,12 @@ class Client:
                 self._ledger_config,
                 self.region,
                 reads=self.reads,
-                on_hole=holes,
+                on_missing_range=reports,
             )
             opening.push_async_callback(self._ledgers.aclose)
-            opening.push_async_callback(holes.aclose)
-            leaving = DrainWriters(self._directory.states, self._ledgers)
-            opening.push_async_callback(leaving.aclose)
+            opening.push_async_callback(reports.aclose)
+            drainer = WriterDrainer(self._directory.states, self._ledgers)
+            opening.push_async_callback(drainer.aclose)
             self._store = store
             self._closing = opening.pop_all()
         return self
@@ -138,7 +141,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes connections and the store (unless it was given). Safe to repeat."""
+        """Close the connections, and the store unless it was given. Safe to repeat."""
         self._store = None
         await self._closing.aclose()
 
@@ -165,15 +168,15 @@ class Client:
 
     @property
     def ledger_store(self) -> LedgerStore:
-        """The metadata of ledgers."""
+        """The store of ledger metadata."""
         assert self.store
         assert self._ledger_store is not None
         return self._ledger_store
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and quantiles of what this process wrote and read, by layer and name.
+        """Return the counters and latencies of this client, by layer and name.
 
-        They stay when the client is closed.
+        They remain available after the client was closed.
         """
         assert self.reads is not None
         assert self._ledgers is not None
@@ -184,9 +187,9 @@ class Client:
         }
 
     def namespace(self, name: str | None = None, *, archives: Archives | None = None) -> Namespace:
-        """A namespace, the client's own when not named. Whether it exists shows when it is used.
+        """Return a namespace, by default the client's own; it need not exist yet.
 
-        ``archives``: where its archived segments are read, instead of the client's cold store.
+        ``archives`` replaces the client's cold store as the source of archived segments.
         """
         return Namespace(
             self.runtime,
@@ -195,7 +198,7 @@ class Client:
             name or self._namespace_name,
             writer_config=self._writer_config,
             reader_config=self._reader_config,
-            shared=self._shared,
+            context=self._shared,
             archives=archives or self._archives(name or self._namespace_name),
         )
 
@@ -208,7 +211,7 @@ class Client:
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[StreamWriter]:
-        """A writer of ``stream``: takes it over from its last writer, which is fenced.
+        """Open a writer of ``stream``; the previous writer is fenced.
 
         Raises NoSuchStreamError, EndOfStreamError, NotEnoughBookiesError, MetadataUnavailableError.
         """
@@ -220,7 +223,7 @@ class Client:
 
     @asynccontextmanager
     async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
-        """A reader of ``stream`` from ``start`` on (as ``Namespace.open_reader``)."""
+        """Open a reader of ``stream`` at ``start``; see ``Namespace.open_reader``."""
         reader = await self.namespace().open_reader(stream, start)
         try:
             yield reader
@@ -228,7 +231,7 @@ class Client:
             await reader.aclose()
 
     async def check_region(self) -> None:
-        """Raises ConfigurationError without a region in a cluster that has several."""
+        """Raise ConfigurationError if the client has no region and the cluster has several."""
         assert self._directory is not None
         if self.region is not None:
             return
@@ -236,7 +239,7 @@ class Client:
         if len(found) > 1:
             raise ConfigurationError(
                 f"the cluster has bookies in {len(found)} regions ({', '.join(sorted(found))}): "
-                "say in which region this process is (region=, --region, [cluster] region)"
+                "set the region of this process (region=, --region, or [cluster] region)"
             )
 
 
@@ -247,16 +250,15 @@ def connect_proxies(
     reader: ReaderConfig | None = None,
     tracer: Tracer | None = None,
 ) -> "ProxyClient":
-    """A thin client for ``grpc://host:port,host:port``. Raises ConfigurationError."""
-    try:
+    """Return a thin client of the proxies at ``grpc://host:port,host:port``.
+
+    Raises ConfigurationError.
+    """
+    with needs_extra("a client of proxies", "grpc"):
         from ..proxies.client.proxy_client import ProxyClient
-        from ..proxies.rpc.grpc_calls import GrpcCalls
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{uri} needs the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
-        ) from error
+        from ..proxies.rpc.grpc_calls import GrpcTransport
     runtime = system_runtime(tracer)
-    return ProxyClient(uri, runtime, GrpcCalls(), namespace=namespace, reader=reader)
+    return ProxyClient(uri, runtime, GrpcTransport(), namespace=namespace, reader=reader)
 
 
 @overload
@@ -298,19 +300,22 @@ def connect(
     cold: str | None = None,
     tracer: Tracer | None = None,
 ) -> "Client | ProxyClient":
-    """A client for the cluster whose metadata is at ``uri``: ``async with connect(...) as client``.
+    """Return a client of the cluster whose metadata is at ``uri``: ``async with connect(...)``.
 
-    With ``grpc://host:port,host:port`` it goes through the proxies there: they have a region and
-    settings, so only ``namespace``, ``reader`` and ``tracer`` may be given. Raises
-    ConfigurationError.
+    With ``grpc://host:port,host:port`` the client uses the proxies at these addresses. They have
+    their own region and settings, so only ``namespace``, ``reader`` and ``tracer`` may be given.
+    Raises ConfigurationError.
 
-    ``region`` is where this process is; it may be left out while the cluster has only one.
-    ``cold`` is the URI of the cold store: segments that only the archive still has are read there.
-    ``tracer`` makes spans of some record sets, e.g. an ``OtelTracer`` of rhumbline.telemetry.
+    ``region`` is the region of this process; it may be omitted if the cluster has only one.
+    ``cold`` is the URI of the cold store, from which segments that only the archive still contains
+    are read. ``tracer`` creates spans for sampled record sets, e.g. an ``OtelTracer`` of
+    ``rhumbline.telemetry``.
     """
     if uri.startswith("grpc://"):
         if any(given is not None for given in (region, ledger, writer, cold)):
-            raise ConfigurationError(f"{uri}: region, ledger, writer and cold are the proxies' own")
+            raise ConfigurationError(
+                f"{uri}: region, ledger, writer and cold are settings of the proxies"
+            )
         return connect_proxies(uri, namespace=namespace, reader=reader, tracer=tracer)
     return Client(
         uri,
@@ -325,13 +330,9 @@ def connect(
 
 
 def _open_cold(uri: str) -> ColdStore:
-    try:
-        from ..coldstore.archive import cold_archives  # noqa: F401 - is everything there that archives need?
+    with needs_extra("an archive", "arrow"):
+        from ..coldstore.archive import cold_archives  # noqa: F401 - fails early if pyarrow is missing
         from ..coldstore.stores.open_store import open_cold_store
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"archives need {error.name}: pip install 'rhumbline[arrow]'"
-        ) from error
     return open_cold_store(uri)
 
 
@@ -339,4 +340,4 @@ async def _instance_id(store: MetadataStore) -> str:
     try:
         return await instance_id(store)
     except WrongClusterError as error:
-        raise WrongClusterError(f"{error}; `rhumbline cluster init` makes one") from error
+        raise WrongClusterError(f"{error}; `rhumbline cluster init` initialises one") from error

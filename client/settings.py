@@ -1,4 +1,4 @@
-"""The settings of one process, by section; what files, environment and options fill in."""
+"""The settings of a process by section, as read from file, environment and options."""
 
 from dataclasses import dataclass, field
 
@@ -14,19 +14,19 @@ from ..regions.repair.config import RepairConfig
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Which cluster this process belongs to, and where in it."""
+    """The cluster that the process belongs to, and the region of the process."""
 
     metadata: str = ""
     """URI of the metadata store, e.g. sqlite:///var/lib/rhumbline/metadata.db or zk://host:2181/."""
     namespace: str = "default"
-    """The namespace that commands work on when none is named."""
+    """Default namespace of commands."""
     region: str = ""
-    """The region of this process. Needed as soon as the cluster has bookies in more than one."""
+    """Region of this process. Required once the cluster has bookies in more than one region."""
     cold: str = ""
     """URI of the cold store with the archives: file:///path, s3://bucket/prefix or
-    webhdfs://host:port/root. Needed to read segments that only the archive still has."""
+    webhdfs://host:port/root. Required to read segments that only the archive still contains."""
     metadata_timeout_ms: int = 10_000
-    """Longest wait for one answer of the metadata store."""
+    """Timeout of one request to the metadata store."""
 
     def __post_init__(self) -> None:
         if self.region:
@@ -35,50 +35,54 @@ class ClusterSettings:
             except InvalidArgumentError as error:
                 raise ConfigurationError(f"region: {error}") from error
         if self.metadata_timeout_ms < 1:
-            raise ConfigurationError(f"metadata_timeout_ms={self.metadata_timeout_ms} is below 1")
+            raise ConfigurationError(
+                f"metadata_timeout_ms={self.metadata_timeout_ms} is below 1 ms"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """A bookie process: where it listens and what it says of itself."""
+    """A bookie process: its data directory and the address that it listens on."""
 
     directory: str = ""
-    """Directory of the bookie's data."""
+    """Directory with the bookie's data."""
     host: str = "127.0.0.1"
-    """Address to listen on; clients are told this one unless [bookie] says otherwise."""
+    """Address to listen on; also the advertised address unless [bookie] sets another one."""
     port: int = 3281
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 selects a free port."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"port={self.port} is outside of 0..65535")
+            raise ConfigurationError(f"port={self.port} is not between 0 and 65535")
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
-    """OpenTelemetry: metrics and traces, sent to a collector. Needs rhumbline[otel]."""
+    """Export of metrics and traces by OpenTelemetry. Requires rhumbline[otel]."""
 
     otlp_endpoint: str = ""
-    """Where to: a collector that speaks OTLP over HTTP, e.g. http://127.0.0.1:4318. Empty: none."""
+    """Collector with OTLP over HTTP, e.g. http://127.0.0.1:4318. Empty: nothing is exported."""
     sample_ratio: float = 0.0
-    """Share of record sets that are traced, from 0 to 1; decided by the process that makes them."""
+    """Share of record sets that are traced, from 0 to 1; the process that creates a set decides."""
     export_ms: int = 15_000
-    """How often metrics are sent."""
+    """Interval between exports of the metrics."""
 
     def __post_init__(self) -> None:
         if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
-            raise ConfigurationError(f"otlp_endpoint={self.otlp_endpoint!r} is no http:// address")
+            raise ConfigurationError(
+                f"otlp_endpoint={self.otlp_endpoint!r} is not an http:// address"
+            )
         if not 0 <= self.sample_ratio <= 1:
-            raise ConfigurationError(f"sample_ratio={self.sample_ratio} is outside of 0..1")
+            raise ConfigurationError(f"sample_ratio={self.sample_ratio} is not between 0 and 1")
         if self.sample_ratio and not self.otlp_endpoint:
             raise ConfigurationError("sample_ratio needs an otlp_endpoint")
         if self.export_ms < 1:
-            raise ConfigurationError(f"export_ms={self.export_ms} is below 1")
+            raise ConfigurationError(f"export_ms={self.export_ms} is below 1 ms")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All sections."""
+    """All sections of the settings."""
 
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)

@@ -1,7 +1,7 @@
 """The client for programs without asyncio: the same core, run by an event loop in a thread.
 
-Every call waits for its answer. For throughput append many records in one call and read by batch;
-iterating by record hops between threads once a batch, not once a record.
+Every call blocks until its result is known. For throughput, append many records in one call and
+read by batch. Iteration by record switches threads once per batch, not once per record.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from typing import Any, Generic, Self, TypeVar
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.policy import StreamPolicy
-from ..core.log.read.positioning import EARLIEST, Start
 from ..core.log.read.record_batch import Record, RecordBatch
 from ..core.log.read.stream_reader import StreamReader
 from ..core.log.write.batch import AppendManyResult, AppendResult
 from ..core.log.write.stream_writer import StreamWriter
 from ..core.protocol.dlsn import Dlsn
 from ..core.protocol.errors import ClosedError, TooManyRequestsError
+from ..core.protocol.start import EARLIEST, Start
 from .connect import Client
 from .system_runtime import run
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
@@ -50,9 +50,10 @@ class _LoopThread:
             self._loop.set_exception(error)
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Runs ``work`` there and returns what it returns. Raises TimeoutError; then it ended.
+        """Run ``work`` in the loop and return its result.
 
-        An interrupt of the caller cancels it.
+        An interrupt of the caller cancels the work. Raises TimeoutError after the work was
+        cancelled.
         """
         if not self._thread.is_alive():
             work.close()
@@ -70,7 +71,7 @@ class _LoopThread:
             raise
 
     def close(self) -> None:
-        """Stops the loop and waits for the thread. Safe to repeat."""
+        """Stop the loop and wait for the thread. Safe to repeat."""
         if self._thread.is_alive():
             assert self._stop is not None
             self._loop.result().call_soon_threadsafe(self._stop.set)
@@ -78,7 +79,7 @@ class _LoopThread:
 
 
 class _Opened(Generic[T]):
-    """Something of the core that is opened by ``with`` and closed at its end."""
+    """Wraps a core object that ``with`` opens and closes."""
 
     def __init__(self, thread: _LoopThread, inner: AbstractAsyncContextManager[T]) -> None:
         self._thread = thread
@@ -87,9 +88,9 @@ class _Opened(Generic[T]):
 
     @property
     def inner(self) -> T:
-        """The core's object. Raises ClosedError outside of ``with``."""
+        """The core object. Raises ClosedError outside of ``with``."""
         if self._inner is None:
-            raise ClosedError("not open: use it with `with`")
+            raise ClosedError("the object is not open; use it with `with`")
         return self._inner
 
     def __enter__(self) -> Self:
@@ -102,10 +103,10 @@ class _Opened(Generic[T]):
 
 
 class SyncWriter(_Opened[StreamWriter]):
-    """As ``StreamWriter``; every call waits."""
+    """The blocking form of ``StreamWriter``."""
 
     def append(self, payload: bytes, txid: int | None = None) -> AppendResult:
-        """Appends a record and waits for its acknowledgement. Errors as ``StreamWriter.append``."""
+        """Append a record and wait for its acknowledgement; see ``StreamWriter.append``."""
         writer = self.inner
 
         async def work() -> AppendResult:
@@ -116,7 +117,7 @@ class SyncWriter(_Opened[StreamWriter]):
     def append_many(
         self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
     ) -> AppendManyResult:
-        """Appends records in order and waits for all. Errors as ``StreamWriter.append_many``."""
+        """Append records in order and wait for all; see ``StreamWriter.append_many``."""
         writer = self.inner
 
         async def work() -> AppendManyResult:
@@ -129,12 +130,12 @@ class SyncWriter(_Opened[StreamWriter]):
         return self._thread.call(work())
 
     def end_stream(self) -> None:
-        """Ends the stream for good. Errors as ``StreamWriter.end_stream``."""
+        """End the stream permanently; see ``StreamWriter.end_stream``."""
         self._thread.call(self.inner.end_stream())
 
 
 class SyncReader(_Opened[StreamReader]):
-    """As ``StreamReader``: ``for record in reader``, ``for batch in reader.batches()``."""
+    """The blocking form of ``StreamReader``, by record or by batch."""
 
     def __init__(
         self, thread: _LoopThread, inner: AbstractAsyncContextManager[StreamReader]
@@ -145,13 +146,13 @@ class SyncReader(_Opened[StreamReader]):
 
     @property
     def position(self) -> Dlsn:
-        """Where reading goes on: behind the last record (or batch) that was given out."""
+        """The position behind the last record or batch that was returned."""
         if self._next < len(self._records):
             return self._records[self._next].dlsn
         return self.inner.position
 
     def __iter__(self) -> Iterator[Record]:
-        """The records from here on; waits at the tail, ends at the end of the stream."""
+        """Iterate over records; blocks at the tail and stops at the end of the stream."""
         while True:
             while self._next < len(self._records):
                 self._next += 1
@@ -162,23 +163,24 @@ class SyncReader(_Opened[StreamReader]):
             self._records, self._next = batch.records(), 0
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches from here on; waits at the tail, ends at the end of the stream."""
+        """Iterate over batches; blocks at the tail and stops at the end of the stream."""
         while (batch := self.next_batch()) is not None:
             yield batch
 
     def next_batch(
         self, *, until: Dlsn | None = None, timeout_s: float | None = None
     ) -> RecordBatch | None:
-        """As ``StreamReader.next_batch``. Raises TimeoutError; a repeat goes on where it was.
+        """Return the next batch; see ``StreamReader.next_batch``.
 
-        Records of a batch that was begun by record are passed over.
+        Remaining records of a batch that was read by record are skipped. Raises TimeoutError; the
+        call may be repeated then and nothing is skipped.
         """
         self._records, self._next = [], 0
         return self._thread.call(self.inner.next_batch(until=until), timeout_s)
 
 
 class SyncClient:
-    """As ``Client``, for programs without asyncio. Use it with ``with``; threads may share it."""
+    """The blocking form of ``Client``. Use it with ``with``; threads may share it."""
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
@@ -186,7 +188,7 @@ class SyncClient:
         self._client: Client | None = None
 
     def __enter__(self) -> Self:
-        """Opens. Raises as ``Client.__aenter__``."""
+        """Open the client; see ``Client.__aenter__``."""
         thread = _LoopThread()
         try:
             self._client = thread.call(self._open())
@@ -205,7 +207,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the client and its thread. Safe to repeat."""
+        """Close the client and its thread. Safe to repeat."""
         thread, self._thread = self._thread, None
         client, self._client = self._client, None
         if thread is not None and client is not None:
@@ -215,7 +217,7 @@ class SyncClient:
                 thread.close()
 
     def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Anything of the asyncio API: ``client.call(lambda c: c.namespace().describe("s"))``."""
+        """Run a call of the asyncio API: ``client.call(lambda c: c.namespace().describe("s"))``."""
         thread, client = self._opened()
 
         async def awaited() -> T:
@@ -224,16 +226,16 @@ class SyncClient:
         return thread.call(awaited())
 
     def create_stream(self, name: str, policy: StreamPolicy | None = None) -> None:
-        """As ``Namespace.create_stream``."""
+        """Create a stream; see ``Namespace.create_stream``."""
         self.call(lambda client: client.namespace().create_stream(name, policy))
 
     def writer(self, stream: str) -> SyncWriter:
-        """``with client.writer("s") as writer``: takes the stream over. Errors as there."""
+        """Return a writer for ``with``, which takes over the stream; see ``Client.writer``."""
         thread, client = self._opened()
         return SyncWriter(thread, client.writer(stream))
 
     def reader(self, stream: str, start: Start = EARLIEST) -> SyncReader:
-        """``with client.reader("s") as reader``: reads from ``start`` on."""
+        """Return a reader for ``with``, which starts at ``start``; see ``Client.reader``."""
         thread, client = self._opened()
         return SyncReader(thread, client.reader(stream, start))
 
@@ -252,9 +254,9 @@ def connect(
     writer: WriterConfig | None = None,
     reader: ReaderConfig | None = None,
 ) -> SyncClient:
-    """A client for the cluster whose metadata is at ``uri``: ``with connect(...) as client``.
+    """Return a client of the cluster whose metadata is at ``uri``: ``with connect(...) as client``.
 
-    Parameters as of ``rhumbline.connect``.
+    The parameters are those of ``rhumbline.connect``.
     """
     return SyncClient(
         lambda: Client(

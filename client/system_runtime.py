@@ -1,4 +1,4 @@
-"""The real world of one process: its clock, its randomness and its event loop."""
+"""The production runtime of a process: system clock, randomness and event loop."""
 
 import asyncio
 import gc
@@ -16,47 +16,48 @@ from ..core.runtime.tracing import Tracer
 T = TypeVar("T")
 
 _GC_THRESHOLD = (50_000, 20, 50)
-"""Entries in flight live for milliseconds and hold no cycles: Python's default of 700 new objects
-would walk them thousands of times a second for nothing."""
+"""Entries in flight exist for milliseconds and contain no cycles. Python's default threshold of
+700 new objects would traverse them thousands of times a second without effect."""
 
 
 class SystemClock:
-    """The operating system's time of day."""
+    """The clock of the operating system."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return the milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
 
 def system_runtime(tracer: Tracer | None = None) -> Runtime:
-    """A runtime with the system's clock, and randomness that the operating system seeded."""
+    """Return a runtime with the system clock and a generator seeded by the operating system."""
     return Runtime(clock=SystemClock(), random=Random(os.urandom(32)), tracer=tracer)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a program on a uvloop event loop until ``main`` has ended.
+    """Run ``main`` to its end on a uvloop event loop.
 
-    Raises ConfigurationError under ``python -O``: assertions guard the data and stay on.
+    Raises ConfigurationError under ``python -O``, which would disable the assertions that protect
+    data.
     """
     if not __debug__:
         main.close()
         raise ConfigurationError(
-            "python -O switches off the checks that guard the data; run without it"
+            "python -O disables the assertions that protect data; run without it"
         )
     gc.set_threshold(*_GC_THRESHOLD)
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # imported modules are never collected
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    import uvloop  # heavy, and not needed by who only imports the client's names
+    import uvloop  # slow to import, and not needed to import the client's names
 
     return uvloop.new_event_loop
 
 
 def boot_id() -> str:
-    """Names this run of the operating system; "" where the system does not say."""
+    """Return the id of this boot of the operating system; "" if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,10 +1,9 @@
-"""Partitioned topics of a client: several streams under one name, read by groups."""
+"""Partitioned topics: several streams under one name, read by consumer groups."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ..core.log.policy import StreamPolicy
-from ..core.log.read.positioning import EARLIEST, Start
 from ..core.log.topics.consumer_group import GroupConfig, GroupMember
 from ..core.log.topics.partitions import Partitioner
 from ..core.log.topics.topics import (
@@ -15,11 +14,12 @@ from ..core.log.topics.topics import (
     open_topic,
     open_topic_writer,
 )
+from ..core.protocol.start import EARLIEST, Start
 from .connect import Client
 
 
 class Topics:
-    """The topics of one namespace, the client's own when not named. Owns nothing."""
+    """The topics of one namespace, by default the client's own. Holds no resources."""
 
     def __init__(self, client: Client, namespace: str | None = None) -> None:
         self._client = client
@@ -28,7 +28,7 @@ class Topics:
     async def create(
         self, name: str, partition_count: int, policy: StreamPolicy | None = None
     ) -> Topic:
-        """Makes a topic and its streams ``<name>.<partition>``; a repeat is safe.
+        """Create a topic and its streams ``<name>.<partition>``. Safe to repeat.
 
         Raises InvalidArgumentError when it exists with another number of partitions.
         """
@@ -36,19 +36,21 @@ class Topics:
         return await create_topic(self._client.store, namespace, name, partition_count, policy)
 
     async def get(self, name: str) -> Topic:
-        """The topic of that name. Raises NoSuchStreamError."""
+        """Return the topic of this name. Raises NoSuchStreamError."""
         return await open_topic(self._client.store, self._client.namespace(self._namespace), name)
 
     async def delete(self, name: str) -> None:
-        """Deletes a topic with its streams and groups. Raises NoSuchStreamError, NotEmptyError."""
+        """Delete a topic, its streams and groups. Raises NoSuchStreamError, NotEmptyError."""
         await delete_topic(self._client.store, self._client.namespace(self._namespace), name)
 
     @asynccontextmanager
     async def writer(
         self, name: str, partitioner: Partitioner | None = None
     ) -> AsyncIterator[TopicWriter]:
-        """Takes over all partitions of a topic; by key unless told otherwise. Raises as
-        ``Client.writer``."""
+        """Open a writer that takes over all partitions of a topic.
+
+        Records are partitioned by key unless ``partitioner`` is given. Raises as ``Client.writer``.
+        """
         namespace = self._client.namespace(self._namespace)
         writer = await open_topic_writer(namespace, await self.get(name), partitioner)
         try:
@@ -65,7 +67,7 @@ class Topics:
         start: Start = EARLIEST,
         config: GroupConfig | None = None,
     ) -> AsyncIterator[GroupMember]:
-        """Joins a group that shares out the partitions; ``start`` is where a new group begins.
+        """Join a consumer group; ``start`` is the first position of a new group.
 
         Raises NoSuchStreamError.
         """

@@ -1,1 +1,1 @@
-"""Cold storage: archives of completed segments in open files, on a disk, in S3 or in HDFS."""
+"""Cold storage: archives of completed segments as Parquet files on a disk, in S3 or in HDFS."""

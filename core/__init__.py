@@ -1,1 +1,1 @@
-"""The log service itself: protocol rules, wire formats, bookies, ledgers and streams."""
+"""The log service: protocol decisions, wire formats, bookies, ledgers and streams."""

@@ -1,1 +1,1 @@
-"""Placement: which bookies hold a ledger, so that its region rule holds and survives losses."""
+"""Placement of ledgers: ensembles that satisfy a region rule and survive losses of regions."""

@@ -1,12 +1,12 @@
-"""Region layouts: which region stands at which ensemble index, found by exact search.
+"""Exact search for region layouts: the region of each ensemble index (rules PLC-9, PLC-15).
 
-A layout is a tuple of E region names (None: unknown). The search is exhaustive over how many
-bookies each region gives; for E > WQ, where the order matters too, over arrangements by
-back-tracking. It works on counts of a few dozen bookies in a handful of regions, so exact is cheap,
-and a legal layout that exists is never missed (upstream's greedy search does miss some).
+A layout is a tuple of E region names (None: unknown). The search is exhaustive over the number of
+bookies from each region. If E > WQ, the order matters too, and orders are searched by backtracking.
+The input is the counts of a few dozen bookies in a few regions, so an exact search is cheap. It
+never misses an existing legal layout, as BookKeeper's greedy search does.
 
-Preference, first to last: legal (a must), robust, not fragile, more regions, evener spread, more
-copies near the writer. What is still equal is left to the caller's randomness.
+Layouts are ranked by these criteria, in order: legal (required), robust, not fragile, more regions,
+more even spread, more copies near the writer. The caller chooses among equal ones at random.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,11 @@ Layout = tuple[str | None, ...]
 Rank = tuple[int, ...]
 
 _ARRANGEMENTS_MAX = 20_000
-"""Bound on back-tracking steps for one count vector; E <= 12 in 6 regions needs far fewer."""
+"""Limit of backtracking steps for one count vector; E <= 12 in 6 regions needs far fewer."""
 
 
 def rank(quorum: Quorum, layout: Sequence[str | None], near: str | None) -> Rank | None:
-    """The preference of a layout, lower is better; None when it is not legal."""
+    """Return the rank of a layout, lower is better; None if it is not legal."""
     view = QuorumView(quorum, layout)
     if not view.is_legal():
         return None
@@ -39,9 +39,9 @@ def rank(quorum: Quorum, layout: Sequence[str | None], near: str | None) -> Rank
 def best_layouts(
     quorum: Quorum, available: Mapping[str | None, int], near: str | None
 ) -> list[Layout]:
-    """All layouts of the best rank that the available bookies allow, one for each count vector.
+    """Return all layouts of the best possible rank, one for each count vector.
 
-    ``available`` says how many bookies each region offers. Empty when no legal layout exists.
+    ``available`` is the number of bookies by region. The list is empty if no layout is legal.
     """
     names = sorted(available, key=str)
     limits = [min(available[name], quorum.ensemble_size) for name in names]
@@ -49,13 +49,13 @@ def best_layouts(
         dict(zip(names, counts, strict=True))
         for counts in _count_vectors(quorum.ensemble_size, limits)
     ]
-    hopes = [(_hope(quorum, counts, near), counts) for counts in vectors]
+    bounds = [(_rank_bound(quorum, counts, near), counts) for counts in vectors]
     best: list[Layout] = []
     best_rank: Rank | None = None
-    for hope, counts in sorted(hopes, key=lambda pair: pair[0]):
-        if best_rank is not None and hope > best_rank:
+    for bound, counts in sorted(bounds, key=lambda pair: pair[0]):
+        if best_rank is not None and bound > best_rank:
             break
-        layout = _arrange(quorum, counts, near, hope)
+        layout = _arrange(quorum, counts, near, bound)
         if layout is None:
             continue
         found = rank(quorum, layout, near)
@@ -67,8 +67,8 @@ def best_layouts(
     return best
 
 
-def _hope(quorum: Quorum, counts: Mapping[str | None, int], near: str | None) -> Rank:
-    """A rank that no order of these counts can beat."""
+def _rank_bound(quorum: Quorum, counts: Mapping[str | None, int], near: str | None) -> Rank:
+    """Return a lower bound for the ranks of all orders of these counts."""
     e, wq, aq, r = (
         quorum.ensemble_size,
         quorum.write_quorum,
@@ -76,7 +76,7 @@ def _hope(quorum: Quorum, counts: Mapping[str | None, int], near: str | None) ->
         quorum.min_regions,
     )
     known = [count for name, count in counts.items() if name is not None and count]
-    # Some write set holds at least the average of every region's copies.
+    # Some write set holds at least the average number of each region's copies.
     most = max((-(-count * wq // e) for count in known), default=0)
     may_be_robust = wq - most >= aq and (r <= 1 or len(known) > r)
     may_be_sturdy = wq > aq
@@ -92,27 +92,27 @@ def _hope(quorum: Quorum, counts: Mapping[str | None, int], near: str | None) ->
 def best_completions(
     quorum: Quorum,
     fixed: Sequence[str | None],
-    holes: Sequence[int],
+    vacant: Sequence[int],
     available: Mapping[str | None, int],
     near: str | None = None,
 ) -> list[Layout]:
-    """The best legal layouts that keep ``fixed`` everywhere but at the indices in ``holes``."""
+    """Return the best legal layouts that keep ``fixed`` except at the indices in ``vacant``."""
     names = [name for name in sorted(available, key=str) if available[name] > 0]
     best: list[Layout] = []
     best_rank: Rank | None = None
     if quorum.ensemble_size == quorum.write_quorum:  # order does not matter
-        choices = _multisets(names, available, len(holes))
+        choices = _multisets(names, available, len(vacant))
     else:
-        choices = _assignments(names, dict(available), len(holes))
+        choices = _assignments(names, dict(available), len(vacant))
     for choice in choices:
         layout = list(fixed)
-        for index, name in zip(holes, choice, strict=True):
+        for index, name in zip(vacant, choice, strict=True):
             layout[index] = name
         found = rank(quorum, layout, near)
         if found is None:
             continue
-        moved = sum(1 for index, name in zip(holes, choice, strict=True) if fixed[index] != name)
-        found = (*found, moved)  # the failed one's own region, when all else is equal
+        moved = sum(1 for index, name in zip(vacant, choice, strict=True) if fixed[index] != name)
+        found = (*found, moved)  # prefer the failed bookie's region if all else is equal
         if best_rank is None or found < best_rank:
             best, best_rank = [tuple(layout)], found
         elif found == best_rank:
@@ -154,19 +154,19 @@ def _assignments(
 
 
 def _arrange(
-    quorum: Quorum, counts: dict[str | None, int], near: str | None, hope: Rank
+    quorum: Quorum, counts: dict[str | None, int], near: str | None, bound: Rank
 ) -> Layout | None:
-    """The best order for these counts: a robust one if there is any, else a legal one, or None."""
+    """Return the best order for these counts; None if no order is legal."""
     flat = tuple(_interleave(counts))
     flat_rank = rank(quorum, flat, near)
-    if quorum.ensemble_size == quorum.write_quorum or flat_rank == hope:
-        return flat if flat_rank is not None else None  # order does not matter, or cannot help
+    if quorum.ensemble_size == quorum.write_quorum or flat_rank == bound:
+        return flat if flat_rank is not None else None  # order does not matter, or is optimal
     best = None if flat_rank is None else (flat_rank, flat)
     for layout in _orders(counts):
         found = rank(quorum, layout, near)
         if found is not None and (best is None or found < best[0]):
             best = found, layout
-            if found == hope:
+            if found == bound:
                 break
     return None if best is None else best[1]
 
@@ -181,7 +181,7 @@ def _interleave(counts: Mapping[str | None, int]) -> Iterator[str | None]:
 
 
 def _orders(counts: dict[str | None, int]) -> Iterator[Layout]:
-    """Distinct orders, most spread first, at most ``_ARRANGEMENTS_MAX`` of them."""
+    """Yield distinct orders, most spread first, in at most ``_ARRANGEMENTS_MAX`` steps."""
     left = dict(counts)
     total = sum(left.values())
     steps = 0
@@ -200,7 +200,7 @@ def _orders(counts: dict[str | None, int]) -> Iterator[Layout]:
             yield from extend((*prefix, name))
             left[name] += 1
 
-    # Rotations of a cyclic order are the same layout: fix what stands at index 0.
+    # Rotations of a cyclic order are the same layout: fix the region at index 0.
     first = next((name for name in counts if counts[name] > 0), None)
     if total == 0:
         yield ()

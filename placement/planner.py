@@ -1,8 +1,8 @@
-"""The planner: what a topology and a quorum promise, before anything is deployed.
+"""The planner: the guarantees of a quorum on a topology, computed before deployment.
 
-Pure arithmetic over the same ``QuorumView`` that writers and recoverers use, so that the plan and
-the running system cannot disagree. Latency is a Monte Carlo over round trips and fsync samples,
-over all ensembles that placement would choose from.
+It uses the same ``QuorumView`` as writers and recovery, so the plan and the running system cannot
+disagree (rules PLC-23, PLC-24). Latency is a Monte Carlo estimate over round trips and fsync
+samples, over all ensembles that placement may choose.
 """
 
 import itertools
@@ -19,17 +19,17 @@ _SAMPLES = 4000
 _NEAREST_STEPS_MAX = 12
 
 Numbers = tuple[int, int, int, int]
-"""E, WQ, AQ, R as somebody asked for them; they need not fit together."""
+"""E, WQ, AQ and R as requested; they need not fit together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What holds after the regions in ``lost`` are gone at once, before any repair.
+    """The state after the regions in ``lost`` fail at once, before any repair.
 
-    ``data_survives``: every acknowledged entry has a copy left. ``end_decidable``: a recovery can
-    tell where a ledger ends. ``writer_continues``: acknowledging goes on with the bookies that are
-    left of the ensemble. ``writes_resume``: after failover, with new ensembles. ``obstacle`` says
-    why not.
+    ``data_survives``: every acknowledged entry has a copy left. ``end_decidable``: recovery can
+    decide where a ledger ends. ``writer_continues``: the remaining bookies of the ensemble still
+    acknowledge entries. ``writes_resume``: writes resume after failover, with new ensembles;
+    otherwise ``obstacle`` is the reason.
     """
 
     lost: tuple[str, ...]
@@ -42,7 +42,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Expected acknowledgement latency of a writer in ``region``, in milliseconds."""
+    """The expected acknowledgement latency of a writer in ``region``, in milliseconds."""
 
     region: str
     p50_ms: float
@@ -50,12 +50,12 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
-    """What the same numbers promise where copies are counted and regions are not (upstream).
+class CountOnlyGuarantee:
+    """The guarantee of the same numbers if acknowledgements count only copies, as in BookKeeper.
 
-    ``accepted``: BookKeeper's region-aware placement takes the setting (AQ > WQ - floor(WQ/R)).
-    ``regions_spanned``: regions that any AQ copies span in this layout; ``..._squeezed``: the same
-    when all copies are squeezed evenly into R regions.
+    ``accepted``: BookKeeper's region-aware placement accepts them (AQ > WQ - floor(WQ/R)).
+    ``regions_spanned``: number of regions that any AQ copies span in this layout;
+    ``regions_spanned_squeezed``: the same if all copies lie evenly in only R regions.
     """
 
     accepted: bool
@@ -65,7 +65,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """The answer. ``refusal`` says which rule fails; then ``nearest`` is the accepted neighbour."""
+    """The result of ``plan``. With a ``refusal``, ``nearest`` is the nearest legal quorum."""
 
     numbers: Numbers
     layout: Layout | None
@@ -73,20 +73,23 @@ class DeploymentPlan:
     nearest: Quorum | None
     fragile: bool
     robust: bool
-    counting: Counting | None
+    counting: CountOnlyGuarantee | None
     losses: tuple[Loss, ...]
     latencies: tuple[Latency, ...]
     wan_bytes_per_byte: float
 
     def losses_survived(self) -> int:
-        """The largest k for which any k regions may go and writes resume with nothing lost."""
+        """Return the largest k such that any k regions may fail at once.
+
+        No acknowledged entry is lost then, and writes resume.
+        """
         bad = [len(loss.lost) for loss in self.losses if not loss.writes_resume]
         sizes = [len(loss.lost) for loss in self.losses]
         return min(bad, default=max(sizes, default=0) + 1) - 1 if self.layout is not None else 0
 
 
 def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
-    """What ``numbers`` = (E, WQ, AQ, R) promises on ``topology``."""
+    """Compute the guarantees of ``numbers`` = (E, WQ, AQ, R) on ``topology``."""
     try:
         quorum = Quorum(*numbers)
     except IllegalQuorumError as error:
@@ -121,12 +124,12 @@ def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
 
 
 def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Loss:
-    """What holds when ``lost`` regions go at once (the arithmetic of protocol section 2.9)."""
-    gone = view.mask_of_regions(set(lost))
+    """Compute the state after the regions ``lost`` fail at once (rule PLC-23)."""
+    lost_mask = view.mask_of_regions(set(lost))
     rest = {name: count for name, count in topology.counts().items() if name not in lost}
     voters = topology.voters()
     majority = len([v for v in voters if v not in lost]) * 2 > len(voters)
-    survives = not any(view.could_ack(full & gone) for full in view.full_masks)
+    survives = not any(view.could_ack(full & lost_mask) for full in view.full_masks)
     everyone = (1 << view.quorum.ensemble_size) - 1
     placeable = bool(best_layouts(view.quorum, rest, None)) if rest else False
     obstacle = None
@@ -139,15 +142,15 @@ def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Los
     return Loss(
         lost=tuple(lost),
         data_survives=survives,
-        end_decidable=view.is_fencing_complete(everyone & ~gone),
-        writer_continues=all(view.is_acked(full & ~gone) for full in view.full_masks),
+        end_decidable=view.is_fencing_complete(everyone & ~lost_mask),
+        writer_continues=all(view.is_acked(full & ~lost_mask) for full in view.full_masks),
         writes_resume=obstacle is None,
         obstacle=obstacle,
     )
 
 
 def _losses(topology: Topology, quorum: Quorum, layouts: Sequence[Layout]) -> Iterator[Loss]:
-    """The worst over all layouts that placement would choose from, for each set of regions."""
+    """Yield, for each set of lost regions, the worst case over all layouts that may be chosen."""
     names = sorted(topology.bookies)
     views = [QuorumView(quorum, layout) for layout in layouts]
     for size in range(1, len(names)):
@@ -164,7 +167,7 @@ def _losses(topology: Topology, quorum: Quorum, layouts: Sequence[Layout]) -> It
             )
 
 
-def _counting(quorum: Quorum, view: QuorumView) -> Counting:
+def _counting(quorum: Quorum, view: QuorumView) -> CountOnlyGuarantee:
     wq, aq, r = quorum.write_quorum, quorum.ack_quorum, quorum.min_regions
     spanned = []
     for full in view.full_masks:
@@ -172,11 +175,11 @@ def _counting(quorum: Quorum, view: QuorumView) -> Counting:
         sizes = [members.count(name) for name in dict.fromkeys(members)]
         spanned.append(_regions_for(aq, sizes))
     squeezed = [wq // r + int(i < wq % r) for i in range(r)]
-    return Counting(aq > wq - wq // r or r == 1, min(spanned), _regions_for(aq, squeezed))
+    return CountOnlyGuarantee(aq > wq - wq // r or r == 1, min(spanned), _regions_for(aq, squeezed))
 
 
 def _regions_for(copies: int, sizes: Sequence[int]) -> int:
-    """In how few regions so many copies can lie: the fullest first."""
+    """Return the smallest number of regions that can hold ``copies``: the fullest ones first."""
     for count, size in enumerate(sorted(sizes, reverse=True), 1):
         copies -= size
         if copies <= 0:
@@ -190,7 +193,7 @@ def _regions_for(copies: int, sizes: Sequence[int]) -> int:
 def _latency(
     topology: Topology, quorum: Quorum, layouts: Sequence[Layout], home: str, random: Random
 ) -> Latency:
-    """Each member answers after its round trip and an fsync; the entry is acked when P holds."""
+    """Estimate the latency: members ack after a round trip and an fsync, entries when P holds."""
     views = [QuorumView(quorum, layout) for layout in layouts]
     samples = []
     for entry_id in range(_SAMPLES):
@@ -214,7 +217,7 @@ def _latency(
 
 
 def _wan_bytes(quorum: Quorum, layouts: Sequence[Layout], home: str) -> float:
-    """Bytes that leave ``home`` per byte that a writer there writes."""
+    """Return the bytes that leave ``home`` per byte that a writer there writes."""
     away = sum(1 for layout in layouts for region in layout if region != home) / len(layouts)
     return away * quorum.write_quorum / quorum.ensemble_size
 
@@ -242,18 +245,18 @@ def _refused(topology: Topology, numbers: Numbers, why: str) -> DeploymentPlan:
 
 
 def _nearest(topology: Topology, numbers: Numbers) -> Quorum | None:
-    """The accepted setting with the fewest steps from ``numbers``; not fragile, if there is one."""
+    """Return the legal quorum with the fewest steps from ``numbers``, preferably not fragile."""
     for steps in range(_NEAREST_STEPS_MAX + 1):
         accepted = []
-        for mine in _at_distance(numbers, steps):
+        for candidate in _at_distance(numbers, steps):
             try:
-                quorum = Quorum(*mine)
+                quorum = Quorum(*candidate)
             except IllegalQuorumError:
                 continue
             layouts = best_layouts(quorum, topology.counts(), None)
             if layouts:
                 view = QuorumView(quorum, layouts[0])
-                accepted.append(((view.is_fragile(), not view.is_robust(), mine), quorum))
+                accepted.append(((view.is_fragile(), not view.is_robust(), candidate), quorum))
         if accepted:
             return min(accepted, key=lambda pair: pair[0])[1]
     smallest = Quorum(1, 1, 1, 1)
@@ -261,7 +264,7 @@ def _nearest(topology: Topology, numbers: Numbers) -> Quorum | None:
 
 
 def _at_distance(numbers: Numbers, steps: int) -> Iterator[Numbers]:
-    """Every setting that differs from ``numbers`` by so many steps in all."""
+    """Yield all numbers that differ from ``numbers`` by ``steps`` steps in total."""
     e, wq, aq, r = numbers
     for de in range(-steps, steps + 1):
         for dwq in range(-(steps - abs(de)), steps - abs(de) + 1):

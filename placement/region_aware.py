@@ -1,6 +1,7 @@
-"""Region-aware placement: first how many bookies from which region, then racks, then free space.
+"""Region-aware placement: chooses a region layout, then racks, then bookies by free space.
 
-Where only one region is known, or R = 1, the same search spreads over racks and nothing is special.
+See rules PLC-15 and PLC-16. One region, or R = 1, needs no special case: the same search spreads
+the copies over racks.
 """
 
 from collections import Counter
@@ -14,13 +15,13 @@ from ..core.protocol.quorum import Quorum
 from .layouts import Layout, best_completions, best_layouts
 
 _WEIGHT_OF_MEDIAN_MAX = 3
-"""A bookie's weight is its free space, at most this many times the median (as in BookKeeper)."""
+"""A bookie's weight is its free space, capped at this many times the median, as in BookKeeper."""
 
 _CACHE_SIZE_MAX = 256
 
 
 class RegionAwarePlacement:
-    """The ``PlacementPolicy`` of Rhumbline. Exact, never weakens the rule, remembers searches."""
+    """The ``PlacementPolicy`` of Rhumbline: exact, never weakens the rule, caches its searches."""
 
     def __init__(self) -> None:
         self._layouts: dict[tuple[object, ...], list[Layout]] = {}
@@ -33,7 +34,7 @@ class RegionAwarePlacement:
         random: Random,
         near: Region | None = None,
     ) -> tuple[BookieId, ...]:
-        """E distinct bookies in the best legal layout. Raises NotEnoughBookiesError."""
+        """Choose E distinct bookies in a best legal layout. Raises NotEnoughBookiesError."""
         available = _count_by_region(candidates, quorum.ensemble_size)
         key = (quorum, tuple(available.items()), near)
         layouts = self._layouts.get(key)
@@ -55,18 +56,18 @@ class RegionAwarePlacement:
         *,
         random: Random,
     ) -> tuple[BookieId, ...]:
-        """Others at the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
+        """Choose others for the ``failed`` indices, still legal. Raises NotEnoughBookiesError."""
         assert len(ensemble) == quorum.ensemble_size
-        holes = sorted(failed)
+        vacant = sorted(failed)
         members = {info.bookie for info in ensemble}
         spare = [info for info in candidates if info.bookie not in members]
         fixed = [info.region for info in ensemble]
-        layouts = best_completions(quorum, fixed, holes, _count_by_region(spare, len(holes)))
+        layouts = best_completions(quorum, fixed, vacant, _count_by_region(spare, len(vacant)))
         if not layouts:
-            kept = [info for index, info in enumerate(ensemble) if index not in holes]
+            kept = [info for index, info in enumerate(ensemble) if index not in vacant]
             raise NotEnoughBookiesError(_explain(quorum, [*kept, *spare]))
         layout = random.choice(layouts)
-        kept_or_none = [None if i in holes else info for i, info in enumerate(ensemble)]
+        kept_or_none = [None if i in vacant else info for i, info in enumerate(ensemble)]
         return _fill(layout, kept_or_none, spare, random)
 
 
@@ -81,7 +82,7 @@ def _fill(
     candidates: Sequence[BookieInfo],
     random: Random,
 ) -> tuple[BookieId, ...]:
-    """Chooses a bookie of the right region for each empty index: least used rack, then weight."""
+    """Choose a bookie of the layout's region for each empty index: least used rack, then weight."""
     chosen = list(members)
     free = sorted(candidates, key=lambda info: info.bookie)
     for index, region in enumerate(layout):

@@ -1,6 +1,6 @@
-"""A deployment on paper: regions with their bookies, round trips, fsync times, metadata voters.
+"""Topologies for planning: regions with bookies, round trips, fsync times and metadata voters.
 
-``topology_from`` reads the table of a TOML file and reports every fault at once.
+``topology_from`` reads the table of a TOML file and reports all faults at once.
 """
 
 import itertools
@@ -12,10 +12,10 @@ from ..core.protocol.bookie_id import check_region
 from ..core.protocol.errors import InvalidArgumentError
 
 Samples = float | Sequence[float]
-"""One time in milliseconds, or measured ones to draw from."""
+"""One time in milliseconds, or measured samples to draw from."""
 
 REGIONS_MAX = 12
-"""A plan looks at every set of lost regions; 2^12 of them take about a second."""
+"""Most regions of a topology: a plan tries every set of lost regions, 2^12 in about a second."""
 
 _TIME_MS_MAX = 60_000
 _BOOKIES_MAX = 10_000
@@ -24,12 +24,12 @@ _KEYS = ("regions", "round_trip_ms", "local_round_trip_ms", "fsync_ms", "metadat
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Regions with their number of bookies, and round trips between regions in milliseconds.
+    """Regions with their numbers of bookies, and round trips between regions in milliseconds.
 
-    ``round_trip_ms[a, b]`` for each unordered pair (either order); inside a region it is
-    ``local_round_trip_ms``. None: unknown, then nothing is said about latency. ``fsync_ms``:
-    measured samples of one durable write. ``metadata_regions``: where the metadata store has a
-    voting member (default: every region).
+    ``round_trip_ms[a, b]`` holds each unordered pair, in either order; within a region
+    ``local_round_trip_ms`` applies. None means unknown: the plan then has no latencies.
+    ``fsync_ms``: measured samples of one durable write. ``metadata_regions``: regions with a voting
+    member of the metadata store (default: all).
     """
 
     bookies: Mapping[str, int]
@@ -50,7 +50,7 @@ class Topology:
                 self.between_ms(a, b)
 
     def between_ms(self, a: str, b: str) -> Sequence[float]:
-        """Round trips between two regions. Raises InvalidArgumentError when none is given."""
+        """Return the round trips between two regions. Raises InvalidArgumentError if unknown."""
         if a == b:
             return (self.local_round_trip_ms,)
         known = self.round_trip_ms or {}
@@ -60,32 +60,32 @@ class Topology:
         return found if isinstance(found, Sequence) else (found,)
 
     def limited_to(self, allowed: Sequence[str]) -> "Topology":
-        """With bookies only in ``allowed`` regions (() for all); metadata stays where it is.
+        """Return a topology with bookies only in ``allowed`` regions; () allows all.
 
-        Raises InvalidArgumentError for a region that is not in it.
+        The metadata voters do not change. Raises InvalidArgumentError for an unknown region.
         """
         unknown = [name for name in allowed if name not in self.bookies]
         if unknown:
-            there = ", ".join(sorted(self.bookies))
-            raise InvalidArgumentError(f"{unknown[0]} is no region of the topology ({there})")
+            names = ", ".join(sorted(self.bookies))
+            raise InvalidArgumentError(f"unknown region {unknown[0]}; the topology has {names}")
         if not allowed:
             return self
         kept = {name: count for name, count in self.bookies.items() if name in allowed}
         return replace(self, bookies=kept, metadata_regions=self.voters())
 
     def counts(self) -> dict[str | None, int]:
-        """Bookies by region, as the layout search takes them."""
+        """Return the number of bookies by region, in the type that the layout search takes."""
         return {name: count for name, count in self.bookies.items()}
 
     def voters(self) -> tuple[str, ...]:
-        """Regions with a voting member of the metadata store."""
+        """Return the regions with a voting member of the metadata store."""
         return (
             tuple(sorted(self.bookies)) if self.metadata_regions is None else self.metadata_regions
         )
 
 
 def topology_from(table: Mapping[str, Any]) -> Topology:
-    """The topology that a table describes. Raises InvalidArgumentError naming every fault."""
+    """Build a topology from a table. Raises InvalidArgumentError that names every fault."""
     faults = [f"unknown key {key} (known: {', '.join(_KEYS)})" for key in table if key not in _KEYS]
     bookies = _bookies(table.get("regions"), faults)
     trips = None
@@ -116,9 +116,9 @@ def _bookies(table: object, faults: list[str]) -> dict[str, int]:
             continue
         count = content.get("bookies") if isinstance(content, Mapping) else content
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _BOOKIES_MAX:
-            faults.append(f"regions.{name}: bookies must be a number up to {_BOOKIES_MAX}")
+            faults.append(f"regions.{name}: bookies must be an integer from 0 to {_BOOKIES_MAX}")
         elif isinstance(content, Mapping) and set(content) != {"bookies"}:
-            faults.append(f"regions.{name}: the only key is bookies")
+            faults.append(f"regions.{name}: unknown keys; the only key is bookies")
         else:
             found[name] = count
     return found
@@ -128,7 +128,9 @@ def _round_trips(
     table: object, bookies: Mapping[str, int], faults: list[str]
 ) -> dict[tuple[str, str], Samples]:
     if not isinstance(table, Mapping):
-        faults.append("round_trip_ms: tables by region, e.g. [round_trip_ms.bonn] with oslo = 24")
+        faults.append(
+            "round_trip_ms: one table for each region, e.g. [round_trip_ms.bonn] with oslo = 24"
+        )
         return {}
     found: dict[tuple[str, str], Samples] = {}
     for a, row in table.items():
@@ -138,20 +140,24 @@ def _round_trips(
         for b, value in row.items():
             unknown = [name for name in (a, b) if name not in bookies]
             if unknown:
-                faults.append(f"round_trip_ms.{a}.{b}: {unknown[0]} is no region of [regions]")
+                faults.append(
+                    f"round_trip_ms.{a}.{b}: unknown region {unknown[0]}; add it to [regions]"
+                )
             found[a, b] = _times(f"round_trip_ms.{a}.{b}", value, faults)
     for a, b in itertools.combinations(sorted(bookies), 2):
         if (a, b) not in found and (b, a) not in found:
-            faults.append(f"round_trip_ms: none given between {a} and {b}")
+            faults.append(f"round_trip_ms: no value between {a} and {b}")
     return found
 
 
 def _times(key: str, value: object, faults: list[str]) -> tuple[float, ...]:
     values = value if isinstance(value, list) else [value]
     good = tuple(
-        float(one)
-        for one in values
-        if isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= _TIME_MS_MAX
+        float(item)
+        for item in values
+        if isinstance(item, int | float)
+        and not isinstance(item, bool)
+        and 0 <= item <= _TIME_MS_MAX
     )
     if not good or len(good) != len(values):
         faults.append(f"{key} must be milliseconds (0 to {_TIME_MS_MAX}), or a list of them")

@@ -1,8 +1,9 @@
-"""Consistent hashing: which proxy takes which stream, without asking anybody.
+"""Consistent hashing of streams onto proxies (rule PRX-3).
 
-Every proxy and client that knows the same members computes the same answer. When a member comes or
-goes, only its share of the streams moves. Pure; no decision here is about safety (a proxy that is
-wrong about the members claims a stream that another one has, and is told so).
+All proxies and clients that know the same members compute the same order. When a member joins or
+leaves, only its share of the streams moves. The functions here are pure. Safety does not depend on
+them: a proxy with an outdated member list tries to claim a stream that another proxy owns, and is
+refused.
 """
 
 from bisect import bisect_right
@@ -10,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 POINTS = 100
-"""Points of a member on the ring: shares differ by about a tenth (one over the root of it)."""
+"""Points of each member on the ring. Shares of members differ by about 10 % (1 / sqrt(POINTS))."""
 
 
 class HashRing:
-    """The members on a circle of 2^64 points."""
+    """A consistent-hash ring of members with 2^64 points."""
 
     def __init__(self, members: Iterable[str]) -> None:
         points = sorted(
@@ -24,7 +25,7 @@ class HashRing:
         self._members = [member for _, member in points]
 
     def preference(self, key: str) -> Iterator[str]:
-        """All members, in the order in which they should take ``key``."""
+        """Yield all members in the order of preference for ``key``."""
         count = len(self._points)
         start = bisect_right(self._points, _point(key))
         seen: dict[str, None] = {}
@@ -36,9 +37,9 @@ class HashRing:
 
 
 def region_order(key: str, home: str, regions: Sequence[str]) -> list[str]:
-    """Regions by preference: the home, then the others in an order that differs by key.
+    """Return the regions in order of preference: the home, then the others in an order by key.
 
-    So the streams of a lost region are shared by all that are left.
+    The order differs between keys, so the streams of a lost region are spread over all others.
     """
     others = sorted(dict.fromkeys(region for region in regions if region != home))
     return [home, *sorted(others, key=lambda region: _point(f"{key} {region}"))]

@@ -1,12 +1,13 @@
-"""Which proxies are up: each says so in the metadata store, for as long as its session lives.
+"""Registration of proxies in the metadata store and the list of registered proxies (rule PRX-2).
 
 ::
 
-    /rhumbline/proxies/write/<member id>    ephemeral: address, region, whether it takes streams
+    /rhumbline/proxies/write/<member id>    ephemeral: address, region, accepting
     /rhumbline/proxies/read/<member id>
 
-A member id is new with every session, so that what an earlier session left behind is never taken
-for ours. Lists are hints: watches wake us, then they are read again.
+A member id is new with each session, so a node that an earlier session left behind is never
+mistaken for the present one. Member lists are hints: a watch wakes the proxy, which then reads the
+list again.
 """
 
 import asyncio
@@ -28,24 +29,24 @@ _ID_BYTES = 8
 
 
 class ProxyMember(NamedTuple):
-    """A proxy as others see it."""
+    """A registered proxy."""
 
     id: str
-    """Of its session."""
+    """The member id, new with each session of the proxy."""
     address: str
-    """host:port for clients and other proxies."""
+    """The host:port that clients and other proxies connect to."""
     region: str
     is_accepting: bool
-    """Whether it takes streams that it does not have yet."""
+    """True if the proxy accepts streams that it does not own yet."""
 
     def encode(self) -> bytes:
-        """The value of its node."""
+        """Encode the value of the member's node."""
         fields = {"address": self.address, "region": self.region, "accepting": self.is_accepting}
         return encode_metadata_record(_FORMAT, fields)
 
     @classmethod
     def decode(cls, id_: str, data: bytes) -> "ProxyMember":
-        """Reads its node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of a member's node. Raises CorruptionError, ForeignDataError."""
         fields = decode_metadata_record(
             f"proxy {id_}",
             data,
@@ -56,7 +57,7 @@ class ProxyMember(NamedTuple):
 
 
 class ProxyMembership:
-    """This process among the proxies: its session, its nodes, and who else is there."""
+    """The registration of this process as a proxy, and the other registered proxies."""
 
     def __init__(
         self,
@@ -69,14 +70,15 @@ class ProxyMembership:
         session_ttl_ms: int,
     ) -> None:
         self.roles = tuple(roles)
-        self.me = ProxyMember("", address, region, True)
+        self.own_member = ProxyMember("", address, region, True)
         self.session: Session | None = None
-        """None while there is none: then nothing can be claimed."""
+        """The session in the metadata store; None while there is none, and nothing can be claimed.
+        """
         self.lost_count = 0
         self.on_lost: list[Callable[[], None]] = []
-        """Called when the session is lost: what was claimed in it may be others'."""
+        """Callbacks for the loss of the session: other proxies may take what was claimed in it."""
         self.on_members: list[Callable[[], None]] = []
-        """Called after a list of members changed."""
+        """Callbacks for a change of a member list."""
         self._store = store
         self._runtime = runtime
         self._ttl_ms = session_ttl_ms
@@ -84,32 +86,34 @@ class ProxyMembership:
         self._tasks = Tasks()
         self._is_due = asyncio.Event()
         self._watch: Watch | None = None
-        self._is_leaving = False
+        self._has_left = False
 
     def members(self, role: str) -> tuple[ProxyMember, ...]:
-        """Who is up, sorted by address, as this process last saw it."""
+        """Return the registered proxies of a role as last read, sorted by address."""
         return self._members[role]
 
     async def join(self) -> None:
-        """Registers, and stays registered until ``leave``. Raises MetadataError."""
+        """Register, and stay registered until ``leave``. Raises MetadataError."""
         self._watch = self._store.watch(ROOT, self._is_due.set, prefix=True)
         await self._register()
         await self._refresh()
-        self._tasks.spawn(self._stay(), "presence")
+        self._tasks.spawn(self._maintain(), "proxy membership")
 
     async def set_accepting(self, is_accepting: bool) -> None:
-        """Says whether this proxy takes new streams and readers; so will its next session, if it
-        has none now. Raises MetadataError."""
-        self.me = self.me._replace(is_accepting=is_accepting)
+        """Set whether this proxy accepts new streams and readers.
+
+        Without a session the value is published with the next one. Raises MetadataError.
+        """
+        self.own_member = self.own_member._replace(is_accepting=is_accepting)
         if self.session is None:
             return
         for role in self.roles:
-            await self._store.put(f"{ROOT}/{role}/{self.me.id}", self.me.encode())
+            await self._store.put(f"{ROOT}/{role}/{self.own_member.id}", self.own_member.encode())
         await self._refresh()
 
     async def leave(self) -> None:
-        """Ends the session, and with it all claims. Safe to repeat."""
-        self._is_leaving = True
+        """End the session, and with it all claims. Safe to repeat."""
+        self._has_left = True
         if self._watch is not None:
             self._watch.close()
         await self._tasks.aclose()
@@ -121,12 +125,11 @@ class ProxyMembership:
 
     async def _register(self) -> None:
         session = await self._store.session(self._ttl_ms)
-        self.me = self.me._replace(id=self._runtime.random_bytes(_ID_BYTES).hex())
+        self.own_member = self.own_member._replace(id=self._runtime.random_bytes(_ID_BYTES).hex())
         try:
             for role in self.roles:
-                await self._store.create(
-                    f"{ROOT}/{role}/{self.me.id}", self.me.encode(), ephemeral=session
-                )
+                path = f"{ROOT}/{role}/{self.own_member.id}"
+                await self._store.create(path, self.own_member.encode(), ephemeral=session)
         except BaseException:
             await session.close()
             raise
@@ -134,7 +137,7 @@ class ProxyMembership:
         session.on_lost(self._session_lost)
 
     def _session_lost(self) -> None:
-        if self._is_leaving or self.session is None:
+        if self._has_left or self.session is None:
             return
         self.session = None
         self.lost_count += 1
@@ -142,7 +145,7 @@ class ProxyMembership:
             callback()
         self._is_due.set()
 
-    async def _stay(self) -> None:
+    async def _maintain(self) -> None:
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -166,7 +169,7 @@ class ProxyMembership:
 
 
 async def list_members(store: MetadataStore, role: str) -> tuple[ProxyMember, ...]:
-    """Who is up in a role, sorted by address. Raises MetadataUnavailableError."""
+    """Return the registered proxies of a role by address. Raises MetadataUnavailableError."""
     try:
         names = await store.children(f"{ROOT}/{role}")
     except NoNodeError:
@@ -177,5 +180,5 @@ async def list_members(store: MetadataStore, role: str) -> tuple[ProxyMember, ..
             value = await store.get(f"{ROOT}/{role}/{name}")
             found.append(ProxyMember.decode(name, value.data))
         except (NoNodeError, CorruptionError):
-            continue  # it has just gone, or is nothing that can be talked to
+            continue  # it has just left, or its record is unreadable
     return tuple(sorted(found, key=lambda member: (member.address, member.id)))

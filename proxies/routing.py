@@ -1,4 +1,7 @@
-"""Who should serve a stream: an order of proxies that each of them computes alike. Pure."""
+"""The order in which proxies should serve a stream (rule PRX-3).
+
+Every proxy computes the same order from the same members. Pure.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -7,7 +10,7 @@ from .membership import ProxyMember
 
 
 class Routing:
-    """The routes over one set of members; made again when it changes."""
+    """The preferred proxies for one list of members; replaced when the list changes."""
 
     def __init__(self, members: Sequence[ProxyMember]) -> None:
         self._by_address = {member.address: member for member in members if member.is_accepting}
@@ -20,10 +23,10 @@ class Routing:
     def preferred(
         self, key: str, home: str, *, without: Collection[str] = ()
     ) -> ProxyMember | None:
-        """The first member for ``key`` whose address is not in ``without``.
+        """Return the first member for ``key`` whose address is not in ``without``, or None.
 
-        In the home region first, then in other regions: a stream whose home region is lost is
-        served from another one, and goes home when that is back.
+        The home region comes first, then the other regions: a stream whose home region is lost is
+        served from another region and returns when its home region is back.
         """
         for region in region_order(key, home, self._regions):
             ring = self._rings.get(region)
@@ -36,5 +39,5 @@ class Routing:
 
 
 def stream_key(namespace: str, stream: str) -> str:
-    """How a stream is named on rings and in claims."""
+    """Return the name of a stream on hash rings and in claims."""
     return f"{namespace}/{stream}"

@@ -1,1 +1,1 @@
-"""Where things are and what follows: region states, read order, speculation, traffic, repair."""
+"""Region states, read order and speculation, traffic, durability, and repair of copies."""

@@ -1,40 +1,41 @@
-"""The states as a process knows them now, for decisions that cannot wait for the store."""
+"""A cached copy of the placement states, for decisions that cannot wait for the store (PLC-18)."""
 
 import asyncio
 
 from ..core.protocol.errors import RhumblineError
 from ..core.runtime.tasks import Tasks
-from .states import REREAD_MS, State, States, StateStore
+from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
 
 class CachedStates:
-    """Follows a ``StateStore`` for as long as it is asked: no timer runs in a process at rest.
+    """Follows a ``PlacementStateStore`` while it is used; no timer runs in an idle process.
 
-    What it says is at most ``REREAD_MS`` and one read of the store behind, while the store can be
-    reached; without contact it says what it knew last.
+    While the store can be reached, the copy is at most ``REREAD_MS`` and one read behind. Otherwise
+    it is the last copy that was read.
     """
 
-    def __init__(self, states: StateStore) -> None:
+    def __init__(self, states: PlacementStateStore) -> None:
         self._states = states
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
-        self._known = States()
+        self._known = PlacementStates()
         self._read_at: float | None = None
         self._is_reading = False
         self._is_hinted = False
         self._watch = states.watch(self._on_hint)
 
     @property
-    def now(self) -> States:
-        """What is known; looks again in the background when that is old."""
+    def now(self) -> PlacementStates:
+        """The cached states; reading them starts a refresh in the background if they are old."""
         if self._read_at is None or self._loop.time() - self._read_at > REREAD_MS / 1000:
             self._refresh()
         return self._known
 
     def is_offline(self, region: str | None) -> bool:
-        """Whether an operator said that the region is away."""
+        """Return whether an operator declared the region offline."""
         return any(
-            name == region and state is State.OFFLINE for name, state in self.now.regions.items()
+            name == region and state is PlacementState.OFFLINE
+            for name, state in self.now.regions.items()
         )
 
     def _on_hint(self) -> None:
@@ -44,7 +45,7 @@ class CachedStates:
     def _refresh(self) -> None:
         if not self._is_reading and not self._tasks.is_closed:
             self._is_reading = True
-            self._tasks.spawn(self._read(), "look at region states")
+            self._tasks.spawn(self._read(), "read placement states")
 
     async def _read(self) -> None:
         try:
@@ -53,12 +54,12 @@ class CachedStates:
                 self._is_hinted = False
                 self._known = await self._states.read()
         except RhumblineError:
-            pass  # asked again after the pause that ``now`` makes
+            pass  # ``now`` retries after REREAD_MS
         finally:
             self._read_at = self._loop.time()
             self._is_reading = False
 
     async def aclose(self) -> None:
-        """Stops following. Safe to repeat."""
+        """Stop following. Safe to repeat."""
         self._watch.close()
         await self._tasks.aclose()

@@ -1,13 +1,14 @@
-"""Has live writers leave bookies that an operator drained or gave up.
+"""Moves live writers away from bookies that an operator drained or declared offline (PLC-19,
+RPR-15).
 
-A ledger keeps its ensemble for as long as it is written, and repair touches only what is settled.
-So a drain would wait until each stream rolls by size or time. Instead, every process asks the
-writers of its own that sit on such bookies to roll: the next segment is placed by the states of
-that moment, and the closed one is repair's.
+A ledger keeps its ensemble while it is written, and repair touches only settled entries. A drain
+would therefore wait until each stream rolls by size or time. Instead every process asks its own
+writers on such bookies to roll: the next segment is placed by the states of that moment, and the
+closed one is repaired.
 
 Bound: a writer begins to roll at most ``REREAD_MS``, one read of the metadata store, and
-1/``LEAVE_PER_SECOND`` s for each writer of the process that leaves before it, after the command
-returned. While there is no legal place for such a segment it is left alone.
+1/``ROLLS_PER_SECOND`` s for each writer of the process before it, after the command returned. If
+there is no legal ensemble for a new segment, its writer is left alone.
 """
 
 import asyncio
@@ -18,67 +19,68 @@ from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.tasks import Tasks
 from .repair.wakeup import Wakeup
-from .states import REREAD_MS, State, States, StateStore
+from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
-LEAVE_PER_SECOND = 200
-"""Writers of one process that begin to roll: a drained region must not make a storm of new
-ledgers."""
+ROLLS_PER_SECOND = 200
+"""Rate at which the writers of one process begin to roll, so that draining a region does not create
+a burst of new ledgers."""
 
-_AT_ONCE = 20
+_BATCH_COUNT = 20
 
 
-class DrainWriters:
-    """Watches the states for the writers of ``client``. Close it before the client."""
+class WriterDrainer:
+    """Watches the placement states for the writers of ``client``. Close it before the client."""
 
-    def __init__(self, states: StateStore, client: LedgerClient) -> None:
-        self.asked = 0
-        """How many times a writer was asked to leave."""
+    def __init__(self, states: PlacementStateStore, client: LedgerClient) -> None:
+        self.rolled_count = 0
+        """Number of times that a writer was asked to roll."""
         self._states = states
         self._client = client
-        self._bell = Wakeup()
-        self._watch = states.watch(self._bell.ring)
+        self._wakeup = Wakeup()
+        self._watch = states.watch(self._wakeup.wake)
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "leave drained bookies")
 
     async def aclose(self) -> None:
-        """Asks nobody any more. Safe to repeat."""
+        """Stop asking writers to roll. Safe to repeat."""
         self._watch.close()
         await self._tasks.aclose()
 
     async def _run(self) -> None:
         while True:
-            await self._bell.wait(REREAD_MS / 1000)
+            await self._wakeup.wait(REREAD_MS / 1000)
             if not self._client.writers():
                 continue
             try:
-                leaving = await self._who_leaves(await self._states.read())
+                leaving = await self._find_writers_to_roll(await self._states.read())
             except RhumblineError:
-                continue  # the store is away or the node is damaged: nobody moves by guesswork
-            await self._ask(leaving)
+                continue  # states unknown (store unavailable or node damaged): nothing rolls
+            await self._roll_all(leaving)
 
-    async def _who_leaves(self, states: States) -> list[LedgerWriter]:
-        """Those that should leave and have somewhere to go."""
+    async def _find_writers_to_roll(self, states: PlacementStates) -> list[LedgerWriter]:
+        """Return the writers on such bookies for which another ensemble exists."""
         leaving = []
         known: dict[tuple[Quorum, tuple[str, ...]], bool] = {}
         for writer in self._client.writers():
-            if _should_leave(writer, states):
+            if _must_roll(writer, states):
                 demand = writer.view.quorum, writer.metadata.allowed_regions()
                 if demand not in known:
-                    known[demand] = await self._client.has_place(*demand)
+                    known[demand] = await self._client.can_create(*demand)
                 if known[demand]:
                     leaving.append(writer)
         return leaving
 
-    async def _ask(self, leaving: list[LedgerWriter]) -> None:
-        for first in range(0, len(leaving), _AT_ONCE):
-            for writer in leaving[first : first + _AT_ONCE]:
-                writer.leave()
-                self.asked += 1
-            await asyncio.sleep(_AT_ONCE / LEAVE_PER_SECOND)
+    async def _roll_all(self, leaving: list[LedgerWriter]) -> None:
+        for first in range(0, len(leaving), _BATCH_COUNT):
+            for writer in leaving[first : first + _BATCH_COUNT]:
+                writer.request_drain()
+                self.rolled_count += 1
+            await asyncio.sleep(_BATCH_COUNT / ROLLS_PER_SECOND)
 
 
-def _should_leave(writer: LedgerWriter, states: States) -> bool:
+def _must_roll(writer: LedgerWriter, states: PlacementStates) -> bool:
     return any(
-        states.of(replica.bookie, replica.region) in (State.DRAINED, State.OFFLINE)
+        states.of(replica.bookie, replica.region)
+        in (PlacementState.DRAINED, PlacementState.OFFLINE)
         for replica in writer.replicas
     )

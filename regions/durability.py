@@ -1,8 +1,8 @@
-"""What of the live data would not be safe if regions were lost, from ledger metadata alone.
+"""Computes from ledger metadata what a loss of regions would endanger (rule PLC-23).
 
-*At risk*: nobody can promise that a copy is left, because the bookies that were enough for the
-acknowledgement may all have been in the lost regions. *Lost*: every copy that the metadata names
-is there. The second is part of the first.
+*At risk*: it is not certain that a copy is left, because the bookies that sufficed for the
+acknowledgement may all have been in the lost regions. *Lost*: every copy that the metadata names is
+in the lost regions. Lost data is part of the data at risk.
 """
 
 from collections.abc import Sequence
@@ -17,32 +17,35 @@ from .ledger_scan import all_ledgers
 
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"
-"""Custom metadata of a ledger that belongs to a stream."""
+"""Custom metadata key of a ledger that belongs to a stream."""
 
 
 @dataclass(slots=True)
 class Exposure:
-    """What hangs on some regions. Entries of open last fragments are not counted: how many there
-    are only their writers know; their ledgers are."""
+    """The data that depends on some regions.
+
+    Entries of open last fragments are not counted, because only their writers know the number;
+    their ledgers are counted.
+    """
 
     ledgers: int = 0
     ledgers_at_risk: int = 0
     ledgers_unreadable: int = 0
-    """Their metadata is damaged, so nobody knows what of them is at risk."""
+    """Ledgers whose metadata is damaged, so that their risk is unknown."""
     ledgers_undecidable: int = 0
     """Open ledgers whose end could not be found without those regions."""
     entries: int = 0
     entries_at_risk: int = 0
     entries_lost: int = 0
     bytes_at_risk: int = 0
-    """Of closed ledgers, about."""
+    """Approximate payload bytes of closed ledgers."""
     streams: dict[str, None] = field(default_factory=dict)
     streams_at_risk: dict[str, None] = field(default_factory=dict)
-    """``namespace/stream``; a stream may have other ledgers that are safe."""
+    """``namespace/stream``; other ledgers of the stream may be safe."""
 
 
 def stream_of(metadata: LedgerMetadata) -> str | None:
-    """The stream that a ledger belongs to, as ``namespace/stream``."""
+    """Return the stream that a ledger belongs to, as ``namespace/stream``, or None."""
     stream = metadata.custom.get(STREAM_KEY)
     if stream is None:
         return None
@@ -51,14 +54,14 @@ def stream_of(metadata: LedgerMetadata) -> str | None:
 
 
 class ExposureTally:
-    """Adds ledgers up, for one set of lost regions."""
+    """Sums up ledgers for one set of lost regions."""
 
     def __init__(self, lost: Sequence[str]) -> None:
         self.lost = tuple(lost)
         self.found = Exposure()
 
     def add(self, metadata: LedgerMetadata, views: Sequence[QuorumView]) -> None:
-        """Counts a ledger; ``views`` are of its fragments, with the quorum of their first entry."""
+        """Count a ledger. ``views`` are of its fragments, with the quorum of their first entry."""
         found = self.found
         found.ledgers += 1
         at_risk = 0
@@ -93,14 +96,14 @@ class ExposureTally:
 
 
 def entry_counts(metadata: LedgerMetadata) -> list[int]:
-    """How many entries each fragment holds; 0 for an open last one."""
+    """Return the number of entries of each fragment; 0 for an open last fragment."""
     firsts = [fragment.first_entry_id for fragment in metadata.fragments]
     end = metadata.last_entry_id + 1 if metadata.state is LedgerState.CLOSED else firsts[-1]
     return [after - first for first, after in zip(firsts, [*firsts[1:], end], strict=True)]
 
 
 async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list[QuorumView]:
-    """The arithmetic of each fragment. Raises MetadataUnavailableError."""
+    """Return the quorum view of each fragment. Raises MetadataUnavailableError."""
 
     async def view(fragment: Fragment) -> QuorumView:
         regions = [await directory.region_of(bookie) for bookie in fragment.bookies]
@@ -112,7 +115,7 @@ async def views_of(metadata: LedgerMetadata, directory: BookieDirectory) -> list
 async def exposures(
     ledgers: LedgerStore, directory: BookieDirectory, losses: Sequence[Sequence[str]]
 ) -> list[Exposure]:
-    """What hangs on each of some sets of regions, by one look at every ledger of the cluster.
+    """Return the exposure to each of some sets of regions, from one scan of all ledgers.
 
     Raises MetadataUnavailableError.
     """

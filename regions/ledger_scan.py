@@ -1,4 +1,4 @@
-"""The metadata of every ledger, read many at a time: one by one, a look takes a round trip each."""
+"""Reads the metadata of all ledgers, many at a time: one by one, each costs a round trip."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -9,8 +9,8 @@ from ..core.runtime.metadata_store import Version
 from ..core.runtime.tasks import run_all
 
 AT_ONCE = 64
-"""Reads on their way together: a store some 10 ms away gives thousands a second, and its other
-clients wait for one batch of them at most."""
+"""Concurrent reads. A store 10 ms away then serves thousands of reads per second, and its other
+clients wait for one batch at most."""
 
 
 OnUnreadable = Callable[[CorruptionError], None]
@@ -23,13 +23,13 @@ def _refuse(error: CorruptionError) -> None:
 async def all_ledgers(
     ledgers: LedgerStore, on_unreadable: OnUnreadable = _refuse
 ) -> AsyncIterator[tuple[LedgerMetadata, Version]]:
-    """In order of their ids; those made or deleted meanwhile may be among them or not.
+    """Yield all ledgers in order of their ids; those created or deleted meanwhile may be missing.
 
-    ``on_unreadable`` hears of metadata that is damaged or not ours; the others come all the same.
+    ``on_unreadable`` is called for metadata that is damaged or foreign, and the scan continues.
     Raises MetadataUnavailableError, and without ``on_unreadable`` CorruptionError.
     """
 
-    async def one(ledger_id: int) -> tuple[LedgerMetadata, Version] | None:
+    async def read(ledger_id: int) -> tuple[LedgerMetadata, Version] | None:
         try:
             return await ledgers.read(ledger_id)
         except NoSuchLedgerError:
@@ -41,7 +41,7 @@ async def all_ledgers(
     after: int | None = None
     while page := await ledgers.ids(after):
         for start in range(0, len(page), AT_ONCE):
-            reads = [one(ledger_id) for ledger_id in page[start : start + AT_ONCE]]
+            reads = [read(ledger_id) for ledger_id in page[start : start + AT_ONCE]]
             for found in await run_all(reads, "read ledger metadata"):
                 if found is not None:
                     yield found

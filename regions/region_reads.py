@@ -1,17 +1,18 @@
-"""Reads by measured latency: order, speculation and its budget, replicas that sink and come back.
+"""Reads by measured latency: replica order, speculative requests, and sinking of slow replicas.
 
-Order: replicas in trouble after all others, those of regions that are offline last. Among the
-rest our own region first, then by the region's median latency; random among equals. Then the second
-try is moved to another rack, the third to another region.
+Order (rule PLC-20): sunk replicas come after all others, replicas of offline regions last. Among
+the rest the own region comes first, then regions by median latency; ties are random. Then the
+second attempt is moved to another rack and the third to another region.
 
-Speculation: another replica is asked when one has been silent for longer than the 99th percentile
-of its region's first answers (at least ``floor_ms``), twice as long for each further one. A replica
-that turns slow must not raise its own percentile until nobody is asked besides it any more, so the
-wait is also at most ``_MEDIANS_MAX`` medians, and ``local_ms_max`` in our own region. Every
-question earns a share of an extra request; who has none to spend waits on.
+Speculation (rule PLC-21): another replica is asked when one has been silent for longer than the
+99th percentile of first responses from its region (at least ``floor_ms``), twice as long for each
+further one. A replica that slows down must not raise its own percentile until no other replica is
+asked any more. Therefore the wait is also at most ``_MEDIANS_MAX`` medians, and ``local_ms_max`` in
+the own region. Every read earns a share of an extra request; without budget, the read waits.
 
-Trouble: a replica that failed, or was outrun by one asked later, sinks for ``sink_ms_min``, doubled
-each time in a row. Afterwards one question goes to it; its answer decides for the others.
+Sinking (rule PLC-22): a replica that failed, or was outrun by one asked later, sinks for
+``sink_ms_min``, doubled each time in a row. After that a single read probes it, and the response
+decides for the others.
 """
 
 import asyncio
@@ -20,55 +21,62 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
-from ..core.ledger.read.read_order import ReadKind, ReplicaChoice
+from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import ConfigurationError
-from .latency_quantiles import Quantiles
+from .latency_quantiles import LatencyQuantiles
 
-_MEASURED_MIN = 20  # answers before a percentile of them means anything
-_MEDIANS_MAX = 8  # slower than so many medians is slow, whatever the percentile has become
-_KNOWN_MIN = 3  # and before a region counts as far: the first may have waited for a connection
-_NOT_MEASURED_MS = 0.0  # a region that was never asked sorts as near: so it gets measured
+_MEASURED_MIN = 20  # responses before their percentiles are used
+_MEDIANS_MAX = 8  # slower than this is slow, whatever the percentile is
+_KNOWN_MIN = 3  # responses before the median counts; the first may include a connect
+_NOT_MEASURED_MS = 0.0  # an unmeasured region sorts as near, so that it gets measured
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How reads speculate. Raises ConfigurationError naming every fault."""
+    """Settings of speculative reads.
+
+    Raises ConfigurationError that names every fault.
+    """
 
     floor_ms: int = 10
-    """No second request earlier than this."""
+    """Minimum wait before a read is also sent to another replica."""
     unmeasured_ms: int = 500
-    """Silence that is waited for where too little was measured."""
+    """Wait before a read is also sent to another replica, while fewer than 20 latencies of the
+    region are known."""
     local_ms_max: int = 100
-    """No replica of our own region is waited for longer than this before another one is asked."""
+    """Maximum wait for a replica of the own region before another replica is asked as well."""
     poll_silence_ms: int = 1_000
-    """A long poll that stays silent this long is also sent to another replica: silence is what
-    polls are for, so no percentile says what is too much."""
+    """Wait before a long poll is also sent to another replica. Long polls are silent by design, so
+    no measured latency applies."""
     tries_max: int = 3
-    """Requests for one question, failures not counted; 1: no speculation."""
+    """Maximum number of requests for one read, without those that failed. 1 disables
+    speculation."""
     extra_percent: int = 10
-    """Extra requests in percent of questions; besides, ``extra_per_second``."""
+    """Extra requests allowed, in percent of reads, in addition to ``extra_per_second``."""
     extra_per_second: int = 1
-    """Extra requests that are allowed however few questions there are."""
+    """Extra requests allowed per second, however few reads there are."""
     extra_burst: int = 10
-    """Extra requests that may be saved up."""
+    """Maximum number of extra requests that can be saved up."""
     sink_ms_min: int = 1_000
-    """How long a slow or failed replica is asked after all others, the first time; doubles."""
+    """Time for which a slow or failed replica is asked after all others, the first time. It doubles
+    each time in a row up to ``sink_ms_max``."""
     sink_ms_max: int = 30_000
-    """As ``sink_ms_min``, the longest time."""
+    """Maximum time for which a slow or failed replica is asked after all others."""
 
     def __post_init__(self) -> None:
-        faults = [f"{f.name} is negative" for f in fields(self) if getattr(self, f.name) < 0]
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        faults = [f"{name}={value} is negative" for name, value in values.items() if value < 0]
         if self.tries_max < 1:
-            faults.append("tries_max is below 1")
+            faults.append(f"tries_max={self.tries_max} is below 1")
         if self.sink_ms_min > self.sink_ms_max:
-            faults.append("sink_ms_min is above sink_ms_max")
+            faults.append(f"sink_ms_min={self.sink_ms_min} is above sink_ms_max={self.sink_ms_max}")
         if faults:
             raise ConfigurationError("reads: " + "; ".join(faults))
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _SinkState:
     until: float = 0.0
     times: int = 0
     probed_until: float = 0.0
@@ -76,20 +84,22 @@ class _Trouble:
 
 @dataclass(slots=True)
 class ReadCounts:
-    """Plain counters for metrics."""
+    """Counters for metrics."""
 
-    questions: int = 0
+    reads: int = 0
     extra: int = 0
-    extra_denied: int = 0
+    extra_refused: int = 0
     extra_won: int = 0
     sunk: int = 0
-    came_back: int = 0
-    answers_by_region: dict[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    responses_by_region: dict[str, int] = field(default_factory=dict)
 
 
 class RegionReads:
-    """The ``ReadPolicy`` of a process in region ``own``. ``rack_of`` and ``is_offline`` are asked
-    synchronously, so they answer from what is known here."""
+    """The ``ReadPolicy`` of a process in region ``own``.
+
+    ``rack_of`` and ``is_offline`` are called synchronously, so they must not wait for the store.
+    """
 
     def __init__(
         self,
@@ -107,8 +117,8 @@ class RegionReads:
         self._rack_of = rack_of
         self._is_offline = is_offline
         self._loop = asyncio.get_running_loop()
-        self._latencies: dict[str | None, Quantiles] = {}
-        self._troubles: dict[BookieId, _Trouble] = {}
+        self._latencies: dict[str | None, LatencyQuantiles] = {}
+        self._sinking: dict[BookieId, _SinkState] = {}
         self._budget = float(self._settings.extra_burst)
         self._budget_at = self._loop.time()
 
@@ -119,20 +129,20 @@ class RegionReads:
         now = self._loop.time()
         shuffled = list(choices)
         self._random.shuffle(shuffled)
-        keys = {choice: self._key(choice, now) for choice in shuffled}
+        keys = {choice: self._sort_key(choice, now) for choice in shuffled}
         found = sorted(shuffled, key=lambda choice: keys[choice])
         tier = keys[found[0]][0] if found else 0
-        self._spread(found, sum(1 for choice in found if keys[choice][0] == tier))
-        if found and (trouble := self._troubles.get(found[0].bookie)) is not None:
-            trouble.probed_until = now + self._settings.sink_ms_max / 1000
+        self._diversify(found, sum(1 for choice in found if keys[choice][0] == tier))
+        if found and (sink_state := self._sinking.get(found[0].bookie)) is not None:
+            sink_state.probed_until = now + self._settings.sink_ms_max / 1000
         return found
 
-    def _key(self, choice: ReplicaChoice, now: float) -> tuple[int, float]:
-        trouble = self._troubles.get(choice.bookie)
+    def _sort_key(self, choice: ReplicaChoice, now: float) -> tuple[int, float]:
+        sink_state = self._sinking.get(choice.bookie)
         tier = 0
         if self._is_offline(choice.region):
             tier = 2
-        elif trouble is not None and (now < trouble.until or now < trouble.probed_until):
+        elif sink_state is not None and (now < sink_state.until or now < sink_state.probed_until):
             tier = 1
         if choice.region is not None and choice.region == self._own:
             return tier, -1.0
@@ -141,28 +151,29 @@ class RegionReads:
             return tier, _NOT_MEASURED_MS
         return tier, known.quantile(0.5) or _NOT_MEASURED_MS
 
-    def _spread(self, found: list[ReplicaChoice], healthy: int) -> None:
-        """The second try in another rack than the first, the third in a region of its own."""
+    def _diversify(self, found: list[ReplicaChoice], healthy: int) -> None:
+        """Move a replica in another rack to the second place, one in another region to the
+        third."""
         if healthy < 2:
             return
-        first = self._place(found[0])
-        self._pull(found, 1, healthy, lambda choice: self._place(choice) != first)
+        first = self._location(found[0])
+        self._move_first_match(found, 1, healthy, lambda choice: self._location(choice) != first)
         regions = {found[0].region, found[1].region}
-        self._pull(found, 2, healthy, lambda choice: choice.region not in regions)
+        self._move_first_match(found, 2, healthy, lambda choice: choice.region not in regions)
 
-    def _pull(
+    def _move_first_match(
         self,
         found: list[ReplicaChoice],
         to: int,
         end: int,
         suits: Callable[[ReplicaChoice], bool],
     ) -> None:
-        for place in range(to, end):
-            if suits(found[place]):
-                found.insert(to, found.pop(place))
+        for index in range(to, end):
+            if suits(found[index]):
+                found.insert(to, found.pop(index))
                 return
 
-    def _place(self, choice: ReplicaChoice) -> tuple[str | None, str | None]:
+    def _location(self, choice: ReplicaChoice) -> tuple[str | None, str | None]:
         return choice.region, self._rack_of(choice.bookie)
 
     # --- speculation ----------------------------------------------------------------------------
@@ -179,7 +190,7 @@ class RegionReads:
         return float(base * 2 ** max(0, asked - 1))
 
     def _usual_ms(self, region: str | None) -> float:
-        """How long an answer from a region takes when nothing is wrong."""
+        """Return the time in ms within which a healthy replica of a region responds."""
         known = self._latencies.get(region)
         usual_ms: float = self._settings.unmeasured_ms
         if known is not None and known.count >= _MEASURED_MIN:
@@ -191,35 +202,37 @@ class RegionReads:
             usual_ms = min(usual_ms, self._settings.local_ms_max)
         return usual_ms
 
-    def may_ask_more(self, kind: ReadKind) -> bool:
+    def may_send_more(self, kind: ReadKind) -> bool:
         """See ReadPolicy."""
         now = self._loop.time()
-        self._earn((now - self._budget_at) * self._settings.extra_per_second)
+        self._add_budget((now - self._budget_at) * self._settings.extra_per_second)
         self._budget_at = now
         if self._budget < 1:
-            self.counts.extra_denied += 1
+            self.counts.extra_refused += 1
             return False
         self._budget -= 1
         self.counts.extra += 1
         return True
 
-    def _earn(self, amount: float) -> None:
+    def _add_budget(self, amount: float) -> None:
         self._budget = min(self._settings.extra_burst, self._budget + amount)
 
-    # --- what happened --------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------
 
-    def on_answer(self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, asked: int) -> None:
+    def on_response(
+        self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, asked: int
+    ) -> None:
         """See ReadPolicy."""
-        self.counts.questions += 1
-        self._earn(self._settings.extra_percent / 100)
+        self.counts.reads += 1
+        self._add_budget(self._settings.extra_percent / 100)
         region = choice.region or "unknown"
-        self.counts.answers_by_region[region] = self.counts.answers_by_region.get(region, 0) + 1
-        if self._troubles.pop(choice.bookie, None) is not None:
-            self.counts.came_back += 1
+        self.counts.responses_by_region[region] = self.counts.responses_by_region.get(region, 0) + 1
+        if self._sinking.pop(choice.bookie, None) is not None:
+            self.counts.recovered += 1
         if kind is ReadKind.ENTRY:
             latencies = self._latencies.get(choice.region)
             if latencies is None:
-                latencies = self._latencies[choice.region] = Quantiles()
+                latencies = self._latencies[choice.region] = LatencyQuantiles()
             latencies.record(took_ms)
 
     def on_failure(self, choice: ReplicaChoice) -> None:
@@ -233,30 +246,30 @@ class RegionReads:
 
     def _sink(self, bookie: BookieId) -> None:
         now = self._loop.time()
-        trouble = self._troubles.setdefault(bookie, _Trouble())
-        if now < trouble.until:
-            return  # requests that were on their way when it began say nothing new
+        sink_state = self._sinking.setdefault(bookie, _SinkState())
+        if now < sink_state.until:
+            return  # requests sent before it sank add no information
         lasts_ms = min(
-            self._settings.sink_ms_max, self._settings.sink_ms_min * 2 ** min(trouble.times, 16)
+            self._settings.sink_ms_max, self._settings.sink_ms_min * 2 ** min(sink_state.times, 16)
         )
-        trouble.times += 1
-        trouble.until = now + lasts_ms / 1000
-        trouble.probed_until = 0.0
+        sink_state.times += 1
+        sink_state.until = now + lasts_ms / 1000
+        sink_state.probed_until = 0.0
         self.counts.sunk += 1
 
-    # --- what is known --------------------------------------------------------------------------
+    # --- statistics -----------------------------------------------------------------------------
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and latencies (ms) by region of the replica, for metrics."""
+        """Return counters, and latencies in ms by region of the replica, for metrics."""
         counts = self.counts
         return {
-            "questions": counts.questions,
+            "questions": counts.reads,
             "extra": counts.extra,
-            "extra_denied": counts.extra_denied,
+            "extra_denied": counts.extra_refused,
             "extra_won": counts.extra_won,
             "sunk": counts.sunk,
-            "came_back": counts.came_back,
-            "answers_by_region": dict(sorted(counts.answers_by_region.items())),
+            "came_back": counts.recovered,
+            "answers_by_region": dict(sorted(counts.responses_by_region.items())),
             "latency_ms": {
                 str(region): {"p50": known.quantile(0.5), "p99": known.quantile(0.99)}
                 for region, known in sorted(self._latencies.items(), key=lambda pair: str(pair[0]))

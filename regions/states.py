@@ -1,8 +1,8 @@
-"""Which regions and bookies get no new data, by an operator's command.
+"""States of regions and bookies that operators close to new data (rule PLC-18).
 
-One small node in the metadata store holds all that is not normal. Whoever chooses bookies reads it
-each time (so a command counts from the moment at which it returned, for every choice that starts
-later); readers, who need it only to order replicas, follow it by watch and by reading it again
+One small node in the metadata store holds every state that is not normal. Components that choose
+bookies read it each time, so a command is effective for every choice that starts after it returned.
+Readers need the states only to order replicas; they follow the node by a watch and read it again
 after ``REREAD_MS``.
 """
 
@@ -27,33 +27,33 @@ from ..core.protocol.placement import BookieInfo
 from ..core.runtime.metadata_store import VALUE_BYTES_MAX, MetadataStore, Version, Watch
 
 REREAD_MS = 5_000
-"""After this long without a look, whoever follows the states looks again: watches are hints."""
+"""Maximum age of followed states before they are read again, because watches are hints."""
 
 _ATTEMPTS = 16
 
 K = TypeVar("K")
 
 
-class State(Enum):
-    """What an operator said of a region or bookie. All of them: no new data."""
+class PlacementState(Enum):
+    """A state that an operator set for a region or a bookie. None of them admits new data."""
 
-    DISALLOWED = "disallowed"  # what is there stays
-    DRAINED = "drained"  # repair moves away what is there
-    OFFLINE = "offline"  # repair counts what is there as lost; readers ask there last
+    DISALLOWED = "disallowed"  # existing copies stay
+    DRAINED = "drained"  # repair moves existing copies elsewhere
+    OFFLINE = "offline"  # repair treats copies as lost; readers ask last
 
 
 @dataclass(frozen=True, slots=True)
-class States:
-    """Everything that is not normal."""
+class PlacementStates:
+    """All states that are not normal."""
 
-    regions: Mapping[Region, State] = field(default_factory=dict)
-    bookies: Mapping[BookieId, State] = field(default_factory=dict)
+    regions: Mapping[Region, PlacementState] = field(default_factory=dict)
+    bookies: Mapping[BookieId, PlacementState] = field(default_factory=dict)
 
-    def of(self, bookie: BookieId, region: Region | None) -> State | None:
-        """The state that counts for a bookie: its own or its region's, the stronger one."""
+    def of(self, bookie: BookieId, region: Region | None) -> PlacementState | None:
+        """Return the effective state of a bookie: the stronger one of its own and its region's."""
         own = self.bookies.get(bookie)
         its_region = None if region is None else self.regions.get(region)
-        order = list(State)
+        order = list(PlacementState)
         return max(
             (state for state in (own, its_region) if state is not None),
             key=order.index,
@@ -61,31 +61,31 @@ class States:
         )
 
     def open_to_new(self, bookies: list[BookieInfo]) -> list[BookieInfo]:
-        """Those that may become members of ensembles."""
+        """Return the bookies that may become members of ensembles."""
         return [info for info in bookies if self.of(info.bookie, info.region) is None]
 
-    def with_region(self, region: Region, state: State | None) -> "States":
-        """A region put into a state, or back to normal (None)."""
-        return States(_changed(self.regions, region, state), self.bookies)
+    def with_region(self, region: Region, state: PlacementState | None) -> "PlacementStates":
+        """Return the states with a region in ``state``, or back to normal (None)."""
+        return PlacementStates(_changed(self.regions, region, state), self.bookies)
 
-    def with_bookie(self, bookie: BookieId, state: State | None) -> "States":
-        """A bookie put into a state, or back to normal (None)."""
-        return States(self.regions, _changed(self.bookies, bookie, state))
+    def with_bookie(self, bookie: BookieId, state: PlacementState | None) -> "PlacementStates":
+        """Return the states with a bookie in ``state``, or back to normal (None)."""
+        return PlacementStates(self.regions, _changed(self.bookies, bookie, state))
 
 
-class StateStore:
-    """The states in the metadata store."""
+class PlacementStateStore:
+    """The placement states in the metadata store."""
 
     def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
         self._store = store
         self._path = f"{root}/rhumbline/placement"
 
-    async def read(self) -> States:
-        """What holds now. Raises MetadataUnavailableError, CorruptionError."""
+    async def read(self) -> PlacementStates:
+        """Return the present states. Raises MetadataUnavailableError, CorruptionError."""
         return (await self._read())[0]
 
-    async def change(self, change: Callable[[States], States]) -> States:
-        """Applies ``change``, which may be called again on a newer value. Safe to repeat.
+    async def change(self, change: Callable[[PlacementStates], PlacementStates]) -> PlacementStates:
+        """Apply ``change``, which is called again if the states changed meanwhile. Safe to repeat.
 
         Raises LimitExceededError, CorruptionError, MetadataUnavailableError, IndeterminateError.
         """
@@ -103,19 +103,19 @@ class StateStore:
                 return after
             except (BadVersionError, NodeExistsError):
                 continue
-        raise MetadataUnavailableError(f"{self._path} changes again and again")
+        raise MetadataUnavailableError(f"{self._path} changed during {_ATTEMPTS} attempts")
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after a change: a hint to read again."""
+        """Call back after a change. This is a hint: read the states again."""
         return self._store.watch(self._path, callback)
 
-    async def _read(self) -> tuple[States, Version | None]:
-        value = await idempotent_writes.look(self._store, self._path)
-        return (States(), None) if value is None else (decode(value.data), value.version)
+    async def _read(self) -> tuple[PlacementStates, Version | None]:
+        value = await idempotent_writes.read_if_exists(self._store, self._path)
+        return (PlacementStates(), None) if value is None else (decode(value.data), value.version)
 
 
-def encode(states: States) -> bytes:
-    """The node's value. Raises LimitExceededError when there is too much to say."""
+def encode(states: PlacementStates) -> bytes:
+    """Encode the node's value. Raises LimitExceededError if it is too large for a node."""
     table = {
         "regions": {name: state.value for name, state in sorted(states.regions.items())},
         "bookies": {name: state.value for name, state in sorted(states.bookies.items())},
@@ -123,26 +123,31 @@ def encode(states: States) -> bytes:
     data = json.dumps(table, separators=(",", ":")).encode()
     if len(data) > VALUE_BYTES_MAX:
         raise LimitExceededError(
-            f"the states of {len(states.bookies)} bookies take {len(data)} bytes of at most "
+            f"states of {len(states.bookies)} bookies have {len(data)} bytes, more than "
             f"{VALUE_BYTES_MAX}; drain whole regions, or fewer bookies at a time"
         )
     return data
 
 
-def decode(data: bytes) -> States:
-    """Reads the node's value. Raises CorruptionError."""
+def decode(data: bytes) -> PlacementStates:
+    """Decode the node's value. Raises CorruptionError."""
     try:
         table = json.loads(data)
-        return States(
-            {check_region(name): State(text) for name, text in table["regions"].items()},
-            {check_bookie_id(name): State(text) for name, text in table["bookies"].items()},
+        return PlacementStates(
+            {check_region(name): PlacementState(text) for name, text in table["regions"].items()},
+            {
+                check_bookie_id(name): PlacementState(text)
+                for name, text in table["bookies"].items()
+            },
         )
     except (ValueError, KeyError, AttributeError, TypeError, InvalidArgumentError) as error:
-        raise CorruptionError(f"region states do not parse: {data[:80]!r}") from error
+        raise CorruptionError(f"placement states cannot be decoded: {data[:80]!r}") from error
 
 
-def _changed(known: Mapping[K, State], key: K, state: State | None) -> dict[K, State]:
-    changed = {name: one for name, one in known.items() if name != key}
+def _changed(
+    known: Mapping[K, PlacementState], key: K, state: PlacementState | None
+) -> dict[K, PlacementState]:
+    changed = {name: other for name, other in known.items() if name != key}
     if state is not None:
         changed[key] = state
     return changed

@@ -1,4 +1,4 @@
-"""Bytes by (from region, to region), as a process's connections have counted them."""
+"""Traffic in bytes by (from region, to region), counted by a process's connections."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,9 +12,10 @@ UNKNOWN = "unknown"
 async def traffic_by_region(
     traffic: Mapping[BookieId, tuple[int, int]], directory: BookieDirectory, own: Region | None
 ) -> dict[tuple[str, str], int]:
-    """Bytes on the wire by (from region, to region), sorted; ``traffic``: (sent, received) each.
+    """Return bytes on the wire by (from region, to region), sorted.
 
-    Raises MetadataUnavailableError for a bookie whose region was never looked up before.
+    ``traffic`` holds (sent, received) bytes by bookie. Raises MetadataUnavailableError for a bookie
+    whose region was never looked up.
     """
     here = own or UNKNOWN
     found: Counter[tuple[str, str]] = Counter()

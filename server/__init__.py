@@ -1,1 +1,1 @@
-"""What hosts a server process: disks, status pages, bookie and proxy processes."""
+"""Hosts of server processes: the production disk, the status server, bookies and proxies."""

@@ -1,4 +1,4 @@
-"""A bookie of this process: its storage, its metadata, and where its figures are served."""
+"""Formats and runs a bookie in this process, with its status server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -31,29 +31,29 @@ from .replica_reads import ReplicaReads
 from .status_server import StatusServer
 
 INDEX_DIRECTORY = "index"
-"""Below a bookie's directory; a cache that may be removed while the bookie is down."""
+"""Name below a bookie's directory. A cache: it may be removed while the bookie is down."""
 
 _STATUS_ROOT = f"{ROOT}/rhumbline/status"
 
 
 def is_formatted(directory: Path) -> bool:
-    """Whether there is a bookie's storage."""
+    """Return whether ``directory`` is the storage of a bookie."""
     return (directory / IDENTITY_FILE).exists()
 
 
 async def format_bookie(
     directory: Path, store: MetadataStore, *, name: str, region: str, rack: str
 ) -> BookieId:
-    """Makes an empty directory the storage of a new bookie of the cluster in ``store``.
+    """Format an empty directory as the storage of a new bookie of the cluster in ``store``.
 
-    Raises ForeignDataError (not empty, or in use), InvalidArgumentError (a bad name or label),
-    WrongClusterError when there is no cluster, DiskFailedError, MetadataError.
+    Raises ForeignDataError (not empty, or in use), InvalidArgumentError (invalid name or label),
+    WrongClusterError if ``store`` has no cluster, DiskFailedError, MetadataError.
     """
     instance = await instance_id(store)
     disk = PosixDisk(directory)
     bookies = BookieDirectory(store)
     try:
-        with naming(directory):
+        with prefixed_errors(directory):
             return await format_storage(
                 disk, system_runtime(), name, region, rack, instance, bookies
             )
@@ -74,13 +74,12 @@ async def running_bookie(
     open_disk: Callable[[Path], PosixDisk] = PosixDisk,
     observe: Callable[[str, Statistics], None] | None = None,
 ) -> AsyncIterator[Bookie]:
-    """A bookie that serves until the block ends; then it stops in an orderly way.
+    """Run a bookie until the block ends; then it stops in an orderly way.
 
-    ``status_port`` serves its figures beside it (0: a free port; None: not at all). ``open_disk``
-    gives the disk, for who wants to look at what is written. ``observe`` is told where its figures
-    are, for who exports them. Raises
-    ForeignDataError, CorruptionError, WrongClusterError, DiskFullError, DiskFailedError,
-    MetadataError, and ConfigurationError when a port is in use.
+    Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``open_disk`` lets
+    callers observe writes. ``observe`` is called with the service name and the function that
+    returns its statistics. Raises ForeignDataError, CorruptionError, WrongClusterError,
+    DiskFullError, DiskFailedError, MetadataError, and ConfigurationError if a port is in use.
     """
     async with AsyncExitStack() as closing:
         disk = open_disk(directory)
@@ -89,7 +88,7 @@ async def running_bookie(
         closing.callback(bookies.close)
         config = replace(config, boot_id=config.boot_id or boot_id())
         runtime = system_runtime()
-        with naming(directory):
+        with prefixed_errors(directory):
             bookie = await Bookie.open(
                 runtime,
                 disk,
@@ -118,7 +117,7 @@ async def running_bookie(
                 status_port = await server.start(host, status_port)
             except OSError as error:
                 raise ConfigurationError(
-                    f"cannot serve figures on {host}:{status_port}: {error.strerror or error}; "
+                    f"cannot serve metrics on {host}:{status_port}: {error.strerror or error}; "
                     "choose another status port"
                 ) from error
             await _publish_status_address(store, bookie.bookie_id, host, status_port)
@@ -127,7 +126,7 @@ async def running_bookie(
 
 
 async def status_address(store: MetadataStore, bookie: BookieId) -> tuple[str, int] | None:
-    """Where a bookie serves its figures, as it last said; it may be down."""
+    """Return the last published address of a bookie's status server; the bookie may be down."""
     try:
         value = await store.get(f"{_STATUS_ROOT}/{bookie}")
     except NoNodeError:
@@ -148,8 +147,8 @@ async def _publish_status_address(
 
 
 @contextmanager
-def naming(directory: Path) -> Iterator[None]:
-    """Puts the directory's name before what is wrong with it."""
+def prefixed_errors(directory: Path) -> Iterator[None]:
+    """Prefix errors about the content of ``directory`` with its name."""
     try:
         yield
     except (ForeignDataError, CorruptionError, WrongClusterError) as error:
@@ -157,14 +156,14 @@ def naming(directory: Path) -> Iterator[None]:
 
 
 def in_thread(work: Callable[[], Any]) -> Awaitable[Any]:
-    """Runs a blocking function in a thread."""
+    """Run a blocking function in a thread."""
     return asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def _not_ready(bookie: Bookie) -> str | None:
-    figures = bookie.statistics()
-    if figures["failure"] is not None:
-        return str(figures["failure"])
-    if figures["read_only"]:
+    found = bookie.statistics()
+    if found["failure"] is not None:
+        return str(found["failure"])
+    if found["read_only"]:
         return "read-only"
-    return None if figures["registered"] else "not registered in the metadata store"
+    return None if found["registered"] else "not registered in the metadata store"

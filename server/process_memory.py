@@ -1,4 +1,4 @@
-"""How a process of large, short-lived buffers gives memory back to the operating system."""
+"""Limits the memory that a process with large, short-lived buffers retains."""
 
 import ctypes
 
@@ -10,11 +10,11 @@ _TRIM_BYTES = 8 << 20
 
 
 def bound_heap() -> None:
-    """Tells glibc to map large buffers one by one, and to keep little of what is free.
+    """Configure glibc to map large buffers individually and to retain little free memory.
 
-    By itself it raises its limit to the largest buffer ever freed, and keeps twice as much in an
-    arena of each thread: with files read in threads that is more than all caches together. Another
-    C library has other habits, and is left alone.
+    By default glibc raises its threshold to the largest buffer ever freed, and retains twice that
+    in the arena of each thread. With files read in threads that is more than all caches together.
+    Does nothing for other C libraries.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,4 +1,4 @@
-"""A proxy of this process, and where its figures are served."""
+"""Runs a proxy in this process, with its status server."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.connect import Client
 from ..core.protocol.errors import ConfigurationError
+from ..core.protocol.extras import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..proxies.config import ProxyConfig
 from .status_server import StatusServer
@@ -26,16 +27,14 @@ async def running_proxy(
     status_port: int | None = None,
     observe: Callable[[str, Statistics], None] | None = None,
 ) -> AsyncIterator["ProxyServer"]:
-    """A proxy that serves until the block ends; then it hands its streams over.
+    """Run a proxy until the block ends; then it hands its streams over.
 
-    ``status_port`` serves its figures beside it (0: a free port; None: not at all); ``observe``
-    is told where they are, for who exports them. Raises
+    Its metrics are served at ``status_port`` (0: a free port; None: not at all). ``observe`` is
+    called with the service name and the function that returns its statistics. Raises
     ConfigurationError (a port in use, gRPC not installed), MetadataError.
     """
-    try:
+    with needs_extra("a proxy", "grpc"):
         from ..proxies.rpc.grpc_server import ProxyServer
-    except ModuleNotFoundError as error:
-        raise missing_grpc(error) from error
     async with AsyncExitStack() as closing:
         server = ProxyServer(
             client.runtime,
@@ -54,19 +53,10 @@ async def running_proxy(
             observe("proxy", statistics)
         try:
             if status_port is not None:
-                status = StatusServer(statistics, server.not_ready, service="proxy")
+                status = StatusServer(statistics, server.unready_reason, service="proxy")
                 closing.push_async_callback(status.aclose)
                 server.status_address = f"{host}:{await status.start(host, status_port)}"
             await server.start(host, port, advertised=advertised)
         except OSError as error:
             raise ConfigurationError(f"{error.strerror or error}; choose another port") from error
         yield server
-
-
-def missing_grpc(error: ModuleNotFoundError) -> Exception:
-    """What to say when a part of gRPC is not installed."""
-    if (error.name or "").startswith(__name__.partition(".")[0]):
-        return error
-    return ConfigurationError(
-        f"proxies need the Python package {error.name!r}: pip install 'rhumbline[grpc]'"
-    )

@@ -1,4 +1,4 @@
-"""Entries from the other replicas of a ledger, for a bookie that has lost its own copy."""
+"""Reads entries from the other replicas of a ledger, for a bookie that lost its own copy."""
 
 import asyncio
 
@@ -14,10 +14,11 @@ from ..placement.region_aware import RegionAwarePlacement
 
 
 class ReplicaReads:
-    """Reads whole entries, checked by their digest, from whoever has them.
+    """Reads entries with verified digests from the replicas of a ledger.
 
-    It asks as any reader does, so the bookie itself may be among those asked: it answers with its
-    damage, and the next one is asked. One entry at a time; the reader of the last ledger stays.
+    It reads like any client, so a request may also reach the bookie itself, which reports its
+    damage; then the next replica is tried. Entries are fetched one at a time. The reader of the
+    last ledger stays open.
     """
 
     def __init__(
@@ -31,9 +32,9 @@ class ReplicaReads:
         self._turn = asyncio.Lock()
 
     async def fetch(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """The entry as its writer made it; None when it is not confirmed.
+        """Return the entry as its writer encoded it; None if it is not confirmed.
 
-        Raises what the replicas or the metadata store said.
+        Raises the errors of the replicas or of the metadata store.
         """
         async with self._turn:
             reader = await self._reader_of(ledger_id)
@@ -59,6 +60,6 @@ class ReplicaReads:
             await reader.aclose()
 
     async def aclose(self) -> None:
-        """Ends all connections. Safe to repeat."""
+        """Close all connections. Safe to repeat."""
         await self._close_reader()
         await self._client.aclose()

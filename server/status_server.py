@@ -1,8 +1,9 @@
-"""A small HTTP server beside a service: liveness, readiness, and figures as JSON.
+"""A small HTTP server with the liveness, readiness and statistics of a service.
 
-``/livez``: the event loop turns. ``/readyz``: the service does its work, or 503 and why not.
-``/stat``: counters. ``/metrics``: the same numbers as Prometheus reads them. Only GET, one request
-a connection, everything bounded; it is for probes and operators on a network that is trusted.
+``/livez``: the event loop runs. ``/readyz``: the service is ready, or 503 with the reason.
+``/stat``: the statistics as JSON. ``/metrics``: the same values in the Prometheus text format. Only
+GET is served, one request per connection, with bounded size and time; it is meant for probes and
+operators on a trusted network.
 """
 
 import asyncio
@@ -19,39 +20,39 @@ _CONNECTIONS_MAX = 64
 
 _METRICS = "/metrics"
 
-Answer = tuple[HTTPStatus, Mapping[str, Any]]
+Response = tuple[HTTPStatus, Mapping[str, Any]]
 
 
 class StatusServer:
-    """Serves what ``statistics`` says; ``not_ready`` gives the reason why not, or None."""
+    """Serves ``statistics``; ``unready_reason`` returns why the service is not ready, or None."""
 
     def __init__(
         self,
         statistics: Callable[[], Mapping[str, Any]],
-        not_ready: Callable[[], str | None],
+        unready_reason: Callable[[], str | None],
         *,
         service: str = "bookie",
     ) -> None:
         self._service = service
         self._statistics = statistics
-        self._not_ready = not_ready
+        self._not_ready = unready_reason
         self._server: asyncio.Server | None = None
         self._connection_count = 0
 
     async def start(self, host: str, port: int) -> int:
-        """Listens and returns the port. Raises OSError when it is in use."""
+        """Start to listen and return the port. Raises OSError if it is in use."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES_MAX)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def aclose(self) -> None:
-        """Stops listening. Safe to repeat."""
+        """Stop listening. Safe to repeat."""
         if self._server is not None:
             self._server.close()
 
-    def answer(self, method: str, path: str) -> Answer:
-        """What a request gets."""
+    def respond(self, method: str, path: str) -> Response:
+        """Return status and body for a request."""
         if method != "GET":
-            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET"}
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET is allowed"}
         if path == "/livez":
             return HTTPStatus.OK, {"alive": True}
         if path == "/readyz":
@@ -61,10 +62,10 @@ class StatusServer:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"ready": False, "reason": reason}
         if path == "/stat":
             return HTTPStatus.OK, self._statistics()
-        return HTTPStatus.NOT_FOUND, {"error": "there are /livez, /readyz, /stat and /metrics"}
+        return HTTPStatus.NOT_FOUND, {"error": "the paths are /livez, /readyz, /stat and /metrics"}
 
     def metrics(self) -> str:
-        """Every figure of the statistics in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format."""
         statistics = {"ready": self._not_ready() is None, **self._statistics()}
         return prometheus_text(samples(self._service, statistics))
 
@@ -80,7 +81,7 @@ class StatusServer:
                     status, kind = HTTPStatus.OK, "text/plain; version=0.0.4"
                     text = self.metrics().encode()
                 else:
-                    status, body = self.answer(method, path)
+                    status, body = self.respond(method, path)
                     kind, text = "application/json", json.dumps(body).encode()
                 writer.write(
                     f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
@@ -89,22 +90,22 @@ class StatusServer:
                 )
                 await writer.drain()
         except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, TimeoutError):
-            writer.transport.abort()  # whoever it was does not speak HTTP, or has gone
+            writer.transport.abort()  # the peer does not speak HTTP, or has closed the connection
         finally:
             self._connection_count -= 1
             writer.close()
 
 
 async def fetch_status(host: str, port: int, path: str, *, timeout_ms: int) -> dict[str, Any]:
-    """Asks a ``StatusServer``. Raises OSError, TimeoutError, ValueError."""
+    """Request ``path`` from a ``StatusServer``. Raises OSError, TimeoutError, ValueError."""
     async with asyncio.timeout(timeout_ms / 1000):
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-            answer = await reader.read(1 << 20)
+            response = await reader.read(1 << 20)
         finally:
             writer.close()
-    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    body = json.loads(response.partition(b"\r\n\r\n")[2])
     if not isinstance(body, dict):
-        raise ValueError(f"{host}:{port} answered {body!r}")
+        raise ValueError(f"unexpected response from {host}:{port}: {body!r}")
     return body

@@ -1,4 +1,4 @@
-"""A bookie's directory while no process serves it: for whoever looks into it or mends it."""
+"""Access to the directory of a stopped bookie, for inspection and repair."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from ..core.bookie.index.lmdb_index import open_lmdb_index
 from ..core.bookie.storage import Storage
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.tasks import Tasks
-from .bookie_host import INDEX_DIRECTORY, in_thread, naming
+from .bookie_host import INDEX_DIRECTORY, in_thread, prefixed_errors
 from .posix_disk import PosixDisk
 
 _REPORT_SECONDS = 0.2
@@ -22,16 +22,16 @@ _REPORT_SECONDS = 0.2
 
 @contextmanager
 def stopped_bookie(directory: Path) -> Iterator[PosixDisk]:
-    """Its disk, which no process can serve meanwhile.
+    """Open the disk of a stopped bookie; no process can serve it until the block ends.
 
-    Raises ConfigurationError (no such directory), ForeignDataError (a process serves it), and puts
-    the directory's name before what the block raises about its content.
+    Raises ConfigurationError (no such directory) and ForeignDataError (a process serves it). Errors
+    of the block about the content are prefixed with the directory.
     """
     if not directory.is_dir():
-        raise ConfigurationError(f"{directory}: there is no such directory")
+        raise ConfigurationError(f"{directory}: no such directory")
     disk = PosixDisk(directory)
     try:
-        with naming(directory):
+        with prefixed_errors(directory):
             yield disk
     finally:
         disk.close()
@@ -45,10 +45,10 @@ async def opened_storage(
     without_index: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> AsyncIterator[Storage]:
-    """The storage, opened as at a start of the bookie; what changed is durable after the block.
+    """Open the storage as a bookie does at its start; changes are durable after the block.
 
-    ``without_index`` removes the index first; ``on_progress`` hears how many entries were read.
-    Raises as ``stopped_bookie`` and ``Storage.open``.
+    ``without_index`` removes the index first. ``on_progress`` is called with the number of entries
+    read so far. Raises as ``stopped_bookie`` and ``Storage.open``.
     """
     with stopped_bookie(directory) as disk:
         identity = await read_identity(disk)
@@ -72,12 +72,12 @@ async def opened_storage(
 async def _reporting(
     storage: Storage, on_progress: Callable[[int], None] | None
 ) -> AsyncIterator[None]:
-    """Tells now and then how many entries have been found."""
+    """Report the number of entries read, every 0.2 s until the block ends."""
 
-    async def report(tell: Callable[[int], None]) -> None:
+    async def report(on_count: Callable[[int], None]) -> None:
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
-            tell(storage.index.recent.row_count)
+            on_count(storage.index.recent.row_count)
 
     tasks = Tasks()
     if on_progress is not None:

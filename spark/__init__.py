@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ..core.protocol.extras import needs_extra
+
 if TYPE_CHECKING:
     from .session import open_session, register
 
@@ -12,6 +14,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
     """Imports PySpark when it is first needed: ``import rhumbline.spark`` works without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import session
+    with needs_extra("Spark", "spark"):
+        from . import session
 
     return getattr(session, name)

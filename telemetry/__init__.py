@@ -1,7 +1,9 @@
-"""Metrics and traces for OpenTelemetry; the only folder that imports it."""
+"""Metrics and traces for OpenTelemetry; the only package that imports it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ..core.protocol.extras import needs_extra
 
 if TYPE_CHECKING:
     from .process_telemetry import Telemetry, running_telemetry
@@ -20,4 +22,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
     """Imports OpenTelemetry when it is first needed: the extra ``otel`` is optional."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name], __name__), name)
+    with needs_extra("tracing with OpenTelemetry", "otel"):
+        return getattr(import_module(_HOMES[name], __name__), name)

@@ -1,4 +1,4 @@
-"""The SDK's providers for one process, and where they export to."""
+"""OpenTelemetry providers of one process, and the exporters that they use."""
 
 import math
 
@@ -18,7 +18,7 @@ _TIMEOUT_S = 2
 
 
 def otlp_exporters(endpoint: str) -> tuple[SpanExporter, MetricExporter]:
-    """To a collector that speaks OTLP over HTTP, e.g. http://127.0.0.1:4318."""
+    """Return exporters to a collector with OTLP over HTTP, such as http://127.0.0.1:4318."""
     base = endpoint.rstrip("/")
     return (
         OTLPSpanExporter(f"{base}/v1/traces", timeout=_TIMEOUT_S),
@@ -26,8 +26,8 @@ def otlp_exporters(endpoint: str) -> tuple[SpanExporter, MetricExporter]:
     )
 
 
-class Export:
-    """Spans leave by themselves, in the background; metrics when ``metrics`` is called."""
+class TelemetryExport:
+    """Exports spans in the background, and metrics when ``metrics`` is called."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Export:
             shutdown_on_exit=False,
         )
         self._spans.add_span_processor(BatchSpanProcessor(span_exporter))
-        # Without a thread of its own: snapshots are taken on the event loop, just before.
+        # No thread of its own: metrics() exports right after a snapshot on the event loop.
         reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=math.inf)
         self._reader = reader
         self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
@@ -56,11 +56,11 @@ class Export:
         self.instruments = Instruments(self._meters.get_meter("rhumbline"))
 
     def metrics(self) -> None:
-        """Exports the last snapshot. Blocks."""
+        """Export the last snapshot. Blocks."""
         self._reader.collect()
 
     def close(self) -> None:
-        """Exports what is left, and ends. Blocks."""
+        """Export the remaining spans and metrics, and shut down. Blocks."""
         self.metrics()
         self._spans.shutdown()
         self._meters.shutdown()

@@ -1,7 +1,7 @@
-"""Observable instruments that read what the process has counted already.
+"""Observable instruments that read statistics which the process has counted already.
 
-One for each figure of the catalogue; a summary makes three, for quantiles, sum and count. They see
-the snapshot that was taken last, so that exporters may ask from any thread.
+There is one instrument for each metric of the catalogue; a summary has three, for quantiles, sum
+and count. They read the last snapshot, so exporters may call them from any thread.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,41 +13,41 @@ from ..core.runtime.metrics import CATALOGUE, Metric, MetricType, Sample, Statis
 
 
 class Instruments:
-    """Of one process."""
+    """The instruments of one process."""
 
     def __init__(self, meter: Meter) -> None:
         self._sources: list[tuple[str, Statistics]] = []
         self._values: Mapping[Metric, list[Sample]] = {}
-        for figure in CATALOGUE:
-            self._create(meter, figure)
+        for metric in CATALOGUE:
+            self._create(meter, metric)
 
     def observe(self, service: str, statistics: Statistics) -> None:
-        """From now on snapshots hold these statistics, e.g. those of a ``bookie``."""
+        """Include these statistics in snapshots, e.g. those of a ``bookie``."""
         self._sources.append((service, statistics))
 
     def take_snapshot(self) -> None:
-        """Reads all statistics; on the event loop whose they are."""
+        """Read all statistics. Must be called on the event loop to which they belong."""
         values: dict[Metric, list[Sample]] = {}
         for service, statistics in self._sources:
-            for figure, some in samples(service, statistics()).items():
-                values.setdefault(figure, []).extend(some)
+            for metric, found in samples(service, statistics()).items():
+                values.setdefault(metric, []).extend(found)
         self._values = values
 
-    def _create(self, meter: Meter, figure: Metric) -> None:
+    def _create(self, meter: Meter, metric: Metric) -> None:
         def observed(part: str, _: CallbackOptions) -> Iterator[Observation]:
-            return _observations(self._values.get(figure, ()), part)
+            return _observations(self._values.get(metric, ()), part)
 
         plain = partial(observed, "")
-        if figure.type is MetricType.COUNTER:
-            meter.create_observable_counter(figure.name, [plain], figure.unit, figure.help)
+        if metric.type is MetricType.COUNTER:
+            meter.create_observable_counter(metric.name, [plain], metric.unit, metric.help)
             return
-        meter.create_observable_gauge(figure.name, [plain], figure.unit, figure.help)
-        if figure.type is MetricType.SUMMARY:
-            for part, unit in (("sum", figure.unit), ("count", "1")):
+        meter.create_observable_gauge(metric.name, [plain], metric.unit, metric.help)
+        if metric.type is MetricType.SUMMARY:
+            for part, unit in (("sum", metric.unit), ("count", "1")):
                 meter.create_observable_counter(
-                    f"{figure.name}.{part}", [partial(observed, part)], unit, figure.help
+                    f"{metric.name}.{part}", [partial(observed, part)], unit, metric.help
                 )
 
 
-def _observations(some: Iterable[Sample], part: str) -> Iterator[Observation]:
-    return (Observation(one.value, dict(one.labels)) for one in some if one.part == part)
+def _observations(some_samples: Iterable[Sample], part: str) -> Iterator[Observation]:
+    return (Observation(s.value, dict(s.labels)) for s in some_samples if s.part == part)

@@ -1,4 +1,4 @@
-"""OpenTelemetry for a process, if its settings ask for it: what a process starts and ends."""
+"""Starts and ends OpenTelemetry for a process, if its settings ask for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,48 +7,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..client.settings import TelemetrySettings
-from ..core.protocol.errors import ConfigurationError
+from ..core.protocol.extras import needs_extra
 from ..core.runtime.metrics import Statistics
 from ..core.runtime.tracing import Tracer
 
 if TYPE_CHECKING:
-    from .export import Export
+    from .export import TelemetryExport
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What there is to hand to ``connect``, ``running_bookie`` and ``running_proxy``."""
+    """Arguments for ``connect``, ``running_bookie`` and ``running_proxy``."""
 
     tracer: Tracer | None
     observe: Callable[[str, Statistics], None]
     """Exports the statistics of a ``bookie``, ``proxy``, ``repair`` or ``client`` from now on."""
 
 
-OFF = Telemetry(None, lambda service, statistics: None)
+TELEMETRY_OFF = Telemetry(None, lambda service, statistics: None)
 
 
 @asynccontextmanager
 async def running_telemetry(
     settings: TelemetrySettings, *, service: str, region: str = ""
 ) -> AsyncIterator[Telemetry]:
-    """Exports until the block ends; does nothing at all when no endpoint is set.
+    """Export until the block ends; does nothing if no endpoint is set.
 
-    ``service`` and ``region`` are attributes of all that is exported. A collector that is away
-    costs what was to be exported meanwhile, and nothing else. Raises ConfigurationError when the
-    packages are missing.
+    ``service`` and ``region`` are attributes of everything exported. While the collector is
+    unavailable, data that should be exported is lost; nothing else is affected. Raises
+    ConfigurationError if the packages are missing.
     """
     if not settings.otlp_endpoint:
-        yield OFF
+        yield TELEMETRY_OFF
         return
-    try:
-        from .export import Export, otlp_exporters
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"[telemetry] otlp_endpoint needs the Python package {error.name!r}: "
-            "pip install 'rhumbline[otel]'"
-        ) from error
+    with needs_extra("exporting telemetry (otlp_endpoint)", "otel"):
+        from .export import TelemetryExport, otlp_exporters
     exporters = otlp_exporters(settings.otlp_endpoint)
-    export = Export(*exporters, sample_ratio=settings.sample_ratio, service=service, region=region)
+    export = TelemetryExport(
+        *exporters, sample_ratio=settings.sample_ratio, service=service, region=region
+    )
     exporting = asyncio.create_task(_export(export, settings.export_ms), name="telemetry")
     try:
         yield Telemetry(export.tracer, export.instruments.observe)
@@ -59,7 +56,7 @@ async def running_telemetry(
         await asyncio.to_thread(export.close)
 
 
-async def _export(export: "Export", period_ms: int) -> None:
+async def _export(export: "TelemetryExport", period_ms: int) -> None:
     while True:
         await asyncio.sleep(period_ms / 1000)
         export.instruments.take_snapshot()

@@ -1,4 +1,4 @@
-"""The spans of traced record sets, as OpenTelemetry spans."""
+"""OpenTelemetry spans of traced record sets."""
 
 import random
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _KINDS = {
 
 
 class OtelSpan:
-    """A span of the SDK's, with the few calls that core knows."""
+    """An OpenTelemetry span with the interface that core uses."""
 
     __slots__ = ("_span",)
 
@@ -28,12 +28,12 @@ class OtelSpan:
 
     @property
     def traceparent(self) -> str:
-        """As W3C Trace Context writes it."""
+        """The traceparent in the format of W3C Trace Context."""
         known = self._span.get_span_context()
         return f"00-{known.trace_id:032x}-{known.span_id:016x}-{known.trace_flags:02x}"
 
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:
-        """Ends it, with the error's kind and text if there is one."""
+        """End the span, with type and text of ``error`` if there is one."""
         self._span.set_attributes(_named(attributes))
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
@@ -42,10 +42,10 @@ class OtelSpan:
 
 
 class OtelTracer:
-    """Makes spans with the tracers of ``provider``, whose sampler decides what begins a trace.
+    """Makes spans with the tracers of ``provider``, whose sampler decides which traces begin.
 
-    A record set that is appended inside of an application's own span belongs to that one's trace.
-    Of the others only ``sample_ratio`` come before the sampler at all: a span that is not recorded
+    A record set that is appended within a span of the application belongs to that trace. Of the
+    others only the share ``sample_ratio`` reaches the sampler, because a span that is not recorded
     costs nearly as much as one that is.
     """
 
@@ -54,16 +54,17 @@ class OtelTracer:
         self._sample_ratio = sample_ratio
 
     def sample(self, step: TraceStep, **attributes: Value) -> Span | None:
-        """A span that begins a trace, or follows from the application's; None if not sampled."""
+        """Begin a trace, or a child of the application's span; None if it is not sampled."""
         if random.random() >= self._sample_ratio and trace.get_current_span() is trace.INVALID_SPAN:
             return None
         span = self._tracer.start_span(step, kind=_KINDS[step], attributes=_named(attributes))
         return OtelSpan(span) if span.is_recording() else None
 
     def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> Span:
-        """A child of the first parent, linked to the others.
+        """Return a child of the first parent with links to the others.
 
-        A delivery is linked to its producer too: that is how messages are followed.
+        A delivery is also linked to its producer, so that a record can be followed from producer to
+        consumer.
         """
         contexts = [_context(parent) for parent in parents]
         linked = contexts if step is TraceStep.DELIVER else contexts[1:]
@@ -72,7 +73,7 @@ class OtelTracer:
             trace.set_span_in_context(trace.NonRecordingSpan(contexts[0])),
             kind=_KINDS[step],
             attributes=_named(attributes),
-            links=[Link(one) for one in linked],
+            links=[Link(context) for context in linked],
         )
         return OtelSpan(span)
 

@@ -1,4 +1,4 @@
-"""What every test has: seeds that are printed, no silent skip in CI, a table of times."""
+"""Configuration of all tests: seeds, no silent skips in CI, a table of times."""
 
 import os
 from collections import defaultdict
@@ -9,8 +9,8 @@ import pytest
 
 FIRST_SEED = 1
 
-# Tests start servers by fork and exec while gRPC channels are open. What gRPC would do in the child
-# between the two can abort it, and is of use only to children that go on using the channels.
+# Tests start servers by fork and exec while gRPC channels are open. gRPC's fork handlers can abort
+# the child between the two, and only children that keep using the channels need them.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 hypothesis.settings.register_profile("local", deadline=None, print_blob=True)
@@ -18,7 +18,7 @@ hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, deran
 
 
 def in_ci() -> bool:
-    """Whether a missing server is a failure rather than a reason to skip."""
+    """True if a missing server is a failure rather than a reason to skip."""
     return os.environ.get("CI", "").lower() == "true"
 
 
@@ -39,7 +39,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for `seed` runs once for each seed; its id names the seed."""
+    """Run a test that takes `seed` once for each seed; its id names the seed."""
     if "seed" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("seeds")
@@ -55,7 +55,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where CI=true, a test that needs a real server and skips has failed."""
+    """Turn the skip of a test that needs a real server into a failure if CI=true."""
     report = yield
     marker = item.get_closest_marker("needs_server")
     if report.skipped and marker is not None and in_ci():

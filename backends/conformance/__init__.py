@@ -1,1 +1,1 @@
-"""What every metadata store must do, as checks that anybody can run against their own store."""
+"""The conformance kit: executable checks of the metadata store contract, for any implementation."""

@@ -1,4 +1,4 @@
-"""Small helpers of the checks: an error that must come, a condition that must come true."""
+"""Assertions that the checks share: expected errors, eventual conditions, fired watches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,59 +11,59 @@ QUIET_MS = 150
 
 
 class Skipped(Exception):
-    """The check cannot be made on this target; the message says why."""
+    """The check does not apply to this store; the message says why."""
 
 
 async def raises(expected: type[RhumblineError], attempt: Awaitable[object]) -> None:
-    """The attempt must raise this error, and no narrower or wider one."""
+    """Require that ``attempt`` raises exactly the class ``expected``, not a subclass of it."""
     try:
         result = await attempt
     except RhumblineError as error:
-        assert type(error) is expected, f"{type(error).__name__} instead of {expected.__name__}"
+        assert type(error) is expected, f"raised {type(error).__name__}, not {expected.__name__}"
         return
-    raise AssertionError(f"no {expected.__name__}, but {result!r}")
+    raise AssertionError(f"returned {result!r} instead of raising {expected.__name__}")
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """The condition must come true, in reasonable time."""
+    """Require that ``condition`` becomes true within ``EVENTUALLY_MS``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + EVENTUALLY_MS / 1000
     while not await condition():
-        assert loop.time() < deadline, f"not in {EVENTUALLY_MS} ms: {what}"
+        assert loop.time() < deadline, f"not within {EVENTUALLY_MS} ms: {what}"
         await asyncio.sleep(0.01)
 
 
 async def exists(store: MetadataStore, path: str) -> bool:
-    """Whether there is a node."""
+    """Return whether a node exists."""
     parent, _, name = path.rpartition("/")
     return name in await store.children(parent or "/")
 
 
 class ChangeSignal:
-    """A watch callback that can be waited for."""
+    """A watch callback whose calls can be awaited and counted."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
 
-    def ring(self) -> None:
-        """The callback."""
+    def notify(self) -> None:
+        """Record a call; pass this method as the callback."""
         self.count += 1
-        self._rung.set()
+        self._notified.set()
 
-    async def heard(self, what: str) -> None:
-        """Waits for a call since the last ``heard`` or ``quiet``."""
+    async def wait_notified(self, what: str) -> None:
+        """Waits for a call since the last ``wait_notified`` or ``drain``."""
         try:
             async with asyncio.timeout(EVENTUALLY_MS / 1000):
-                await self._rung.wait()
+                await self._notified.wait()
         except TimeoutError:
-            raise AssertionError(f"the watch did not fire: {what}") from None
-        self._rung.clear()
+            raise AssertionError(f"no watch fired within {EVENTUALLY_MS} ms: {what}") from None
+        self._notified.clear()
 
-    async def quiet(self) -> None:
-        """Waits until calls that are still due (hints may come late or twice) have come."""
+    async def drain(self) -> None:
+        """Wait until no call arrives for ``QUIET_MS``, since hints may be late or repeated."""
         before = -1
         while before != self.count:
             before = self.count
             await asyncio.sleep(QUIET_MS / 1000)
-        self._rung.clear()
+        self._notified.clear()

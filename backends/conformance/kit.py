@@ -1,13 +1,14 @@
-"""The kit: a world in which a check runs, and the list of all checks.
+"""The list of all checks, and the world in which a check runs.
 
-A check is a coroutine function that takes a ``World`` and raises when the store breaks a promise of
-``core/runtime/metadata_store.py``. Its docstring is the promise. To test a store of your own::
+A check is a coroutine function that takes a ``World`` and raises if the store violates the contract
+in ``core/runtime/metadata_store.py``. Its docstring states the requirement. To test your store::
 
     @pytest.mark.parametrize("check", all_checks(), ids=check_name)
     def test_my_store(check):
-        asyncio.run(run_check(check, Target(open=lambda: open_my_store("my://host"))))
+        store = StoreUnderTest(open=lambda: open_my_store("my://host"))
+        asyncio.run(run_check(check, store))
 
-Checks work below a fresh random path, so they share a server and run in any order.
+Each check uses a new random path; checks may therefore share a server and run in any order.
 """
 
 import asyncio
@@ -24,11 +25,13 @@ CHECK_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A store under test. ``open`` gives a new handle to the same store, as another process has.
+class StoreUnderTest:
+    """The store to check.
 
-    ``uri``: what ``open_store`` takes in another process, or None for a store that has none; then
-    checks that need a second process skip. ``ttl_ms``: the shortest session that it offers.
+    ``open`` returns a new handle to the same store, independent of other handles like that of
+    another process. ``uri`` opens the store with ``open_store`` in another process; if it is None,
+    checks that need a second process are skipped. ``ttl_ms`` is the shortest session TTL that the
+    store supports.
     """
 
     open: Callable[[], Awaitable[MetadataStore]]
@@ -38,39 +41,39 @@ class Target:
 
 @dataclass(slots=True)
 class World:
-    """What a check may use: handles to one store and a path of its own."""
+    """The resources of one check: handles to the store and a path of its own."""
 
-    target: Target
+    target: StoreUnderTest
     root: str
     store: MetadataStore
     _handles: list[MetadataStore] = field(default_factory=list)
 
     def path(self, name: str) -> str:
-        """A path below this check's root."""
+        """Return a path below this check's root."""
         return f"{self.root}/{name}"
 
-    async def another(self) -> MetadataStore:
-        """A further handle, as another process would have; closed at the end of the check."""
+    async def open_handle(self) -> MetadataStore:
+        """Open a further, independent handle; it is closed at the end of the check."""
         handle = await self.target.open()
         self._handles.append(handle)
         return handle
 
     async def session(self, store: MetadataStore | None = None) -> Session:
-        """A session with the shortest TTL."""
+        """Open a session with the shortest TTL."""
         return await (store or self.store).session(self.target.ttl_ms)
 
     async def aclose(self) -> None:
-        """Closes all handles."""
+        """Close all handles."""
         for handle in reversed(self._handles):
             await handle.close()
         await self.store.close()
 
 
-Check = Callable[[World], Awaitable[None]]
+ConformanceCheck = Callable[[World], Awaitable[None]]
 
 
-def all_checks() -> list[Check]:
-    """Every check of the kit."""
+def all_checks() -> list[ConformanceCheck]:
+    """Return every check of the kit."""
     return [
         check
         for module in (semantics, transactions, races, watches, sessions)
@@ -78,8 +81,8 @@ def all_checks() -> list[Check]:
     ]
 
 
-def checks_of(module: ModuleType) -> list[Check]:
-    """The checks of one module: its public coroutine functions, in order of definition."""
+def checks_of(module: ModuleType) -> list[ConformanceCheck]:
+    """Return the checks of one module: its public coroutine functions, in order of definition."""
     return [
         function
         for name, function in vars(module).items()
@@ -89,13 +92,13 @@ def checks_of(module: ModuleType) -> list[Check]:
     ]
 
 
-def check_name(check: Check) -> str:
-    """A name for reports."""
+def check_name(check: ConformanceCheck) -> str:
+    """Return the name of a check for reports: its module and function."""
     return f"{check.__module__.rpartition('.')[2]}.{getattr(check, '__name__', check)}"
 
 
-async def run_check(check: Check, target: Target) -> None:
-    """Runs one check in a fresh world. Raises what the check raises, or Skipped."""
+async def run_check(check: ConformanceCheck, target: StoreUnderTest) -> None:
+    """Run one check in a new world. Raises the error of the check, or Skipped."""
     world = World(target, f"/conformance-{os.urandom(6).hex()}", await target.open())
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_MS / 1000):

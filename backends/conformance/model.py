@@ -1,9 +1,8 @@
 """The model-based check: any sequence of operations has the same outcome as on the memory store.
 
-``programs()`` is a hypothesis strategy; ``run_program`` runs one program on the store under test
-and on a fresh ``MemoryStore`` side by side and compares every answer, every error and at the end
-the trees.
-Versions are compared by the pattern of equality between them, since their texts mean nothing else.
+``programs()`` is a hypothesis strategy. ``run_program`` runs one program on the store under test
+and on a new ``MemoryStore`` side by side. It compares every result and error, and at the end the
+trees. Versions are opaque; it compares only which of them are equal to each other.
 """
 
 import os
@@ -33,7 +32,7 @@ SESSION_TTL_MS = 10_000
 
 
 class ModelStep(NamedTuple):
-    """One call. ``pick`` chooses among the versions seen so far for its path (None: no version)."""
+    """One call; ``pick`` selects a version seen earlier at its path, or no version if None."""
 
     kind: str
     name: str
@@ -51,12 +50,15 @@ INNER_MAX = 5
 
 
 def programs(steps_max: int = 40) -> st.SearchStrategy[list[ModelStep]]:
-    """Sequences of steps, transactions among them. One number a step: fast, and shrinks well."""
+    """Return a strategy for sequences of steps, including transactions.
+
+    Each step is drawn as one number, which is fast and shrinks well.
+    """
     return st.lists(st.integers(0, 2**24), min_size=8, max_size=steps_max).map(program_of)
 
 
 def program_of(numbers: list[int]) -> list[ModelStep]:
-    """Reads numbers as steps; a transaction takes some of the numbers behind it as its inside."""
+    """Decode numbers as steps; a transaction uses some following numbers as its operations."""
     program = []
     waiting = list(reversed(numbers))
     while waiting:
@@ -82,7 +84,7 @@ def _choose(items: Sequence[T], number: int) -> tuple[T, int]:
 
 
 class Twin:
-    """One of the two stores: handles, their sessions, and what versions were seen at which path."""
+    """One of the two stores: its handles, their sessions, and the versions seen by path."""
 
     def __init__(self, root: str, handles: list[MetadataStore]) -> None:
         self.root = root
@@ -91,14 +93,14 @@ class Twin:
         self._seen: dict[str, list[Version]] = {}
 
     async def run(self, step: ModelStep) -> object:
-        """The outcome of a step in a form that both twins share."""
+        """Return the outcome of a step in a form that is comparable between the stores."""
         try:
             return await self._run(step)
         except RhumblineError as error:
             return type(error).__name__
 
     async def tree(self, name: str = "") -> object:
-        """All nodes with their data, sequential names replaced by their order."""
+        """Return all nodes with their data; sequential names are replaced by their order."""
         store, path = self._handles[0], f"{self.root}{name}"
         value = await store.get(path)
         children = await store.children(path)
@@ -171,7 +173,7 @@ class Twin:
         return None if step.pick is None or not seen else seen[-1 - step.pick % len(seen)]
 
     def _number(self, path: str, version: Version) -> int:
-        """The same number for the same version of a path."""
+        """Return the index of a version among those seen at the path."""
         seen = self._seen.setdefault(path, [])
         if version not in seen:
             seen.append(version)
@@ -189,15 +191,15 @@ class Twin:
             await session.close()
 
     async def aclose(self) -> None:
-        """Ends the sessions."""
+        """End the sessions."""
         for handle in range(len(self._handles)):
             await self._end_session(handle)
 
 
 async def run_program(program: list[ModelStep], handles: list[MetadataStore]) -> None:
-    """Runs one program through ``HANDLES`` handles of a store, below a root of its own.
+    """Run one program through ``HANDLES`` handles of a store, below a root of its own.
 
-    Raises AssertionError with the step that differs.
+    Raises AssertionError at the first step whose outcome differs.
     """
     root = f"/model-{os.urandom(6).hex()}"
     memory = MemoryStore()
@@ -207,8 +209,8 @@ async def run_program(program: list[ModelStep], handles: list[MetadataStore]) ->
     await memory.create(root)
     for position, step in enumerate(program):
         got, expected = await real.run(step), await model.run(step)
-        assert got == expected, f"step {position} {step}: {got!r}, the model says {expected!r}"
+        assert got == expected, f"step {position} {step}: got {got!r}, expected {expected!r}"
     got, expected = await real.tree(), await model.tree()
-    assert got == expected, f"trees differ: {got!r}, the model has {expected!r}"
+    assert got == expected, f"final trees differ: got {got!r}, expected {expected!r}"
     await real.aclose()
     await model.aclose()

@@ -1,4 +1,4 @@
-"""Checks with many callers at once, through several handles."""
+"""Checks of concurrent calls through several handles."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -22,10 +22,10 @@ HANDLES = 3
 
 
 async def no_increment_is_lost(world: "World") -> None:
-    """Counters raised by compare-and-set end at the number of successes."""
+    """A counter incremented by concurrent compare-and-sets equals the number of successes."""
     path, _ = await world.store.create(world.path("counter"), b"0")
 
-    async def raise_it(store: MetadataStore, times: int) -> int:
+    async def increment(store: MetadataStore, times: int) -> int:
         done = 0
         while done < times:
             value = await store.get(path)
@@ -37,12 +37,12 @@ async def no_increment_is_lost(world: "World") -> None:
         return done
 
     handles = await _handles(world)
-    done = await run_all([raise_it(store, 10) for store in handles * 2], "increments")
+    done = await run_all([increment(store, 10) for store in handles * 2], "increments")
     assert int((await world.store.get(path)).data) == sum(done)
 
 
-async def one_of_many_creates_wins(world: "World") -> None:
-    """And everybody reads the winner's data."""
+async def exactly_one_of_concurrent_creates_succeeds(world: "World") -> None:
+    """The others raise NodeExistsError, and the node has the data of the successful create."""
     handles = await _handles(world)
     for attempt in range(5):
         path = world.path(f"claim-{attempt}/leaf")
@@ -60,8 +60,8 @@ async def one_of_many_creates_wins(world: "World") -> None:
         assert (await world.store.get(path)).data == winners[0]
 
 
-async def sequential_names_are_given_once(world: "World") -> None:
-    """Under concurrency, through several handles, with deletions between."""
+async def concurrent_sequential_names_are_unique(world: "World") -> None:
+    """No name is used twice, even if its node was deleted; each caller's names increase."""
     handles = await _handles(world)
 
     async def take(store: MetadataStore, count: int) -> list[str]:
@@ -79,8 +79,8 @@ async def sequential_names_are_given_once(world: "World") -> None:
     assert len(names) == len(set(names))
 
 
-async def nobody_sees_half_a_transaction(world: "World") -> None:
-    """Two nodes that are always written together are never seen apart."""
+async def a_transaction_is_never_seen_partially(world: "World") -> None:
+    """A reader never sees only some of the writes of a transaction."""
     a, b = world.path("a"), world.path("b")
     await world.store.txn([Create(a, b"0"), Create(b, b"0")])
     writer, reader, _ = await _handles(world)
@@ -94,7 +94,7 @@ async def nobody_sees_half_a_transaction(world: "World") -> None:
     while not writing.done() or not agreed:
         await asyncio.sleep(0)
         left, right = await reader.get(a), await reader.get(b)
-        assert int(left.data) <= int(right.data), "a later read saw less"
+        assert int(left.data) <= int(right.data), "a later read returned an earlier value"
         try:
             await reader.txn([Check(a, left.version), Check(b, right.version)])
         except BadVersionError:
@@ -104,8 +104,8 @@ async def nobody_sees_half_a_transaction(world: "World") -> None:
     await writing
 
 
-async def a_read_sees_every_write_that_ended_before(world: "World") -> None:
-    """Linearizable reads: also through another handle than the writer's."""
+async def a_read_sees_every_acknowledged_write(world: "World") -> None:
+    """Reads are linearizable, also through other handles than the writer's."""
     path, _ = await world.store.create(world.path("a"), b"0")
     handles = await _handles(world)
     for number in range(1, 21):
@@ -114,8 +114,8 @@ async def a_read_sees_every_write_that_ended_before(world: "World") -> None:
             assert int((await store.get(path)).data) == number
 
 
-async def a_parent_never_goes_under_its_child(world: "World") -> None:
-    """``create`` of a child and ``delete`` of its parent: one of them is first."""
+async def a_parent_with_a_child_is_never_deleted(world: "World") -> None:
+    """A concurrent ``create`` of a child and ``delete`` of its parent never both succeed first."""
     handles = await _handles(world)
     parent = world.path("p")
 
@@ -136,7 +136,7 @@ async def a_parent_never_goes_under_its_child(world: "World") -> None:
 
 
 async def a_stale_version_never_matches_a_new_node(world: "World") -> None:
-    """Compare-and-set against a node that others delete and make again all the time."""
+    """A compare-and-set never succeeds on a node that was deleted and created again meanwhile."""
     path = world.path("a")
     writer, racer, _ = await _handles(world)
 
@@ -162,8 +162,8 @@ async def a_stale_version_never_matches_a_new_node(world: "World") -> None:
     await churning
 
 
-async def a_cancelled_call_harms_nobody_else(world: "World") -> None:
-    """Cancelling leaves its own outcome open; the store goes on."""
+async def a_cancelled_call_does_not_affect_other_calls(world: "World") -> None:
+    """A cancelled call has an unknown outcome; the handle stays usable."""
     for number in range(10):
         doomed = asyncio.create_task(world.store.create(world.path(f"c{number}")))
         for _ in range(number):
@@ -178,4 +178,4 @@ async def a_cancelled_call_harms_nobody_else(world: "World") -> None:
 
 
 async def _handles(world: "World") -> list[MetadataStore]:
-    return [await world.another() for _ in range(HANDLES)]
+    return [await world.open_handle() for _ in range(HANDLES)]

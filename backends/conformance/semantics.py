@@ -1,4 +1,4 @@
-"""Checks of single operations, one after the other."""
+"""Checks of single operations without concurrency."""
 
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,8 @@ BAD_PATHS = ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a\x00", "/a\
 BAD_PATHS += ["/.rhumbline", "/.rhumbline/x", "/\uf8ff", "/\uffff", "/" + "x" * 2000]
 
 
-async def the_root_is_always_there(world: "World") -> None:
-    """The root can be read and listed, and never written."""
+async def the_root_always_exists(world: "World") -> None:
+    """The root can be read and listed, but never created, written or deleted."""
     assert world.root[1:] in await world.store.children("/")
     await world.store.get("/")
     await raises(InvalidArgumentError, world.store.create("/"))
@@ -31,16 +31,16 @@ async def the_root_is_always_there(world: "World") -> None:
     await raises(InvalidArgumentError, world.store.delete("/"))
 
 
-async def what_was_created_reads_back(world: "World") -> None:
-    """``get`` gives the data and the version that ``create`` returned, to every handle."""
+async def a_created_node_reads_back(world: "World") -> None:
+    """``get`` returns the created data and the version from ``create``, on every handle."""
     path, version = await world.store.create(world.path("a"), b"\x00data\xff")
     assert path == world.path("a")
     assert await world.store.get(path) == Value(b"\x00data\xff", version)
-    assert await (await world.another()).get(path) == Value(b"\x00data\xff", version)
+    assert await (await world.open_handle()).get(path) == Value(b"\x00data\xff", version)
 
 
-async def an_empty_value_is_a_value(world: "World") -> None:
-    """b"" can be created and put."""
+async def an_empty_value_is_valid(world: "World") -> None:
+    """A node can be created with b"" and set to b""."""
     path, _ = await world.store.create(world.path("a"))
     assert (await world.store.get(path)).data == b""
     await world.store.put(path, b"x")
@@ -48,8 +48,8 @@ async def an_empty_value_is_a_value(world: "World") -> None:
     assert (await world.store.get(path)).data == b""
 
 
-async def what_is_not_there_is_no_node(world: "World") -> None:
-    """Every operation but ``create`` on a missing node raises NoNodeError."""
+async def a_missing_node_raises_no_node_error(world: "World") -> None:
+    """Every operation except ``create`` on a missing node raises NoNodeError, whatever ``expect``."""
     path = world.path("missing")
     await raises(NoNodeError, world.store.get(path))
     await raises(NoNodeError, world.store.children(path))
@@ -62,15 +62,15 @@ async def what_is_not_there_is_no_node(world: "World") -> None:
 
 
 async def a_second_create_fails_and_changes_nothing(world: "World") -> None:
-    """NodeExistsError, whatever the data."""
+    """A second ``create`` raises NodeExistsError, even with the same data."""
     path, version = await world.store.create(world.path("a"), b"first")
     await raises(NodeExistsError, world.store.create(path, b"second"))
     await raises(NodeExistsError, world.store.create(path, b"first"))
     assert await world.store.get(path) == Value(b"first", version)
 
 
-async def create_makes_missing_parents(world: "World") -> None:
-    """As empty persistent nodes; those that are there stay as they are."""
+async def create_creates_missing_parents(world: "World") -> None:
+    """Missing parents are created as empty nodes; existing ones keep their data."""
     await world.store.create(world.path("a"), b"kept")
     await world.store.create(world.path("a/b/c/d"), b"leaf")
     assert (await world.store.get(world.path("a"))).data == b"kept"
@@ -79,8 +79,8 @@ async def create_makes_missing_parents(world: "World") -> None:
     await raises(NodeExistsError, world.store.create(world.path("a/b")))
 
 
-async def put_replaces_and_gives_a_new_version(world: "World") -> None:
-    """Also when the data is the same; ``expect`` is compared."""
+async def put_replaces_the_data_and_returns_a_new_version(world: "World") -> None:
+    """The version is new even if the data is the same; an old ``expect`` raises BadVersionError."""
     path, first = await world.store.create(world.path("a"), b"same")
     second = await world.store.put(path, b"same", expect=first)
     third = await world.store.put(path, b"other")
@@ -94,7 +94,7 @@ async def put_replaces_and_gives_a_new_version(world: "World") -> None:
 
 
 async def a_version_of_a_deleted_node_is_never_valid_again(world: "World") -> None:
-    """Not after the node was made again with the same data and the same number of writes."""
+    """It stays invalid if the node is created again with the same data and number of writes."""
     path = world.path("a")
     seen = set()
     for _ in range(4):
@@ -112,15 +112,15 @@ async def a_version_of_a_deleted_node_is_never_valid_again(world: "World") -> No
     assert await world.store.get(path) == Value(b"same", current)
 
 
-async def a_version_of_another_node_is_a_bad_version_or_equal(world: "World") -> None:
-    """A text that was never a version of any node does not match."""
+async def an_unknown_version_never_matches(world: "World") -> None:
+    """``expect`` with a string that was never a version raises BadVersionError."""
     path, version = await world.store.create(world.path("a"))
     for wrong in ("", "0", "-1", f"{version}0", "no version", "x.y.z"):
         await raises(BadVersionError, world.store.put(path, b"", expect=type(version)(wrong)))
 
 
-async def children_do_not_touch_their_parent(world: "World") -> None:
-    """Making and removing children leaves the parent's version and data alone."""
+async def changes_of_children_leave_the_parent_unchanged(world: "World") -> None:
+    """Creating and deleting children changes neither the version nor the data of the parent."""
     path, version = await world.store.create(world.path("a"), b"x")
     await world.store.create(f"{path}/b")
     await world.store.create(f"{path}/s-", sequential=True)
@@ -128,8 +128,8 @@ async def children_do_not_touch_their_parent(world: "World") -> None:
     assert await world.store.get(path) == Value(b"x", version)
 
 
-async def a_node_with_children_stays(world: "World") -> None:
-    """``delete`` raises NotEmptyError until the last child is gone."""
+async def a_node_with_children_cannot_be_deleted(world: "World") -> None:
+    """``delete`` raises NotEmptyError until the last child is deleted."""
     path, version = await world.store.create(world.path("a"))
     await world.store.create(f"{path}/b")
     await raises(NotEmptyError, world.store.delete(path))
@@ -138,8 +138,8 @@ async def a_node_with_children_stays(world: "World") -> None:
     await world.store.delete(path, expect=version)
 
 
-async def children_come_in_byte_order_and_pages(world: "World") -> None:
-    """Whatever the names are; ``after`` need not exist."""
+async def children_are_listed_in_byte_order_and_pages(world: "World") -> None:
+    """Names are ordered by their UTF-8 bytes; the name in ``after`` need not exist."""
     parent = world.path("p")
     for name in reversed(ODD_NAMES):
         await world.store.create(f"{parent}/{name}", name.encode())
@@ -158,8 +158,8 @@ async def children_come_in_byte_order_and_pages(world: "World") -> None:
         assert (await world.store.get(f"{parent}/{name}")).data == name.encode()
 
 
-async def many_children_page_without_loss(world: "World") -> None:
-    """Some hundred children, read in pages and at once."""
+async def paging_through_many_children_misses_none(world: "World") -> None:
+    """Reading 300 children in pages and in one call returns the same complete list."""
     names = [f"n{number:04d}" for number in range(300)]
     for start in range(0, len(names), 50):
         await world.store.txn(
@@ -174,8 +174,8 @@ async def many_children_page_without_loss(world: "World") -> None:
     assert read == names
 
 
-async def values_and_paths_have_limits(world: "World") -> None:
-    """The largest value works, one byte more does not, and malformed paths never do."""
+async def limits_of_values_and_paths_are_enforced(world: "World") -> None:
+    """The largest value is accepted; one byte more and malformed paths are refused."""
     path, _ = await world.store.create(world.path("big"), bytes(VALUE_BYTES_MAX))
     await raises(LimitExceededError, world.store.put(path, bytes(VALUE_BYTES_MAX + 1)))
     await raises(
@@ -191,8 +191,8 @@ async def values_and_paths_have_limits(world: "World") -> None:
     assert (await world.store.get(deep)).data == b"deep"
 
 
-async def sequential_names_rise_and_are_unique(world: "World") -> None:
-    """At least ten digits, rising under one parent, also after deletions."""
+async def sequential_names_increase_and_are_unique(world: "World") -> None:
+    """Each name ends in at least ten digits, which increase even after deletions."""
     seen: list[int] = []
     for count in range(12):
         path, version = await world.store.create(
@@ -200,7 +200,7 @@ async def sequential_names_rise_and_are_unique(world: "World") -> None:
         )
         digits = path.removeprefix(world.path("q/ID-"))
         assert len(digits) >= 10 and digits.isdigit(), path
-        assert not seen or int(digits) > seen[-1], f"{digits} after {seen}"
+        assert not seen or int(digits) > seen[-1], f"{digits} follows {seen}"
         seen.append(int(digits))
         assert await world.store.get(path) == Value(f"{count}".encode(), version)
         if count % 2:
@@ -208,9 +208,9 @@ async def sequential_names_rise_and_are_unique(world: "World") -> None:
     assert len(await world.store.children(world.path("q"))) == 6
 
 
-async def a_closed_store_refuses(world: "World") -> None:
-    """ClosedError for every call; closing again is harmless."""
-    store = await world.another()
+async def a_closed_store_refuses_every_call(world: "World") -> None:
+    """Every call after ``close`` raises ClosedError; ``close`` may be repeated."""
+    store = await world.open_handle()
     await store.get("/")
     await store.close()
     await store.close()

@@ -1,6 +1,7 @@
-"""A process of its own that holds an ephemeral node: ``holder URI PATH TTL_MS``.
+"""A program that holds an ephemeral node: ``session_holder URI PATH TTL_MS``.
 
-It prints ``held``, later ``lost`` when its session is gone, and ends when its standard input does.
+It prints ``held``, prints ``lost`` when its session is lost, and exits at the end of its standard
+input.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from ..open_store import open_store
 
 
 async def hold(uri: str, path: str, ttl_ms: int) -> None:
-    """Holds ``path`` until standard input ends."""
+    """Hold an ephemeral node at ``path`` until the end of standard input."""
     loop = asyncio.get_running_loop()
     store = await open_store(uri)
     try:

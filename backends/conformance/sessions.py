@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .kit import World
 
 
-async def an_ephemeral_node_is_a_node_until_its_session_closes(world: "World") -> None:
-    """Others see it, and see it go when ``close`` has returned."""
-    other = await world.another()
+async def an_ephemeral_node_exists_until_its_session_closes(world: "World") -> None:
+    """Other handles can read and write it; it does not exist after ``close`` of its session."""
+    other = await world.open_handle()
     session = await world.session()
     path, version = await world.store.create(world.path("a/e"), b"x", ephemeral=session)
     assert await other.get(path) == Value(b"x", version)
@@ -34,44 +34,44 @@ async def an_ephemeral_node_is_a_node_until_its_session_closes(world: "World") -
     assert await exists(other, world.path("a"))
 
 
-async def a_session_lives_as_long_as_its_process(world: "World") -> None:
-    """For several TTLs without any call."""
+async def a_session_outlives_several_ttls_while_its_process_runs(world: "World") -> None:
+    """The session and its nodes outlive several TTLs without any call."""
     session = await world.session()
     lost = ChangeSignal()
-    session.on_lost(lost.ring)
+    session.on_lost(lost.notify)
     path, _ = await world.store.create(world.path("e"), ephemeral=session)
     await asyncio.sleep(world.target.ttl_ms * 2.5 / 1000)
     assert not session.is_lost and not lost.count
-    assert await exists(await world.another(), path)
+    assert await exists(await world.open_handle(), path)
     await world.store.create(world.path("f"), ephemeral=session)
 
 
 async def a_closed_session_is_lost(world: "World") -> None:
-    """SessionLostError for what is asked of it; nothing is written."""
+    """Using it raises SessionLostError and writes nothing; a late ``on_lost`` is still called."""
     session = await world.session()
     await session.close()
     assert session.is_lost
     await raises(SessionLostError, world.store.create(world.path("e"), ephemeral=session))
     assert not await exists(world.store, world.path("e"))
-    late = ChangeSignal()
-    session.on_lost(late.ring)
-    await late.heard("on_lost of a lost session")
+    late_signal = ChangeSignal()
+    session.on_lost(late_signal.notify)
+    await late_signal.wait_notified("on_lost of a lost session")
 
 
 async def closing_the_store_closes_its_sessions(world: "World") -> None:
-    """Their nodes are gone at once, and watchers are told."""
-    store = await world.another()
+    """Their nodes are removed at once, and watches of these nodes fire."""
+    store = await world.open_handle()
     path, _ = await store.create(world.path("e"), ephemeral=await world.session(store))
-    bell = ChangeSignal()
-    world.store.watch(path, bell.ring)
-    await bell.quiet()
+    changes = ChangeSignal()
+    world.store.watch(path, changes.notify)
+    await changes.drain()
     await store.close()
-    await bell.heard("the end of an ephemeral node")
+    await changes.wait_notified("the end of an ephemeral node")
     assert not await exists(world.store, path)
 
 
-async def sessions_are_independent(world: "World") -> None:
-    """Two sessions of one handle have their own nodes."""
+async def sessions_of_one_handle_are_independent(world: "World") -> None:
+    """Closing one session leaves the nodes of another session of the same handle."""
     first, second = await world.session(), await world.session()
     await world.store.create(world.path("1"), ephemeral=first)
     await world.store.create(world.path("2"), ephemeral=second)
@@ -80,15 +80,15 @@ async def sessions_are_independent(world: "World") -> None:
     assert not second.is_lost
 
 
-async def a_session_serves_only_its_own_handle(world: "World") -> None:
-    """InvalidArgumentError elsewhere."""
+async def a_session_is_refused_by_other_handles(world: "World") -> None:
+    """Another handle that is given the session raises InvalidArgumentError."""
     session = await world.session()
-    other = await world.another()
+    other = await world.open_handle()
     await raises(InvalidArgumentError, other.create(world.path("e"), ephemeral=session))
 
 
-async def an_ephemeral_node_has_no_children(world: "World") -> None:
-    """InvalidArgumentError, by ``create`` and ``txn``, at any depth."""
+async def an_ephemeral_node_cannot_have_children(world: "World") -> None:
+    """``create`` and ``txn`` of a child at any depth raise InvalidArgumentError."""
     session = await world.session()
     path, _ = await world.store.create(world.path("e"), ephemeral=session)
     await raises(InvalidArgumentError, world.store.create(f"{path}/child"))
@@ -98,11 +98,11 @@ async def an_ephemeral_node_has_no_children(world: "World") -> None:
     assert await world.store.children(path) == []
 
 
-async def a_session_leaves_the_nodes_of_others_alone(world: "World") -> None:
-    """Also one that was made where its own node had been."""
+async def closing_a_session_removes_only_its_own_nodes(world: "World") -> None:
+    """A node that another handle created at the path of a deleted ephemeral node stays."""
     session = await world.session()
     path, version = await world.store.create(world.path("e"), b"mine", ephemeral=session)
-    other = await world.another()
+    other = await world.open_handle()
     await other.delete(path)
     _, theirs = await other.create(path, b"theirs")
     await raises(BadVersionError, world.store.put(path, b"", expect=version))
@@ -111,7 +111,7 @@ async def a_session_leaves_the_nodes_of_others_alone(world: "World") -> None:
 
 
 async def an_ephemeral_node_may_be_deleted_in_a_transaction(world: "World") -> None:
-    """As any other node."""
+    """An ephemeral node can be deleted by ``txn`` like any other node."""
     session = await world.session()
     path, version = await world.store.create(world.path("e"), ephemeral=session)
     await world.store.txn([Delete(path, version), Create(world.path("done"))])
@@ -120,7 +120,7 @@ async def an_ephemeral_node_may_be_deleted_in_a_transaction(world: "World") -> N
 
 
 async def ephemeral_nodes_can_be_sequential(world: "World") -> None:
-    """As Apache BookKeeper makes its ledger ids."""
+    """A node may be both ephemeral and sequential, as Apache BookKeeper's ledger ids are."""
     session = await world.session()
     first, _ = await world.store.create(world.path("q/n-"), ephemeral=session, sequential=True)
     second, _ = await world.store.create(world.path("q/n-"), ephemeral=session, sequential=True)
@@ -129,28 +129,28 @@ async def ephemeral_nodes_can_be_sequential(world: "World") -> None:
     assert await world.store.children(world.path("q")) == []
 
 
-async def a_killed_process_keeps_its_nodes_for_its_ttl(world: "World") -> None:
-    """And not much longer; the watcher is told, and may claim the node at once."""
+async def ephemeral_nodes_of_a_killed_process_last_for_their_ttl(world: "World") -> None:
+    """The nodes exist at least half the TTL, then watches fire and the path can be created."""
     holder = await _Holder.start(world, world.path("claim"))
     loop = asyncio.get_running_loop()
     try:
-        bell = ChangeSignal()
-        world.store.watch(world.path("claim"), bell.ring)
-        await bell.quiet()
+        changes = ChangeSignal()
+        world.store.watch(world.path("claim"), changes.notify)
+        await changes.drain()
         holder.process.kill()
         killed = loop.time()
         await holder.process.wait()
         await asyncio.sleep(max(0.0, world.target.ttl_ms / 2000 - (loop.time() - killed)))
-        assert await exists(world.store, world.path("claim")), "gone before its TTL"
+        assert await exists(world.store, world.path("claim")), "the node was removed before its TTL"
         while await exists(world.store, world.path("claim")):
-            await bell.heard("the expiry")
+            await changes.wait_notified("the expiry")
         await world.store.create(world.path("claim"), b"taken over")
     finally:
         await holder.aclose()
 
 
-async def a_stopped_process_learns_that_its_session_is_gone(world: "World") -> None:
-    """It may go on believing in it only until it hears from the store again."""
+async def a_stopped_process_learns_that_its_session_expired(world: "World") -> None:
+    """``on_lost`` is called as soon as the process is in contact with the store again."""
     holder = await _Holder.start(world, world.path("claim"))
     try:
         holder.process.send_signal(signal.SIGSTOP)
@@ -158,7 +158,7 @@ async def a_stopped_process_learns_that_its_session_is_gone(world: "World") -> N
         async def is_gone() -> bool:
             return not await exists(world.store, world.path("claim"))
 
-        await eventually(is_gone, "the node of a stopped process goes")
+        await eventually(is_gone, "the node of a stopped process is removed")
         holder.process.send_signal(signal.SIGCONT)
         assert await holder.line() == "lost"
     finally:
@@ -166,7 +166,7 @@ async def a_stopped_process_learns_that_its_session_is_gone(world: "World") -> N
 
 
 class _Holder:
-    """Another process that holds an ephemeral node."""
+    """Another process that holds an ephemeral node (``session_holder``)."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .kit import World
 
 
-async def a_transaction_does_all_of_it(world: "World") -> None:
-    """Each Create and Put gets its version, Check and Delete get None."""
+async def a_transaction_applies_all_operations(world: "World") -> None:
+    """The result has a version for each Create and Put, and None for each Check and Delete."""
     a, b, c, d = (world.path(name) for name in "abcd")
     _, old_a = await world.store.create(a, b"a")
     _, old_b = await world.store.create(b, b"b")
@@ -51,20 +51,20 @@ async def a_transaction_does_all_of_it(world: "World") -> None:
     await world.store.put(d, b"", expect=versions[3])
 
 
-async def a_transaction_that_fails_does_nothing(world: "World") -> None:
-    """Whichever operation does not hold, wherever it stands; its error is raised."""
-    a, b, gone = world.path("a"), world.path("b"), world.path("gone")
+async def a_failed_transaction_changes_nothing(world: "World") -> None:
+    """The error of the failed operation is raised, whichever operation fails, at any position."""
+    a, b, missing = world.path("a"), world.path("b"), world.path("gone")
     _, stale = await world.store.create(a, b"0")
     version = await world.store.put(a, b"1")
     await world.store.create(f"{b}/child")
     failing: list[tuple[Operation, type[RhumblineError]]] = [
         (Check(a, stale), BadVersionError),
-        (Check(gone, version), NoNodeError),
+        (Check(missing, version), NoNodeError),
         (Check(a, None), NodeExistsError),
         (Create(a), NodeExistsError),
-        (Put(gone, b""), NoNodeError),
+        (Put(missing, b""), NoNodeError),
         (Put(a, b"", stale), BadVersionError),
-        (Delete(gone), NoNodeError),
+        (Delete(missing), NoNodeError),
         (Delete(a, stale), BadVersionError),
         (Delete(b), NotEmptyError),
     ]
@@ -78,16 +78,16 @@ async def a_transaction_that_fails_does_nothing(world: "World") -> None:
     assert await world.store.children(world.root) == ["a", "b"]
 
 
-async def the_first_failing_operation_names_the_error(world: "World") -> None:
-    """Operations count as done in order."""
-    a, gone = world.path("a"), world.path("gone")
+async def the_first_failing_operation_determines_the_error(world: "World") -> None:
+    """If several operations would fail, the error of the first one is raised."""
+    a, missing = world.path("a"), world.path("gone")
     await world.store.create(a)
-    await raises(NodeExistsError, world.store.txn([Create(a), Put(gone, b"")]))
-    await raises(NoNodeError, world.store.txn([Put(gone, b""), Create(a)]))
+    await raises(NodeExistsError, world.store.txn([Create(a), Put(missing, b"")]))
+    await raises(NoNodeError, world.store.txn([Put(missing, b""), Create(a)]))
 
 
-async def operations_build_on_one_another(world: "World") -> None:
-    """A parent and then its child, with the parents of both; children and then their parent."""
+async def operations_take_effect_in_order(world: "World") -> None:
+    """An operation may use a parent that an earlier one creates, or a deletion of children."""
     top = world.path("x/y")
     await world.store.txn([Create(top, b"p"), Create(f"{top}/1", b"1"), Create(f"{top}/2")])
     assert (await world.store.get(top)).data == b"p"
@@ -101,15 +101,21 @@ async def operations_build_on_one_another(world: "World") -> None:
 
 
 async def a_recreated_parent_is_a_new_node(world: "World") -> None:
-    """A node that one operation deletes and a later one's parent needs is made again, empty."""
+    """A parent that is deleted and created again in one transaction is empty and has a new version.
+
+    The parent is created again because a later operation creates a child of it.
+    """
     path, version = await world.store.create(world.path("p"), b"old")
     await world.store.txn([Delete(path), Create(f"{path}/child")])
     assert (await world.store.get(path)).data == b""
     await raises(BadVersionError, world.store.put(path, b"", expect=version))
 
 
-async def transactions_are_bounded(world: "World") -> None:
-    """None is a transaction too, the largest works, one more or a path twice does not."""
+async def limits_of_transactions_are_enforced(world: "World") -> None:
+    """Transactions from no operation up to the limits succeed; larger ones are refused.
+
+    A path that occurs twice is refused too.
+    """
     assert await world.store.txn([]) == []
     full = [Create(world.path(f"n/{number:03d}"), b"x") for number in range(TXN_OPERATIONS_MAX)]
     versions = await world.store.txn(full)

@@ -28,7 +28,7 @@ from . import etcd_pb2 as pb
 Answer = TypeVar("Answer", bound=Message)
 Stream = grpc.aio.StreamStreamCall[Any, Any]
 
-TRY_MS = 1_000
+ATTEMPT_MS_MAX = 1_000
 """How long one server is given to be connected, or to answer a read, while others are left."""
 
 _PAUSE_MS = 50
@@ -99,13 +99,15 @@ class EtcdClient:
         Raises MetadataUnavailableError, CompactedError, and what etcd's refusals are here.
         """
         while True:
-            left = self._left(deadline)
+            remaining_s = self._remaining_s(deadline)
             try:
-                return await self._call(method, request, answer, min(left, TRY_MS / 1000))
+                return await self._call(
+                    method, request, answer, min(remaining_s, ATTEMPT_MS_MAX / 1000)
+                )
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.OUT_OF_RANGE:
                     raise CompactedError from error
-                await self._failed(error, deadline)
+                await self._recover(error, deadline)
 
     async def write(
         self, method: str, request: Message, answer: type[Answer], *, deadline: float
@@ -117,14 +119,14 @@ class EtcdClient:
         while True:
             await self._ready(deadline)
             try:
-                return await self._call(method, request, answer, self._left(deadline))
+                return await self._call(method, request, answer, self._remaining_s(deadline))
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
                     self._token = None  # it ran out; nothing was done
                     continue
                 if error.code() not in _REFUSALS:
-                    self._next()
-                    raise IndeterminateError(f"etcd: {_line(error)}") from error
+                    self._use_next_server()
+                    raise IndeterminateError(f"etcd: {_describe(error)}") from error
                 raise _refusal(error) from error
 
     def stream(self, method: str, answer: type[Answer]) -> Stream:
@@ -144,11 +146,11 @@ class EtcdClient:
         """Turns to the next server, after a pause, with a new token if the old one was refused."""
         if is_refused or (error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED):
             self._token = None
-        self._next()
+        self._use_next_server()
         await asyncio.sleep((_REFUSED_PAUSE_MS if is_refused else _PAUSE_MS) / 1000)
         if self._token is None and self._access.user is not None:
             with suppress(grpc.aio.AioRpcError, UnauthorizedError):  # then the stream fails again
-                await self._authenticate(TRY_MS / 1000)
+                await self._authenticate(ATTEMPT_MS_MAX / 1000)
 
     async def aclose(self) -> None:
         """Closes the channels. Safe to repeat."""
@@ -197,7 +199,7 @@ class EtcdClient:
             )
         except grpc.aio.AioRpcError as error:
             if error.code() in _CREDENTIALS_REFUSED:
-                raise UnauthorizedError(f"etcd: {_line(error)}") from error
+                raise UnauthorizedError(f"etcd: {_describe(error)}") from error
             raise
         self._token = answer.token
 
@@ -206,32 +208,32 @@ class EtcdClient:
         while True:
             self._check_open()
             try:
-                async with asyncio.timeout(min(self._left(deadline), TRY_MS / 1000)):
+                async with asyncio.timeout(min(self._remaining_s(deadline), ATTEMPT_MS_MAX / 1000)):
                     await self._channel().channel_ready()
                 if self._access.user is not None and self._token is None:
-                    await self._authenticate(self._left(deadline))
+                    await self._authenticate(self._remaining_s(deadline))
                 return
             except TimeoutError:
-                self._next()
+                self._use_next_server()
             except grpc.aio.AioRpcError as error:
-                await self._failed(error, deadline)
+                await self._recover(error, deadline)
 
-    async def _failed(self, error: grpc.aio.AioRpcError, deadline: float) -> None:
+    async def _recover(self, error: grpc.aio.AioRpcError, deadline: float) -> None:
         """After a read failed: raises if that is final, or turns to the next server."""
         if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
             self._token = None
         elif error.code() in _REFUSALS and error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
             raise _refusal(error) from error
         else:
-            self._last_failure = f" ({_line(error)})"
-            self._next()
-            await asyncio.sleep(min(_PAUSE_MS / 1000, self._left(deadline)))
+            self._last_failure = f" ({_describe(error)})"
+            self._use_next_server()
+            await asyncio.sleep(min(_PAUSE_MS / 1000, self._remaining_s(deadline)))
 
-    def _left(self, deadline: float) -> float:
-        left = deadline - self._loop.time()
-        if left <= 0:
+    def _remaining_s(self, deadline: float) -> float:
+        remaining_s = deadline - self._loop.time()
+        if remaining_s <= 0:
             raise MetadataUnavailableError(f"etcd did not answer in time{self._last_failure}")
-        return left
+        return remaining_s
 
     def _channel(self) -> grpc.aio.Channel:
         address = self._access.addresses[self._current]
@@ -248,7 +250,7 @@ class EtcdClient:
         )
         return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
 
-    def _next(self) -> None:
+    def _use_next_server(self) -> None:
         self._current = (self._current + 1) % len(self._access.addresses)
 
     def _metadata(self) -> list[tuple[str, str]]:
@@ -261,9 +263,9 @@ class EtcdClient:
 
 def _refusal(error: grpc.aio.AioRpcError) -> RhumblineError:
     if _NO_USER in (error.details() or ""):
-        return UnauthorizedError(f"etcd: {_line(error)}")
-    return _REFUSALS[error.code()](f"etcd: {_line(error)}")
+        return UnauthorizedError(f"etcd: {_describe(error)}")
+    return _REFUSALS[error.code()](f"etcd: {_describe(error)}")
 
 
-def _line(error: grpc.aio.AioRpcError) -> str:
+def _describe(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {' '.join((error.details() or '').split())}"

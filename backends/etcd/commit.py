@@ -29,7 +29,7 @@ TXN_PARTS_MAX = 128
 """etcd's default for --max-txn-ops, for comparisons and for operations each."""
 
 
-class Creation(NamedTuple):
+class CreateOptions(NamedTuple):
     """How a single creation is made: for a lease, and with a number behind its name."""
 
     lease: int = 0
@@ -53,23 +53,23 @@ class _Read:
 
 
 class EtcdCommits:
-    """Carries out operations of one store."""
+    """Carries out the operations of one store as transactions."""
 
-    def __init__(self, client: EtcdClient, keys: EtcdKeys, gate: EtcdFence) -> None:
+    def __init__(self, client: EtcdClient, keys: EtcdKeys, fence: EtcdFence) -> None:
         self._client = client
         self._keys = keys
-        self._gate = gate
+        self._fence = fence
 
     async def commit(
         self,
         operations: Sequence[Operation],
         deadline: float,
-        through: FenceState | None = None,
+        allowed_fence: FenceState | None = None,
         sequences: Mapping[str, int] | None = None,
     ) -> Version:
-        """All or nothing; the version of all that was written.
+        """Carry out all operations or none; return the version of everything written.
 
-        ``through`` and ``sequences``: as ``MovableStore.load``.
+        ``allowed_fence`` and ``sequences``: as ``MovableStore.load``.
         Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
         """
 
@@ -80,24 +80,24 @@ class EtcdCommits:
             return plan
 
         while True:
-            request = await self._request(operations, planned, deadline, through)
+            request = await self._request(operations, planned, deadline, allowed_fence)
             for parent, number in (sequences or {}).items():
                 counter = await self._counter(parent, deadline)
                 if counter.number < number:
-                    self._count(request, counter, number)
-            version = await self._write(request, deadline, through)
+                    self._set_counter(request, counter, number)
+            version = await self._write(request, deadline, allowed_fence)
             if version is not None:
                 return version
 
     async def create(
-        self, path: str, data: bytes, creation: Creation, deadline: float
+        self, path: str, data: bytes, options: CreateOptions, deadline: float
     ) -> tuple[str, Version]:
         """One node; its path, with the number if it has one, and version. Raises as ``commit``."""
-        owner = str(creation.lease) if creation.lease else None
+        owner = str(options.lease) if options.lease else None
         while True:
             counter = None
             target = path
-            if creation.sequential:
+            if options.sequential:
                 counter = await self._counter(parent_of(path), deadline)
                 target = f"{path}{counter.number:0{SEQUENCE_DIGITS}d}"
 
@@ -113,13 +113,13 @@ class EtcdCommits:
                     raise
                 continue  # somebody took this number since the counter was read
             if counter is not None:
-                self._count(request, counter, counter.number + 1)
+                self._set_counter(request, counter, counter.number + 1)
             version = await self._write(request, deadline)
             if version is not None:
                 return target, version
 
     async def _write(
-        self, request: pb.TxnRequest, deadline: float, through: FenceState | None = None
+        self, request: pb.TxnRequest, deadline: float, allowed_fence: FenceState | None = None
     ) -> Version | None:
         """The version, or None when something that was looked at has changed."""
         if max(len(request.success), len(request.compare)) > TXN_PARTS_MAX:
@@ -130,8 +130,8 @@ class EtcdCommits:
         answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
         if answer.succeeded:
             return self.version(answer.header.revision)
-        await self._gate.enter(deadline)
-        self._gate.state.check(through)
+        await self._fence.read_or_create(deadline)
+        self._fence.state.check(allowed_fence)
         if asyncio.get_running_loop().time() >= deadline:
             raise MetadataUnavailableError("etcd: others changed the same nodes all the time")
         return None
@@ -141,11 +141,11 @@ class EtcdCommits:
         operations: Sequence[Operation],
         planned: Callable[[_Read], TransactionPlan],
         deadline: float,
-        through: FenceState | None = None,
+        allowed_fence: FenceState | None = None,
     ) -> pb.TxnRequest:
         while True:
-            await self._gate.pass_through(through, deadline)
-            condition = self._gate.condition()
+            await self._fence.pass_through(allowed_fence, deadline)
+            condition = self._fence.condition()
             try:
                 read = await self._read(footprint(operations), deadline)
             except CompactedError:
@@ -153,7 +153,7 @@ class EtcdCommits:
             try:
                 plan = planned(read)
             except MetadataError:
-                if through is None and await self._gate.refresh(deadline):
+                if allowed_fence is None and await self._fence.refresh(deadline):
                     continue  # what was read may have been of a store that was closed
                 raise
             compare = [condition, *self._unchanged(read, operations)]
@@ -161,12 +161,12 @@ class EtcdCommits:
             for path, change in plan.changes.items():
                 if change.data is None:
                     compare += self._childless(path, plan, read.snapshot)
-                parts += self._parts(path, change)
+                parts += self._writes_of(path, change)
             return pb.TxnRequest(compare=compare, success=parts)
 
     def version(self, revision: int) -> Version:
         """The version of a node that was last changed at a revision."""
-        return Version(f"{self._gate.state.epoch}.{revision}")
+        return Version(f"{self._fence.state.epoch}.{revision}")
 
     async def _read(self, wanted: Footprint, deadline: float) -> _Read:
         """Everything that the operations look at, as of one revision."""
@@ -201,7 +201,7 @@ class EtcdCommits:
             return _Counter(key, 0, 0)
         return _Counter(key, int(answer.kvs[0].value), answer.kvs[0].mod_revision)
 
-    def _count(self, request: pb.TxnRequest, counter: _Counter, number: int) -> None:
+    def _set_counter(self, request: pb.TxnRequest, counter: _Counter, number: int) -> None:
         """Makes the transaction set the counter, if nobody did since."""
         request.compare.append(
             pb.Compare(target=pb.Compare.MOD, key=counter.key, mod_revision=counter.revision)
@@ -239,12 +239,12 @@ class EtcdCommits:
                 )
         return compare
 
-    def _parts(self, path: str, change: Change) -> list[pb.RequestOp]:
+    def _writes_of(self, path: str, change: Change) -> list[pb.RequestOp]:
         key = self._keys.node(path)
         if change.data is None:
-            gone = (key, self._keys.sequence(path))
+            keys = (key, self._keys.sequence(path))
             return [
-                pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in gone
+                pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in keys
             ]
         put = pb.PutRequest(key=key, value=change.data, lease=int(change.owner or 0))
         return [pb.RequestOp(request_put=put)]

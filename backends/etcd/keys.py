@@ -9,55 +9,55 @@ and its whole subtree is one range too (``.../a/b/``). Beside the nodes there ar
 from typing import NamedTuple
 
 from ...core.runtime.metadata_store import parent_of
-from ..migration_fence import GATE_PATH
+from ..migration_fence import FENCE_PATH
 
 
 class EtcdKeyRange(NamedTuple):
-    """From ``start`` up to but not ``end``."""
+    """A half-open range of keys: ``start`` is included, ``end`` is not."""
 
     start: bytes
     end: bytes
 
 
 class EtcdKeys:
-    """The keys below one prefix."""
+    """The keys of one store, all below its prefix."""
 
     def __init__(self, prefix: str) -> None:
         self._nodes = f"{prefix}/n"
         self._sequences = f"{prefix}/s"
-        self.gate = f"{prefix}/gate".encode()
+        self.fence = f"{prefix}/gate".encode()
 
     def node(self, path: str) -> bytes:
-        """The key of a node (not of the root, which has none)."""
+        """Return the key of a node; the root has none."""
         assert path != "/", "the root has no key"
-        if path == GATE_PATH:
-            return self.gate
+        if path == FENCE_PATH:
+            return self.fence
         return f"{self._container(parent_of(path))}//{path.rpartition('/')[2]}".encode()
 
     def path(self, key: bytes) -> str:
-        """The path of a node's key."""
-        if key == self.gate:
-            return GATE_PATH
+        """Return the path of a node's key."""
+        if key == self.fence:
+            return FENCE_PATH
         parent, _, name = key.decode().removeprefix(self._nodes).rpartition("//")
         return f"{parent}/{name}"
 
     def sequence(self, parent: str) -> bytes:
-        """The key of a parent's counter."""
+        """Return the key of a parent's sequence counter."""
         return f"{self._sequences}{parent}".encode()
 
     def counters(self) -> EtcdKeyRange:
-        """The counters of all parents."""
-        return EtcdKeyRange(f"{self._sequences}/".encode(), _behind(f"{self._sequences}/"))
+        """Return the key range of all sequence counters."""
+        return EtcdKeyRange(f"{self._sequences}/".encode(), _prefix_end(f"{self._sequences}/"))
 
-    def counted(self, key: bytes) -> str:
-        """The parent whose counter has this key."""
+    def counter_parent(self, key: bytes) -> str:
+        """Return the parent whose sequence counter has this key."""
         return key.decode().removeprefix(self._sequences)
 
     def children(self, path: str, after: str | None = None) -> EtcdKeyRange:
-        """The direct children, from behind a name."""
+        """Return the key range of the direct children after the name ``after``."""
         first = f"{self._container(path)}//"
         start = first if after is None else f"{first}{after}\x00"
-        return EtcdKeyRange(start.encode(), _behind(first))
+        return EtcdKeyRange(start.encode(), _prefix_end(first))
 
     def child_name(self, key: bytes) -> str:
         """The last name in a node's key."""
@@ -66,13 +66,13 @@ class EtcdKeys:
     def subtree(self, path: str) -> EtcdKeyRange:
         """Everything below a node."""
         first = f"{self._container(path)}/"
-        return EtcdKeyRange(first.encode(), _behind(first))
+        return EtcdKeyRange(first.encode(), _prefix_end(first))
 
     def _container(self, path: str) -> str:
         return self._nodes if path == "/" else f"{self._nodes}{path}"
 
 
-def _behind(prefix: str) -> bytes:
+def _prefix_end(prefix: str) -> bytes:
     """The first key behind all that begin with a prefix that ends in a slash."""
     assert prefix.endswith("/")
     return prefix[:-1].encode() + b"0"

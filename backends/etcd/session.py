@@ -10,7 +10,7 @@ from ...core.runtime.tasks import Tasks
 from . import etcd_pb2 as pb
 from .client import EtcdClient
 
-BEATS_PER_TTL = 4
+RENEWALS_PER_TTL = 4
 
 
 class EtcdSession:
@@ -24,10 +24,10 @@ class EtcdSession:
         self._timeout_ms = timeout_ms
         self._on_lost: list[Callable[[], None]] = []
         self._tasks = Tasks()
-        self._tasks.spawn(self._keep(), f"etcd lease {lease:x}")
+        self._tasks.spawn(self._keep_alive(), f"etcd lease {lease:x}")
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost; soon if it is lost already."""
         if self.is_lost:
             asyncio.get_running_loop().call_soon(callback)
         else:
@@ -49,23 +49,23 @@ class EtcdSession:
         except (MetadataError, ClosedError):
             return  # gone already, or nobody keeps it alive any more
 
-    async def _keep(self) -> None:
-        pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL
+    async def _keep_alive(self) -> None:
+        pause_s = self._ttl_ms / 1000 / RENEWALS_PER_TTL
         while not self.is_lost:
             await asyncio.sleep(pause_s)
             try:
                 async with asyncio.timeout(pause_s):
-                    is_kept = await self._beat()
+                    is_alive = await self._renew()
             except (TimeoutError, grpc.aio.AioRpcError, MetadataUnavailableError) as error:
                 failure = error if isinstance(error, grpc.aio.AioRpcError) else None
                 await self._client.stream_failed(failure)
-                pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL / 2
+                pause_s = self._ttl_ms / 1000 / RENEWALS_PER_TTL / 2
                 continue
-            pause_s = self._ttl_ms / 1000 / BEATS_PER_TTL
-            if not is_kept:
+            pause_s = self._ttl_ms / 1000 / RENEWALS_PER_TTL
+            if not is_alive:
                 self._lose()
 
-    async def _beat(self) -> bool:
+    async def _renew(self) -> bool:
         call = self._client.stream("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse)
         try:
             await call.write(pb.LeaseKeepAliveRequest(ID=self.lease))

@@ -23,19 +23,19 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..migration_fence import GATE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from . import etcd_pb2 as pb
 from .client import EtcdAccess, EtcdClient
-from .commit import Creation, EtcdCommits
+from .commit import CreateOptions, EtcdCommits
 from .keys import EtcdKeyRange, EtcdKeys
 from .migration_fence import EtcdFence
 from .session import EtcdSession
 from .watcher import EtcdWatcher
 
 PORT = 2379
-PAGE = 2_000
+PAGE_KEYS_MAX = 2_000
 """Names asked for at once."""
 
 _OPTIONS = ("tls", "tls_ca", "tls_cert", "tls_key", "auth_file")
@@ -55,21 +55,21 @@ async def open_etcd(uri: StoreUri, timeout_ms: int) -> "EtcdStore":
 
 
 async def _access(uri: StoreUri) -> EtcdAccess:
-    options = uri.only_options(_OPTIONS)
+    options = uri.check_options(_OPTIONS)
     if options.get("tls", "yes") != "yes":
-        raise uri.wrong("has tls other than yes")
+        raise uri.error("has tls other than yes")
     files: dict[str, bytes] = {}
     for name in ("tls_ca", "tls_cert", "tls_key", "auth_file"):
         if name in options:
             try:
                 files[name] = await asyncio.to_thread(Path(options[name]).read_bytes)
             except OSError as error:
-                raise uri.wrong(f"names a {name} that cannot be read: {error}") from error
+                raise uri.error(f"names a {name} that cannot be read: {error}") from error
     user: tuple[str, str] | None = None
     if "auth_file" in files:
         name, colon, password = files["auth_file"].decode(errors="replace").strip().partition(":")
         if not colon or "\n" in password:
-            raise uri.wrong("names an auth_file that is not one line user:password")
+            raise uri.error("names an auth_file that is not one line user:password")
         user = name, password
     return EtcdAccess(
         tuple(str(host) for host in uri.hosts(PORT)),
@@ -82,7 +82,7 @@ async def _access(uri: StoreUri) -> EtcdAccess:
 
 
 class EtcdStore:
-    """One process's handle to the servers."""
+    """A handle to the servers, for one process."""
 
     def __init__(self, access: EtcdAccess, prefix: str, timeout_ms: int) -> None:
         self.uri = f"etcd://{','.join(access.addresses)}{prefix}"
@@ -93,21 +93,21 @@ class EtcdStore:
         self._numbering: dict[str, asyncio.Lock] = {}
         self._keys = EtcdKeys(prefix)
         self._client = EtcdClient(access)
-        self.gate = EtcdFence(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
-        self._commits = EtcdCommits(self._client, self._keys, self.gate)
+        self.fence = EtcdFence(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
+        self._commits = EtcdCommits(self._client, self._keys, self.fence)
         self._watcher = EtcdWatcher(self._client, self._keys, self._tasks)
 
     async def start(self) -> None:
         """Connects."""
-        await self.gate.enter(self._deadline())
+        await self.fence.read_or_create(self._deadline())
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
         self._check_open()
         if path == "/":
             if not stale_ok:
-                await self.gate.refresh(self._deadline())
+                await self.fence.refresh(self._deadline())
             return Value(b"", self._commits.version(0))
         request = pb.RangeRequest(key=self._keys.node(path), serializable=stale_ok)
         if stale_ok:
@@ -123,7 +123,7 @@ class EtcdStore:
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``.
+        """Return at most ``limit`` names of direct children after ``after``, in byte order.
 
         Pages of several thousand names are read at one revision.
         """
@@ -134,9 +134,11 @@ class EtcdStore:
         revision = 0
         while limit is None or len(names) < limit or not revision:
             start, end = self._keys.children(path, names[-1] if names else after)
-            left = PAGE if limit is None else max(1, min(PAGE, limit - len(names)))
+            page_limit = (
+                PAGE_KEYS_MAX if limit is None else max(1, min(PAGE_KEYS_MAX, limit - len(names)))
+            )
             page = pb.RangeRequest(
-                key=start, range_end=end, limit=left, keys_only=True, revision=revision
+                key=start, range_end=end, limit=page_limit, keys_only=True, revision=revision
             )
             reads = [page]
             if path != "/":
@@ -158,36 +160,36 @@ class EtcdStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         check_target(path)
         check_data(data)
-        lease = 0 if ephemeral is None else self._held(ephemeral).lease
+        lease = 0 if ephemeral is None else self._own_session(ephemeral).lease
         self._check_open()
         if sequential:
-            return await self._create_numbered(path, data, Creation(lease, sequential=True))
-        return await self._commits.create(path, data, Creation(lease), self._deadline())
+            return await self._create_numbered(path, data, CreateOptions(lease, sequential=True))
+        return await self._commits.create(path, data, CreateOptions(lease), self._deadline())
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
         check_target(path)
         check_data(data)
         self._check_open()
         return await self._commits.commit([Put(path, data, expect)], self._deadline())
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
         check_target(path)
         self._check_open()
         await self._commits.commit([Delete(path, expect)], self._deadline())
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Carry out all operations or none; return the versions of Create and Put, else None."""
         check_operations(operations)
         self._check_open()
         return versions_of(operations, await self._commits.commit(operations, self._deadline()))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node (or one below it) changed."""
+        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
         check_path(path)
         self._check_open()
         return self._watcher.watches.add(path, callback, is_prefix=prefix)
@@ -196,8 +198,8 @@ class EtcdStore:
         """Opens a session."""
         self._check_open()
         if ttl_ms < 1:
-            raise InvalidArgumentError(f"a session TTL of {ttl_ms} ms")
-        await self.gate.refresh(self._deadline())
+            raise InvalidArgumentError(f"session TTL {ttl_ms} ms is below 1 ms")
+        await self.fence.refresh(self._deadline())
         request = pb.LeaseGrantRequest(TTL=-(-ttl_ms // 1000))
         answer = await self._client.read(  # a lease that nobody hears of ends by itself
             "Lease/LeaseGrant", request, pb.LeaseGrantResponse, deadline=self._deadline()
@@ -208,7 +210,7 @@ class EtcdStore:
         return session
 
     async def close(self) -> None:
-        """Ends sessions and watches and the connections. Safe to repeat."""
+        """End sessions and watches and close the connections. Safe to repeat."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -218,30 +220,30 @@ class EtcdStore:
             await session.close()
         await self._client.aclose()
 
-    # --- for migration
+    # --- migration (``MovableStore``)
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
         self._check_open()
-        await self.gate.enter(self._deadline())
-        return self.gate.state
+        await self.fence.read_or_create(self._deadline())
+        return self.fence.state
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not."""
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not."""
         self._check_open()
-        return await self.gate.swap(old, new, self._deadline())
+        return await self.fence.swap(old, new, self._deadline())
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed."""
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed."""
         self._check_open()
-        return self._watcher.watches.add(GATE_PATH, callback, is_prefix=False)
+        return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """All nodes with the root. Counters are read before their parents."""
         self._check_open()
         numbers = {}
         async for kvs in self._pages(self._keys.counters()):
-            numbers.update({self._keys.counted(kv.key): int(kv.value) for kv in kvs})
+            numbers.update({self._keys.counter_parent(kv.key): int(kv.value) for kv in kvs})
         yield [("/", Node(b"", self._commits.version(0), None, numbers.get("/", 0)))]
         async for kvs in self._pages(self._keys.subtree("/")):
             paths = [self._keys.path(kv.key) for kv in kvs]
@@ -251,17 +253,17 @@ class EtcdStore:
             ]
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Writes through a closed gate."""
+        """Write although the fence is closed, if it is exactly ``fence``."""
         check_operations(operations)
         self._check_open()
-        await self._commits.commit(operations, self._deadline(), gate, sequences)
+        await self._commits.commit(operations, self._deadline(), fence, sequences)
 
     async def _pages(self, keys: EtcdKeyRange) -> AsyncIterator[list[pb.KeyValue]]:
         start, is_more = keys.start, True
         while is_more:
-            request = pb.RangeRequest(key=start, range_end=keys.end, limit=PAGE)
+            request = pb.RangeRequest(key=start, range_end=keys.end, limit=PAGE_KEYS_MAX)
             answer = await self._client.read(
                 "KV/Range", request, pb.RangeResponse, deadline=self._deadline()
             )
@@ -277,34 +279,34 @@ class EtcdStore:
     ) -> tuple[int, list[pb.RangeResponse]]:
         """Ranges and their revision, if the gate is open. Raises StoreFencedError."""
         while True:
-            if self.gate.state.successor is not None:
-                await self.gate.refresh(deadline)
+            if self.fence.state.successor is not None:
+                await self.fence.refresh(deadline)
             request = pb.TxnRequest(
-                compare=[self.gate.condition()],
+                compare=[self.fence.condition()],
                 success=[pb.RequestOp(request_range=each) for each in ranges],
             )
             answer = await self._client.read("KV/Txn", request, pb.TxnResponse, deadline=deadline)
             if answer.succeeded:
                 found = [response.response_range for response in answer.responses]
                 return answer.header.revision, found
-            await self.gate.refresh(deadline)
+            await self.fence.refresh(deadline)
 
     async def _create_numbered(
-        self, path: str, data: bytes, creation: Creation
+        self, path: str, data: bytes, options: CreateOptions
     ) -> tuple[str, Version]:
         """One at a time in this process: others of it would only fail the comparison."""
         parent = path.rpartition("/")[0]
         lock = self._numbering.setdefault(parent, asyncio.Lock())
         try:
             async with lock:
-                return await self._commits.create(path, data, creation, self._deadline())
+                return await self._commits.create(path, data, options, self._deadline())
         finally:
             if not lock.locked():
                 self._numbering.pop(parent, None)
 
-    def _held(self, session: Session) -> EtcdSession:
+    def _own_session(self, session: Session) -> EtcdSession:
         if not isinstance(session, EtcdSession) or session._client is not self._client:
-            raise InvalidArgumentError("a session of another store")
+            raise InvalidArgumentError("the session belongs to another store handle")
         if session.is_lost:
             raise SessionLostError(f"lease {session.lease:x} is gone")
         return session

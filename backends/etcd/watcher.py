@@ -33,23 +33,23 @@ class EtcdWatcher:
         self._tasks = tasks
         self._task: asyncio.Task[None] | None = None
         self._stale: dict[str, None] = {}
-        self._news = asyncio.Event()
-        self._set: dict[str, tuple[int, ...]] = {}
+        self._has_stale_paths = asyncio.Event()
+        self._server_watches: dict[str, tuple[int, ...]] = {}
         self._paths: dict[int, str] = {}
         self._last_id = 0
 
     def _path_changed(self, path: str) -> None:
         self._stale[path] = None
-        self._news.set()
+        self._has_stale_paths.set()
         if self._task is None and not self._tasks.is_closed:
             self._task = self._tasks.spawn(self._run(), "etcd watches")
 
     async def _run(self) -> None:
         while True:
-            self._set.clear()
+            self._server_watches.clear()
             self._paths.clear()
             self._stale.update(dict.fromkeys(self.watches.paths()))
-            self._news.set()
+            self._has_stale_paths.set()
             failure: grpc.aio.AioRpcError | None = None
             is_refused = False
             call = self._client.stream("Watch/Watch", pb.WatchResponse)
@@ -77,7 +77,7 @@ class EtcdWatcher:
             elif answer.canceled:
                 path = self._paths.pop(answer.watch_id, None)
                 if path is not None:
-                    self._set.pop(path, None)
+                    self._server_watches.pop(path, None)
                     self._path_changed(path)
             self.watches.changed(self._keys.path(event.kv.key) for event in answer.events)
 
@@ -89,8 +89,8 @@ class EtcdWatcher:
         self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
     ) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_stale_paths.wait()
+            self._has_stale_paths.clear()
             while self._stale:
                 path = next(iter(self._stale))
                 del self._stale[path]
@@ -100,27 +100,28 @@ class EtcdWatcher:
     def _requests(self, path: str) -> list[pb.WatchRequest]:
         """What makes the server watch ``path`` as it is watched here."""
         is_prefix = self.watches.is_prefix(path)
-        have = self._set.get(path, ())
+        current = self._server_watches.get(path, ())
         ranges = [] if is_prefix is None else self._ranges(path, is_prefix=is_prefix)
-        if len(have) == len(ranges):
-            if have:
+        if len(current) == len(ranges):
+            if current:
                 self.watches.fire_at(path)
             return []
         requests = [
-            pb.WatchRequest(cancel_request=pb.WatchCancelRequest(watch_id=known)) for known in have
+            pb.WatchRequest(cancel_request=pb.WatchCancelRequest(watch_id=known))
+            for known in current
         ]
-        for known in have:
+        for known in current:
             del self._paths[known]
-        self._set.pop(path, None)
-        fresh = []
+        self._server_watches.pop(path, None)
+        created = []
         for start, end in ranges:
             self._last_id += 1
-            fresh.append(self._last_id)
+            created.append(self._last_id)
             self._paths[self._last_id] = path
             create = pb.WatchCreateRequest(key=start, range_end=end, watch_id=self._last_id)
             requests.append(pb.WatchRequest(create_request=create))
-        if fresh:
-            self._set[path] = tuple(fresh)
+        if created:
+            self._server_watches[path] = tuple(created)
         return requests
 
     def _ranges(self, path: str, *, is_prefix: bool) -> list[tuple[bytes, bytes]]:

@@ -137,24 +137,24 @@ class Transactions:
     async def write(
         self,
         body: "Callable[[Reads], Awaitable[T]]",
-        happened: "Callable[[Reads], Awaitable[bytes | None]]",
+        find_committed: "Callable[[Reads], Awaitable[bytes | None]]",
         deadline: float,
     ) -> tuple[T, bytes]:
         """Runs ``body`` and commits; its result and the versionstamp.
 
-        When a commit's outcome was unknown, ``happened`` is asked in the next attempt for the
+        When a commit's outcome was unknown, ``find_committed`` is asked in the next attempt for the
         versionstamp of that commit: if it is there, that is the result (and no other). The client
         says "unknown" only when that commit cannot happen later any more. Raises
         MetadataUnavailableError, IndeterminateError, LimitExceededError and what ``body`` raises.
         """
-        doubtful: list[T] = []
+        uncertain_results: list[T] = []
         transaction = self._begin(deadline)
         while True:
             is_committing = False
             try:
                 reads = self._reads(transaction)
-                if doubtful and (earlier := await happened(reads)) is not None:
-                    return doubtful[-1], earlier
+                if uncertain_results and (earlier := await find_committed(reads)) is not None:
+                    return uncertain_results[-1], earlier
                 result = await body(reads)
                 stamp = transaction.get_versionstamp()
                 is_committing = True
@@ -162,8 +162,8 @@ class Transactions:
                 return result, (await self.wait(stamp)).value
             except self._bindings.error as error:
                 if is_committing and _may_be_committed(error):
-                    doubtful.append(result)
-                await self._recover(transaction, error, deadline, in_doubt=bool(doubtful))
+                    uncertain_results.append(result)
+                await self._recover(transaction, error, deadline, in_doubt=bool(uncertain_results))
 
     async def watch(self, key: bytes, deadline: float) -> FdbFuture:
         """A watch of a key from its present value on. Raises MetadataUnavailableError.
@@ -184,7 +184,7 @@ class Transactions:
                 future.cancel()
                 await self._recover(transaction, error, deadline)
 
-    async def fired(self, future: FdbFuture) -> bool:
+    async def wait_fired(self, future: FdbFuture) -> bool:
         """Waits for a watch. False: it was lost and must be set again."""
         try:
             await self.wait(future)
@@ -196,13 +196,13 @@ class Transactions:
         """The result of a future of the bindings; raises its error."""
         done: asyncio.Future[None] = self._loop.create_future()
 
-        def settle() -> None:
+        def resolve() -> None:
             if not done.done():
                 done.set_result(None)
 
         def ready(_: FdbFuture) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(settle)
+                self._loop.call_soon_threadsafe(resolve)
 
         future.on_ready(ready)
         await done

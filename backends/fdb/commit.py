@@ -25,7 +25,7 @@ SPENT_TOKENS_MAX = 16
 
 
 class FdbCommits:
-    """Carries out operations of one store."""
+    """Carries out the operations of one store as transactions."""
 
     def __init__(
         self, transactions: Transactions, keys: FdbKeys, new_token: Callable[[], bytes]
@@ -39,24 +39,24 @@ class FdbCommits:
         self,
         operations: Sequence[Operation],
         deadline: float,
-        through: FenceState | None = None,
+        allowed_fence: FenceState | None = None,
         sequences: Mapping[str, int] | None = None,
     ) -> Version:
-        """All or nothing; the version of all that was written.
+        """Carry out all operations or none; return the version of everything written.
 
-        ``through`` and ``sequences``: as ``MovableStore.load``.
+        ``allowed_fence`` and ``sequences``: as ``MovableStore.load``.
         """
 
         async def body(reads: Reads) -> str:
-            gate = await self.gate(reads)
-            gate.check(through)
-            plan = TransactionPlan(await self._snapshot(reads, operations, gate.epoch))
+            fence = await self.fence(reads)
+            fence.check(allowed_fence)
+            plan = TransactionPlan(await self._snapshot(reads, operations, fence.epoch))
             for operation in operations:
                 plan.apply(operation)
             self._apply(reads.transaction, plan)
             for parent, number in (sequences or {}).items():
                 await self._raise_sequence(reads, parent, number)
-            return gate.epoch
+            return fence.epoch
 
         epoch, stamp = await self.write(body, deadline)
         return version_of(epoch, stamp)
@@ -72,7 +72,7 @@ class FdbCommits:
                 await self._check_lease(reads, owner)
             target = path
             if sequential:
-                target = await self._numbered(reads, path)
+                target = await self._next_sequential_path(reads, path)
             plan = TransactionPlan(await self._snapshot(reads, [Create(target)], epoch))
             plan.create(target, data, owner)
             self._apply(reads.transaction, plan)
@@ -95,12 +95,12 @@ class FdbCommits:
                 reads.transaction.clear(old)
             return result
 
-        async def happened(reads: Reads) -> bytes | None:
+        async def find_committed(reads: Reads) -> bytes | None:
             (stamp,) = await reads.get([token])
             return stamp
 
         try:
-            written = await self._transactions.write(with_token, happened, deadline)
+            written = await self._transactions.write(with_token, find_committed, deadline)
         except IndeterminateError:
             self._spent.append(token)  # it may be there
             raise
@@ -125,20 +125,20 @@ class FdbCommits:
 
     async def open_epoch(self, reads: Reads) -> str:
         """The store's epoch. Raises StoreFencedError when it was replaced."""
-        gate = await self.gate(reads)
-        gate.check_open()
-        return gate.epoch
+        fence = await self.fence(reads)
+        fence.check_open()
+        return fence.epoch
 
-    async def gate(self, reads: Reads) -> FenceState:
+    async def fence(self, reads: Reads) -> FenceState:
         """The gate. An epoch "" says that the store is new."""
-        (data,) = await reads.get([self._keys.gate])
+        (data,) = await reads.get([self._keys.fence])
         if data is None:
             return FenceState("", "")
         return decode_fence(data, "the gate in FoundationDB")
 
-    def set_gate(self, transaction: FdbTransaction, state: FenceState) -> None:
+    def set_fence(self, transaction: FdbTransaction, state: FenceState) -> None:
         """Writes the gate, which every write transaction reads."""
-        transaction.set(self._keys.gate, state.encode())
+        transaction.set(self._keys.fence, state.encode())
 
     def remove(self, transaction: FdbTransaction, path: str, owner: str | None) -> None:
         """Removes a node with all that goes with it."""
@@ -160,7 +160,7 @@ class FdbCommits:
         if data is None or int(data) < number:
             reads.transaction.set(key, b"%d" % number)
 
-    async def _numbered(self, reads: Reads, path: str) -> str:
+    async def _next_sequential_path(self, reads: Reads, path: str) -> str:
         key = self._keys.counter(parent_of(path))
         (data,) = await reads.get([key])
         number = int(data) if data is not None else 0
@@ -187,12 +187,12 @@ class FdbCommits:
 
     def _apply(self, transaction: FdbTransaction, plan: TransactionPlan) -> None:
         for path, change in plan.changes.items():
-            before = plan.before(path)
-            was_owner = before.owner if before is not None else None
+            node_before = plan.node_before(path)
+            previous_owner = node_before.owner if node_before is not None else None
             if change.data is None:
-                self.remove(transaction, path, was_owner)
+                self.remove(transaction, path, previous_owner)
             else:
-                self._put(transaction, path, change, change.data, was_owner)
+                self._put(transaction, path, change, change.data, previous_owner)
 
     def _put(
         self,
@@ -200,20 +200,20 @@ class FdbCommits:
         path: str,
         change: Change,
         data: bytes,
-        was_owner: str | None,
+        previous_owner: str | None,
     ) -> None:
         value = encode_node(change.owner, data)
         transaction.set_versionstamped_value(self._keys.node(path), value)
-        if was_owner is not None and was_owner != change.owner:
-            transaction.clear(self._keys.owned(was_owner, path))
+        if previous_owner is not None and previous_owner != change.owner:
+            transaction.clear(self._keys.owned(previous_owner, path))
         if change.owner is not None:
             transaction.set(self._keys.owned(change.owner, path), b"")
         self._signal(transaction, path)
 
     def _signal(self, transaction: FdbTransaction, path: str) -> None:
         """For prefix watches; blind writes, which conflict with nobody."""
-        for above in ("/", *with_ancestors(path)):
-            transaction.set_versionstamped_value(self._keys.signal(above), encode_stamp())
+        for ancestor in ("/", *with_ancestors(path)):
+            transaction.set_versionstamped_value(self._keys.signal(ancestor), encode_stamp())
 
 
 def version_of(epoch: str, stamp: bytes) -> Version:

@@ -30,7 +30,7 @@ ENDING = (1 << 64) - 1
 
 
 class FdbKeyRange(NamedTuple):
-    """From ``start`` up to but not ``end``."""
+    """A half-open range of keys: ``start`` is included, ``end`` is not."""
 
     start: bytes
     end: bytes
@@ -45,15 +45,15 @@ class StoredNode(NamedTuple):
 
 
 class FdbKeys:
-    """The keys below one prefix."""
+    """The keys of one store, all below its prefix."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
-        self.gate = prefix + b"g"
+        self.fence = prefix + b"g"
         self.leases = FdbKeyRange(prefix + b"l", prefix + b"m")
 
     def node(self, path: str) -> bytes:
-        """The key of a node (not of the root, which has none)."""
+        """Return the key of a node; the root has none."""
         assert path != "/", "the root has no key"
         name = path.rpartition("/")[2]
         return b"%sn%s\x00%s" % (self._prefix, parent_of(path).encode(), name.encode())
@@ -63,21 +63,21 @@ class FdbKeys:
         return FdbKeyRange(self._prefix + b"n", self._prefix + b"o")
 
     def path(self, key: bytes) -> str:
-        """The path of a node's key."""
+        """Return the path of a node's key."""
         parent, _, name = key[len(self._prefix) + 1 :].partition(b"\x00")
         above = "" if parent == b"/" else parent.decode()
         return f"{above}/{name.decode()}"
 
     def counters(self) -> FdbKeyRange:
-        """The counters of all parents."""
+        """Return the key range of all sequence counters."""
         return FdbKeyRange(self._prefix + b"c", self._prefix + b"d")
 
-    def counted(self, key: bytes) -> str:
-        """The parent whose counter has this key."""
+    def counter_parent(self, key: bytes) -> str:
+        """Return the parent whose sequence counter has this key."""
         return key[len(self._prefix) + 1 :].decode()
 
     def children(self, path: str, after: str | None = None) -> FdbKeyRange:
-        """The direct children, from behind a name."""
+        """Return the key range of the direct children after the name ``after``."""
         first = b"%sn%s\x00" % (self._prefix, path.encode())
         start = first if after is None else first + after.encode() + b"\x00"
         return FdbKeyRange(start, first[:-1] + b"\x01")
@@ -87,7 +87,7 @@ class FdbKeys:
         return key.rpartition(b"\x00")[2].decode()
 
     def counter(self, path: str) -> bytes:
-        """The key of a parent's counter."""
+        """Return the key of a parent's sequence counter."""
         return self._prefix + b"c" + path.encode()
 
     def signal(self, path: str) -> bytes:

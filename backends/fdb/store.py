@@ -33,7 +33,7 @@ from ...core.runtime.metadata_store import (
 )
 from ...core.runtime.tasks import Tasks
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import GATE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
@@ -43,10 +43,10 @@ from .watcher import FdbWatcher
 
 T = TypeVar("T")
 
-PAGE = 100
+PAGE_NODES_MAX = 100
 """Nodes read in one transaction where all are read: 10 MB at most, far below its five seconds."""
 
-ENDED_AT_ONCE = 100
+END_BATCH_NODES_MAX = 100
 """Nodes of a session removed in one transaction: at 30 kB for the longest paths, with all that
 hangs on each, 3 MB of the 10 that a transaction may have."""
 
@@ -55,9 +55,9 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     """Opens the cluster and the directory. Raises as ``open_store``."""
     from .native import NativeBindings
 
-    names = tuple(uri.only_options(("dir",)).get("dir", "rhumbline").split("/"))
+    names = tuple(uri.check_options(("dir",)).get("dir", "rhumbline").split("/"))
     if uri.authority or "" in names:
-        raise uri.wrong("should be fdb:///path/of/cluster.file?dir=name/name")
+        raise uri.error("should be fdb:///path/of/cluster.file?dir=name/name")
     bindings = NativeBindings(Path(uri.path) if uri.path else None)
     prefix = await asyncio.to_thread(bindings.directory, names, timeout_ms)
     store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, prefix, timeout_ms)
@@ -70,7 +70,7 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
 
 
 class FdbStore:
-    """One process's handle to the cluster."""
+    """A handle to the cluster, for one process."""
 
     def __init__(self, uri: str, bindings: Bindings, prefix: bytes, timeout_ms: int) -> None:
         self.uri = uri
@@ -87,36 +87,36 @@ class FdbStore:
         """Makes what a new store needs."""
 
         async def body(reads: Reads) -> bool:
-            if not (await self._commits.gate(reads)).epoch:
+            if not (await self._commits.fence(reads)).epoch:
                 epoch = f"f{os.urandom(6).hex()}"
-                self._commits.set_gate(reads.transaction, FenceState(epoch, tree=epoch))
+                self._commits.set_fence(reads.transaction, FenceState(epoch, tree=epoch))
             return True
 
         await self._commits.write(body, self._deadline())
         self._leases.start()
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
 
         async def body(reads: Reads) -> Value:
-            gate = await self._commits.gate(reads)
+            fence = await self._commits.fence(reads)
             if not stale_ok:
-                gate.check_open()
+                fence.check_open()
             if path == "/":
-                return Value(b"", version_of(gate.epoch, b""))
+                return Value(b"", version_of(fence.epoch, b""))
             (data,) = await reads.get([self._keys.node(path)])
             if data is None:
                 raise NoNodeError(path)
             node = decode_node(data)
-            return Value(node.data, version_of(gate.epoch, node.stamp))
+            return Value(node.data, version_of(fence.epoch, node.stamp))
 
         return await self._read(body)
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
         check_path(path)
 
         async def body(reads: Reads) -> list[str]:
@@ -138,43 +138,43 @@ class FdbStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         check_target(path)
         check_data(data)
-        owner = None if ephemeral is None else self._leases.held(ephemeral).owner
+        owner = None if ephemeral is None else self._leases.own_session(ephemeral).owner
         self._check_open()
         return await self._commits.create(
             path, data, owner, self._deadline(), sequential=sequential
         )
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
         check_target(path)
         check_data(data)
         self._check_open()
         return await self._commits.commit([Put(path, data, expect)], self._deadline())
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
         check_target(path)
         self._check_open()
         await self._commits.commit([Delete(path, expect)], self._deadline())
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Carry out all operations or none; return the versions of Create and Put, else None."""
         check_operations(operations)
         self._check_open()
         version = await self._commits.commit(operations, self._deadline())
         return versions_of(operations, version)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node (or one below it) changed."""
+        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
         check_path(path)
         self._check_open()
         return self._watcher.watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> LeaseSession:
-        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        """Open a session that survives up to ``ttl_ms`` without contact."""
         self._check_open()
         return await self._leases.open(ttl_ms)
 
@@ -190,10 +190,10 @@ class FdbStore:
             await self._commits.clear_tokens(self._deadline())
         self._transactions.is_closed = True
 
-    # --- what the leases use
+    # --- lease rows (``LeaseRows``)
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Makes the row of a session."""
+        """Create the row of a session."""
 
         async def body(reads: Reads) -> bool:
             await self._commits.open_epoch(reads)
@@ -202,8 +202,8 @@ class FdbStore:
 
         await self._commits.write(body, self._deadline())
 
-    async def beat_lease(self, owner: Owner) -> bool:
-        """Raises the counter. False: the row is gone."""
+    async def renew_lease(self, owner: Owner) -> bool:
+        """Increment the counter; False if the row does not exist any more."""
         key = self._keys.lease(owner)
 
         async def body(reads: Reads) -> tuple[bool]:
@@ -212,15 +212,15 @@ class FdbStore:
                 lease = decode_lease(row)
                 if lease.counter == ENDING:
                     return (False,)
-                beaten = lease._replace(counter=lease.counter + 1)
-                reads.transaction.set(key, encode_lease(beaten))
+                renewed = lease._replace(counter=lease.counter + 1)
+                reads.transaction.set(key, encode_lease(renewed))
             return (row is not None,)
 
-        (is_kept,), _ = await self._commits.write(body, self._deadline())
-        return is_kept
+        (is_alive,), _ = await self._commits.write(body, self._deadline())
+        return is_alive
 
     async def leases(self) -> dict[Owner, Lease]:
-        """All rows."""
+        """Return all rows."""
 
         async def body(reads: Reads) -> dict[Owner, Lease]:
             rows = await reads.range(self._keys.leases)
@@ -235,10 +235,10 @@ class FdbStore:
         beat nor make nodes any more. The row goes with the last of them, so that after a crash
         others find it silent, as any, and go on.
         """
-        while not await self._end_some(owner, counter):
+        while not await self._end_batch(owner, counter):
             counter = ENDING
 
-    async def _end_some(self, owner: Owner, counter: int | None) -> bool:
+    async def _end_batch(self, owner: Owner, counter: int | None) -> bool:
         """Whether all is gone (or another counter says that the session lives)."""
         key = self._keys.lease(owner)
 
@@ -246,10 +246,10 @@ class FdbStore:
             (row,) = await reads.get([key])
             if row is None or counter not in (None, (lease := decode_lease(row)).counter):
                 return (True,)
-            marks = await reads.range(self._keys.all_owned(owner), ENDED_AT_ONCE)
+            marks = await reads.range(self._keys.all_owned(owner), END_BATCH_NODES_MAX)
             for mark, _ in marks:
                 self._commits.remove(reads.transaction, self._keys.owned_path(mark), owner)
-            if len(marks) < ENDED_AT_ONCE:
+            if len(marks) < END_BATCH_NODES_MAX:
                 reads.transaction.clear(key)
                 return (True,)
             reads.transaction.set(key, encode_lease(lease._replace(counter=ENDING)))
@@ -258,37 +258,37 @@ class FdbStore:
         (is_done,), _ = await self._commits.write(body, self._deadline())
         return is_done
 
-    # --- for migration
+    # --- migration (``MovableStore``)
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
-        return await self._read(self._commits.gate)
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
+        return await self._read(self._commits.fence)
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not."""
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not."""
         self._check_open()
 
         async def body(reads: Reads) -> tuple[bool]:
-            is_old = await self._commits.gate(reads) == old
+            is_old = await self._commits.fence(reads) == old
             if is_old:
-                self._commits.set_gate(reads.transaction, new)
+                self._commits.set_fence(reads.transaction, new)
             return (is_old,)
 
         (is_done,), _ = await self._commits.write(body, self._deadline())
         return is_done
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed."""
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed."""
         self._check_open()
-        return self._watcher.watches.add(GATE_PATH, callback, is_prefix=False)
+        return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """All nodes with the root, in transactions of some hundred each."""
         numbers = {}
         async for _, pairs in self._pages(self._keys.counters()):
-            numbers.update({self._keys.counted(key): int(value) for key, value in pairs})
-        gate = await self.gate_state()
-        yield [("/", Node(b"", version_of(gate.epoch, b""), None, numbers.get("/", 0)))]
+            numbers.update({self._keys.counter_parent(key): int(value) for key, value in pairs})
+        fence = await self.fence_state()
+        yield [("/", Node(b"", version_of(fence.epoch, b""), None, numbers.get("/", 0)))]
         async for epoch, pairs in self._pages(self._keys.nodes()):
             nodes = []
             for key, value in pairs:
@@ -298,12 +298,12 @@ class FdbStore:
             yield nodes
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Writes through a closed gate."""
+        """Write although the fence is closed, if it is exactly ``fence``."""
         check_operations(operations)
         self._check_open()
-        await self._commits.commit(operations, self._deadline(), gate, sequences)
+        await self._commits.commit(operations, self._deadline(), fence, sequences)
 
     async def _pages(
         self, keys: FdbKeyRange
@@ -314,8 +314,8 @@ class FdbStore:
             async def body(
                 reads: Reads, start: bytes = start
             ) -> tuple[str, list[tuple[bytes, bytes]]]:
-                gate = await self._commits.gate(reads)
-                return gate.epoch, await reads.range(FdbKeyRange(start, keys.end), PAGE)
+                fence = await self._commits.fence(reads)
+                return fence.epoch, await reads.range(FdbKeyRange(start, keys.end), PAGE_NODES_MAX)
 
             epoch, pairs = await self._read(body)
             if not pairs:

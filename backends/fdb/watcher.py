@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ...core.protocol.errors import ClosedError, MetadataUnavailableError
 from ...core.runtime.tasks import Tasks
-from ..migration_fence import GATE_PATH
+from ..migration_fence import FENCE_PATH
 from ..watches import Watches
 from .client import Transactions
 from .keys import FdbKeys
@@ -47,8 +47,8 @@ class FdbWatcher:
         if path == "/" and not is_prefix:
             return  # the root never changes
         key = self._keys.signal(path) if is_prefix else self._keys.node(path)
-        if path == GATE_PATH:
-            key = self._keys.gate
+        if path == FENCE_PATH:
+            key = self._keys.fence
         while True:
             try:
                 future = await self._transactions.watch(key, self._deadline())
@@ -59,7 +59,7 @@ class FdbWatcher:
                 return
             try:
                 self.watches.fire_at(path)
-                if not await self._transactions.fired(future):
+                if not await self._transactions.wait_fired(future):
                     await asyncio.sleep(0.05)
             finally:
                 future.cancel()

@@ -21,23 +21,23 @@ class ChangeProbe:
 
     def __init__(self, path: Path) -> None:
         self._log = f"{path}-wal"
-        self._seen: _Stamp | None = None
+        self._checked: _Stamp | None = None
 
     @property
     def is_certain(self) -> bool:
         """Nothing was committed since the last look began."""
-        return self._seen is not None and self._stamp() == self._seen
+        return self._checked is not None and self._stamp() == self._checked
 
-    def look(self) -> None:
+    def begin_check(self) -> None:
         """A look begins now."""
         stamp = self._stamp()
-        self._seen = None
+        self._checked = None
         if stamp is not None and time.time_ns() - stamp[2] > SETTLED_MS * 1_000_000:
-            self._seen = stamp
+            self._checked = stamp
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """The look failed."""
-        self._seen = None
+        self._checked = None
 
     def _stamp(self) -> _Stamp | None:
         try:

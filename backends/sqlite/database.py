@@ -24,7 +24,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import Value, Version, parent_of
 from ..leases import Lease, Owner
-from ..migration_fence import GATE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, TransactionPlan
 from .schema import prepare
 
@@ -53,10 +53,10 @@ class Database:
             raise ConfigurationError(f"{path} must be a file in a directory that exists")
         self._path = path
         self._commits = 0
-        self._looked_at = (-1, -1)
+        self._checked_version = (-1, -1)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
-            with self._mapped():
+            with self._mapped_errors():
                 self._set_up(deadline)
                 prepare(self._connection, path, adopt=adopt)
         except BaseException:
@@ -69,7 +69,7 @@ class Database:
 
     def read(self, body: "Callable[[SqliteReader], T]", deadline: float) -> T:
         """Runs ``body`` on one snapshot."""
-        with self._mapped():
+        with self._mapped_errors():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN")
             try:
@@ -84,7 +84,7 @@ class Database:
         others. Any other failure is raised, and counts for all of them: BusyError when it was not
         their turn by ``deadline``.
         """
-        with self._mapped():
+        with self._mapped_errors():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -109,11 +109,11 @@ class Database:
 
     def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
         """Like ``SqliteReader.changes_after``, but one cheap query if nobody committed."""
-        with self._mapped():
+        with self._mapped_errors():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
-        if number >= 0 and (version, self._commits) == self._looked_at:
+        if number >= 0 and (version, self._commits) == self._checked_version:
             return number, []
-        self._looked_at = (version, self._commits)
+        self._checked_version = (version, self._commits)
         return self.read(lambda reader: reader.changes_after(number), deadline)
 
     def _set_up(self, deadline: float) -> None:
@@ -147,7 +147,7 @@ class Database:
         self._connection.execute(f"PRAGMA busy_timeout = {left_ms}")
 
     @contextmanager
-    def _mapped(self) -> Iterator[None]:
+    def _mapped_errors(self) -> Iterator[None]:
         """Turns SQLite's errors into ours."""
         try:
             yield
@@ -167,12 +167,12 @@ class SqliteReader:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._gate: FenceState | None = None
+        self._fence: FenceState | None = None
 
     @property
-    def gate(self) -> FenceState:
+    def fence(self) -> FenceState:
         """The gate, as this transaction sees it."""
-        if self._gate is None:
+        if self._fence is None:
             rows = self._connection.execute(
                 "SELECT name, value FROM fact"
                 " WHERE name IN ('epoch', 'tree', 'successor', 'mover', 'is_partial')"
@@ -180,8 +180,8 @@ class SqliteReader:
             facts = dict(rows.fetchall())
             facts.setdefault("tree", facts["epoch"])
             facts["is_partial"] = bool(facts.get("is_partial"))
-            self._gate = FenceState(**facts)
-        return self._gate
+            self._fence = FenceState(**facts)
+        return self._fence
 
     def node(self, path: str) -> Node | None:
         """The node at ``path``, or None."""
@@ -201,7 +201,7 @@ class SqliteReader:
     def value(self, path: str, *, stale_ok: bool) -> Value:
         """What ``get`` answers. Raises NoNodeError, StoreFencedError."""
         if not stale_ok:
-            self.gate.check_open()
+            self.fence.check_open()
         node = self.node(path)
         if node is None:
             raise NoNodeError(path)
@@ -209,7 +209,7 @@ class SqliteReader:
 
     def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
         """What ``children`` answers. Raises NoNodeError, StoreFencedError."""
-        self.gate.check_open()
+        self.fence.check_open()
         if self.node(path) is None:
             raise NoNodeError(path)
         return self._names(path, after or "", -1 if limit is None else limit)
@@ -233,7 +233,7 @@ class SqliteReader:
 
     def version(self, revision: int) -> Version:
         """The version of what was written at a revision."""
-        return Version(f"{self.gate.epoch}.{revision}")
+        return Version(f"{self.fence.epoch}.{revision}")
 
     def page(self, after: int) -> tuple[int, list[tuple[str, Node]]]:
         """Some nodes behind a row, and the last row of them (-1: there is none)."""
@@ -259,9 +259,9 @@ class SqliteReader:
 class SqliteWriter(SqliteReader):
     """Reads and writes within a transaction. A closed store refuses to be written."""
 
-    def plan(self, through: FenceState | None = None) -> TransactionPlan:
+    def plan(self, allowed_fence: FenceState | None = None) -> TransactionPlan:
         """An empty plan for this transaction. Raises StoreFencedError."""
-        self.gate.check(through)
+        self.fence.check(allowed_fence)
         return TransactionPlan(self)
 
     def commit(self, plan: TransactionPlan) -> Version:
@@ -292,16 +292,16 @@ class SqliteWriter(SqliteReader):
                 self._log(path)
         return self.version(revision)
 
-    def swap_gate(self, old: FenceState, new: FenceState) -> bool:
+    def swap_fence(self, old: FenceState, new: FenceState) -> bool:
         """Replaces the gate if it is ``old``."""
-        if self.gate != old:
+        if self.fence != old:
             return False
         facts = [(name, value) for name, value in asdict(new).items() if value is not None]
         self._connection.execute(
             "DELETE FROM fact WHERE name IN ('successor', 'mover', 'is_partial')"
         )
         self._connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
-        self._log(GATE_PATH)
+        self._log(FENCE_PATH)
         return True
 
     def raise_sequence(self, path: str, number: int) -> None:
@@ -313,10 +313,10 @@ class SqliteWriter(SqliteReader):
 
     def add_lease(self, owner: Owner, ttl_ms: int) -> None:
         """Makes a lease, if it is not there. Raises StoreFencedError."""
-        self.gate.check_open()
+        self.fence.check_open()
         self._connection.execute("INSERT OR IGNORE INTO lease VALUES (?, ?, 0)", (owner, ttl_ms))
 
-    def beat_lease(self, owner: Owner) -> bool:
+    def renew_lease(self, owner: Owner) -> bool:
         """Raises the counter; False: the lease is gone."""
         cursor = self._connection.execute(
             "UPDATE lease SET counter = counter + 1 WHERE owner = ?", (owner,)

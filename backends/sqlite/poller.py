@@ -16,28 +16,28 @@ from .change_probe import ChangeProbe
 POLL_MS = 20
 """How often it is asked whether another process changed a watched file."""
 
-LOOK_MS_MAX = 1_000
+CHECK_INTERVAL_MS_MAX = 1_000
 """So often the file itself is asked, whatever its write-ahead log looks like from outside."""
 
-Ask = Callable[[int], Awaitable[tuple[int, list[str] | None]]]
+ReadChanges = Callable[[int], Awaitable[tuple[int, list[str] | None]]]
 """The number of the last change, and the paths changed after a number (None: too many to say)."""
 
 
 class Poller:
     """Of one handle. It looks while it is started, from the beginning each time."""
 
-    def __init__(self, path: Path, ask: Ask, tasks: Tasks) -> None:
+    def __init__(self, path: Path, read_changes: ReadChanges, tasks: Tasks) -> None:
         self.watches: Watches | None = None
         """Set before the first start."""
-        self._ask = ask
+        self._read_changes = read_changes
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._quiet = ChangeProbe(path)
-        self._seen = -1
-        self._look_at = 0.0
+        self._probe = ChangeProbe(path)
+        self._last_number = -1
+        self._check_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_hurried = False
+        self._is_check_wanted = False
 
     @property
     def is_running(self) -> bool:
@@ -47,8 +47,8 @@ class Poller:
     def start(self) -> None:
         """Begins. Safe to repeat."""
         if not self.is_running:
-            self._seen = -1
-            self._look_soon()
+            self._last_number = -1
+            self._start_check()
 
     def stop(self) -> None:
         """Ends. Safe to repeat."""
@@ -59,47 +59,47 @@ class Poller:
             self._task.cancel()
             self._task = None
 
-    def hurry(self) -> None:
+    def check_soon(self) -> None:
         """This handle itself changed something."""
         if self._task is not None:
-            self._is_hurried = True
+            self._is_check_wanted = True
         elif self._timer is not None:
             self._timer.cancel()
-            self._look_soon()
+            self._start_check()
 
     def _tick(self) -> None:
-        if self._loop.time() >= self._look_at or not self._quiet.is_certain:
-            self._look_soon()
+        if self._loop.time() >= self._check_at or not self._probe.is_certain:
+            self._start_check()
         else:
             self._pause()
 
     def _pause(self) -> None:
         self._timer = self._loop.call_later(POLL_MS / 1000, self._tick)
 
-    def _look_soon(self) -> None:
+    def _start_check(self) -> None:
         self._timer = None
-        self._task = self._tasks.spawn(self._look(), "sqlite watches")
+        self._task = self._tasks.spawn(self._check(), "sqlite watches")
 
-    async def _look(self) -> None:
-        self._is_hurried = True
-        while self._is_hurried:
-            self._is_hurried = False
-            await self._look_once()
+    async def _check(self) -> None:
+        self._is_check_wanted = True
+        while self._is_check_wanted:
+            self._is_check_wanted = False
+            await self._check_once()
         self._task = None
         self._pause()
 
-    async def _look_once(self) -> None:
+    async def _check_once(self) -> None:
         assert self.watches is not None
-        self._look_at = self._loop.time() + LOOK_MS_MAX / 1000
-        self._quiet.look()
+        self._check_at = self._loop.time() + CHECK_INTERVAL_MS_MAX / 1000
+        self._probe.begin_check()
         try:
-            number, paths = await self._ask(self._seen)
+            number, paths = await self._read_changes(self._last_number)
         except MetadataError:
-            self._quiet.forget()
-            self._seen = -1
+            self._probe.reset()
+            self._last_number = -1
             return
-        if paths is None or self._seen < 0:
-            self.watches.all_changed()
+        if paths is None or self._last_number < 0:
+            self.watches.fire_all()
         else:
             self.watches.changed(paths)
-        self._seen = number
+        self._last_number = number

@@ -17,7 +17,7 @@ from ...core.protocol.errors import ClosedError, IndeterminateError, MetadataUna
 from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
 from ...core.runtime.tasks import Tasks
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import GATE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
 from ..uri import StoreUri
 from ..watches import Watches
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
     """Opens the file, or makes it. Raises as ``open_store``."""
-    options = uri.only_options(("adopt",))
+    options = uri.check_options(("adopt",))
     path = Path(uri.path)
     if uri.authority or not path.is_absolute():
-        raise uri.wrong("should be sqlite:///absolute/path/of/a/file")
+        raise uri.error("should be sqlite:///absolute/path/of/a/file")
     if options.get("adopt", "yes") != "yes":
-        raise uri.wrong("has adopt other than yes")
+        raise uri.error("has adopt other than yes")
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
     loop = asyncio.get_running_loop()
     opening = partial(
@@ -53,7 +53,7 @@ async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
 
 
 class SqliteStore:
-    """One process's handle to the file."""
+    """A handle to the file, for one process."""
 
     def __init__(
         self, path: Path, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
@@ -72,14 +72,14 @@ class SqliteStore:
         self._leases.start()
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
         return await self._read(lambda reader: reader.value(path, stale_ok=stale_ok))
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
         check_path(path)
         return await self._read(lambda reader: reader.names_after(path, after, limit))
 
@@ -91,10 +91,10 @@ class SqliteStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         check_target(path)
         check_data(data)
-        owner = None if ephemeral is None else self._leases.held(ephemeral).owner
+        owner = None if ephemeral is None else self._leases.own_session(ephemeral).owner
 
         def body(writer: SqliteWriter) -> tuple[str, Version]:
             if owner is not None:
@@ -106,7 +106,7 @@ class SqliteStore:
         return await self._write(body)
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
         check_target(path)
         check_data(data)
 
@@ -118,7 +118,7 @@ class SqliteStore:
         return await self._write(body)
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
         check_target(path)
 
         def body(writer: SqliteWriter) -> None:
@@ -129,7 +129,7 @@ class SqliteStore:
         await self._write(body)
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Carry out all operations or none; return the versions of Create and Put, else None."""
         check_operations(operations)
 
         def body(writer: SqliteWriter) -> list[Version | None]:
@@ -141,17 +141,17 @@ class SqliteStore:
         return await self._write(body)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node (or one below it) changed."""
+        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
         check_path(path)
         self._check_open()
         return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> LeaseSession:
-        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        """Open a session that survives up to ``ttl_ms`` without contact."""
         return await self._leases.open(ttl_ms)
 
     async def close(self) -> None:
-        """Ends sessions and watches and closes the file. Safe to repeat."""
+        """End sessions and watches and close the file. Safe to repeat."""
         if self._is_closed:
             return
         await self._leases.aclose()
@@ -162,38 +162,38 @@ class SqliteStore:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown(wait=False)
 
-    # --- what the leases use
+    # --- lease rows (``LeaseRows``)
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Makes the row of a session."""
+        """Create the row of a session."""
         await self._write(lambda writer: writer.add_lease(owner, ttl_ms))
 
-    async def beat_lease(self, owner: Owner) -> bool:
-        """Raises the counter. False: the row is gone."""
-        return await self._write(lambda writer: writer.beat_lease(owner))
+    async def renew_lease(self, owner: Owner) -> bool:
+        """Increment the counter; False if the row does not exist any more."""
+        return await self._write(lambda writer: writer.renew_lease(owner))
 
     async def leases(self) -> dict[Owner, Lease]:
-        """All rows."""
+        """Return all rows."""
         return await self._read(lambda reader: reader.leases())
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Removes row and nodes if the counter is still this one (None: whatever it is)."""
+        """Remove the row and its nodes if the counter is still ``counter`` (None: any)."""
         await self._write(lambda writer: writer.end_lease(owner, counter))
 
-    # --- for migration
+    # --- migration (``MovableStore``)
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
-        return await self._read(lambda reader: reader.gate)
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
+        return await self._read(lambda reader: reader.fence)
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not."""
-        return await self._write(lambda writer: writer.swap_gate(old, new))
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not."""
+        return await self._write(lambda writer: writer.swap_fence(old, new))
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed."""
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed."""
         self._check_open()
-        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """All nodes with the root."""
@@ -203,13 +203,13 @@ class SqliteStore:
             yield nodes
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Writes through a closed gate."""
+        """Write although the fence is closed, if it is exactly ``fence``."""
         check_operations(operations)
 
         def body(writer: SqliteWriter) -> None:
-            plan = writer.plan(gate)
+            plan = writer.plan(fence)
             for operation in operations:
                 plan.apply(operation)
             writer.commit(plan)
@@ -233,7 +233,7 @@ class SqliteStore:
             if self._writes.withdraw(write):
                 raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
             raise IndeterminateError(f"{self.uri} did not say in time how a write ended") from None
-        self.poller.hurry()
+        self.poller.check_soon()
         return cast(T, result)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

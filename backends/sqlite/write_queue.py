@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ...core.protocol.errors import MetadataUnavailableError
 from .database import Body, BusyError, Database
 
-_TOGETHER_MAX = 128
+_GROUP_WRITES_MAX = 128
 _PAUSE_S = 0.005
 
 
@@ -37,16 +37,16 @@ class WriteQueue:
         self._thread = thread
         self._lock = threading.Lock()
         self._waiting: deque[Write] = deque()
-        self._is_called = False  # the thread will come and look
+        self._is_scheduled = False  # the thread will come and look
 
     def submit(self, body: Body, deadline: float) -> Write:
         """Queues a write; ``outcome`` hears of it from the thread."""
         write = Write(body, deadline)
         with self._lock:
             self._waiting.append(write)
-            is_called, self._is_called = self._is_called, True
-        if not is_called:
-            self._thread.submit(self._carry_out)
+            is_scheduled, self._is_scheduled = self._is_scheduled, True
+        if not is_scheduled:
+            self._thread.submit(self._run_group)
         return write
 
     def withdraw(self, write: Write) -> bool:
@@ -57,15 +57,15 @@ class WriteQueue:
             self._waiting.remove(write)
             return True
 
-    def _carry_out(self) -> None:
+    def _run_group(self) -> None:
         """In the thread: one transaction, then the thread's next job, so that reads get a turn."""
         with self._lock:
-            count = min(len(self._waiting), _TOGETHER_MAX)
+            count = min(len(self._waiting), _GROUP_WRITES_MAX)
             writes = [self._waiting.popleft() for _ in range(count)]
-            self._is_called = bool(self._waiting)
-            if self._is_called:
-                self._thread.submit(self._carry_out)
-        while writes := _in_time(writes):
+            self._is_scheduled = bool(self._waiting)
+            if self._is_scheduled:
+                self._thread.submit(self._run_group)
+        while writes := _fail_late(writes):
             try:
                 outcomes = self._write(writes)
             except BusyError:
@@ -88,7 +88,7 @@ class WriteQueue:
         return self._database.write([write.body for write in writes], deadline)
 
 
-def _in_time(writes: Sequence[Write]) -> list[Write]:
+def _fail_late(writes: Sequence[Write]) -> list[Write]:
     """Those whose deadline is to come; the others hear that theirs has passed."""
     now = time.monotonic()
     for write in writes:

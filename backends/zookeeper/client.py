@@ -34,7 +34,7 @@ from ...core.protocol.errors import (
     SessionLostError,
     UnauthorizedError,
 )
-from ...core.runtime.tasks import settled
+from ...core.runtime.tasks import wait_until_done
 
 ANY_VERSION = -1
 IMPOSSIBLE_VERSION = 2**31 - 1
@@ -128,50 +128,50 @@ class Requests:
     ) -> Request:
         """Answers (path, Stat)."""
         flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
-        made: Request = jute.Create2(path, data, self._acl, flags)
-        return made
+        request: Request = jute.Create2(path, data, self._acl, flags)
+        return request
 
     @staticmethod
     def put(path: str, data: bytes, version: int) -> Request:
         """Answers Stat."""
-        made: Request = jute.SetData(path, data, version)
-        return made
+        request: Request = jute.SetData(path, data, version)
+        return request
 
     @staticmethod
     def delete(path: str, version: int) -> Request:
         """Answers True."""
-        made: Request = jute.Delete(path, version)
-        return made
+        request: Request = jute.Delete(path, version)
+        return request
 
     @staticmethod
     def check(path: str, version: int) -> Request:
         """Only in a multi-request; ``ANY_VERSION``: the node exists."""
-        made: Request = jute.CheckVersion(path, version)
-        return made
+        request: Request = jute.CheckVersion(path, version)
+        return request
 
     @staticmethod
     def sync(path: str) -> Request:
         """Requests behind it see everything that was committed before."""
-        made: Request = jute.Sync(path)
-        return made
+        request: Request = jute.Sync(path)
+        return request
 
     @staticmethod
     def get(path: str) -> Request:
         """Answers (data, Stat)."""
-        made: Request = jute.GetData(path, None)
-        return made
+        request: Request = jute.GetData(path, None)
+        return request
 
     @staticmethod
     def exists(path: str) -> Request:
         """Answers Stat or None."""
-        made: Request = jute.Exists(path, None)
-        return made
+        request: Request = jute.Exists(path, None)
+        return request
 
     @staticmethod
     def names(path: str) -> Request:
         """Answers the names of the children, in no order, and the parent's Stat."""
-        made: Request = jute.GetChildren2(path, None)
-        return made
+        request: Request = jute.GetChildren2(path, None)
+        return request
 
 
 class Multi(NamedTuple):
@@ -305,9 +305,9 @@ class _Reply:
 
     def _send(self, value: object, error: Exception | None) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._settle, value, error)
+            self._loop.call_soon_threadsafe(self._resolve, value, error)
 
-    def _settle(self, value: object, error: Exception | None) -> None:
+    def _resolve(self, value: object, error: Exception | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -315,14 +315,14 @@ class _Reply:
         elif isinstance(error, _IN_DOUBT):
             self.future.set_exception(ConnectionGone(type(error).__name__))
         else:
-            self.future.set_exception(mapped(error))
+            self.future.set_exception(map_error(error))
 
 
-def mapped(error: Exception) -> RhumblineError:
+def map_error(error: Exception) -> RhumblineError:
     """kazoo's error as ours."""
-    for theirs, ours in _ERRORS.items():
-        if isinstance(error, theirs):
-            return ours(f"ZooKeeper: {type(error).__name__}")
+    for kazoo_type, error_type in _ERRORS.items():
+        if isinstance(error, kazoo_type):
+            return error_type(f"ZooKeeper: {type(error).__name__}")
     return MetadataUnavailableError(f"ZooKeeper: {error!r}")
 
 
@@ -350,7 +350,7 @@ class ZooKeeperConnection:
         self._is_closed = False
         scheme, _, credential = (access.auth or "").partition(":")
         self._client = _Client(
-            self._hear_event,
+            self._on_kazoo_event,
             hosts=access.hosts,
             timeout=session_ms / 1000,
             auth_data=[(scheme, credential)] if access.auth else None,
@@ -361,22 +361,22 @@ class ZooKeeperConnection:
             keyfile=access.tls_key,
             check_hostname=access.is_tls,
         )
-        self._client.add_listener(self._hear_state)
+        self._client.add_listener(self._on_kazoo_state)
 
     async def start(self) -> None:
         """Begins to connect; ``read`` and ``write`` wait for it."""
         await _in_thread(self._client.start_async)
 
-    async def aclose(self, *, patience_ms: int = 0) -> None:
+    async def aclose(self, *, reconnect_ms_max: int = 0) -> None:
         """Ends the session at the servers if they can be reached soon. Safe to repeat.
 
-        ``patience_ms``: how long a connection that is down is given to come back and say so.
+        ``reconnect_ms_max``: how long a connection that is down is given to come back and say so.
         """
         if self._is_closed:
             return
         self._is_closed = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_ms / 1000):
+            async with asyncio.timeout(reconnect_ms_max / 1000):
                 await self._connected.wait()
         self._connected.set()
         await _in_thread(self._stop)
@@ -413,7 +413,7 @@ class ZooKeeperConnection:
             raise IndeterminateError(f"ZooKeeper: no answer to a write: {error!r}") from None
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, zk.RolledBackError):
-                raise MultiFailed(index, mapped(result))
+                raise MultiFailed(index, map_error(result))
         assert isinstance(results, list)
         return results
 
@@ -430,7 +430,7 @@ class ZooKeeperConnection:
         try:
             async with asyncio.timeout_at(deadline):
                 for future in futures:
-                    await settled(future)
+                    await wait_until_done(future)
         except BaseException:
             for future in futures:
                 if not future.cancel() and not future.cancelled():
@@ -457,11 +457,11 @@ class ZooKeeperConnection:
 
     # --- called by kazoo's threads
 
-    def _hear_state(self, state: str) -> None:
+    def _on_kazoo_state(self, state: str) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._state_changed, state)
 
-    def _hear_event(self, path: str) -> None:
+    def _on_kazoo_event(self, path: str) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_event, path)
 
@@ -487,7 +487,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def settle(error: BaseException | None) -> None:
+    def resolve(error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -502,7 +502,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
         except Exception as error:
             failure = error
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, failure)
+            loop.call_soon_threadsafe(resolve, failure)
 
     threading.Thread(target=run, name="zookeeper stop or start", daemon=True).start()
     await done

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from zlib import crc32
 
 from ...core.protocol.errors import BadVersionError, NodeExistsError, NoNodeError
-from ..migration_fence import GATE_PATH, FenceState, decode_fence
+from ..migration_fence import FENCE_PATH, FenceState, decode_fence
 from .client import ANY_VERSION, Multi, MultiFailed, Request, Requests, ZooKeeperConnection
 
 GUARDS = 16
-NAME = GATE_PATH[1:]
+NAME = FENCE_PATH[1:]
 
 
 class ZooKeeperFence:
@@ -47,7 +47,7 @@ class ZooKeeperFence:
         """The guard of a path (which is a full one, with the chroot)."""
         return f"{self._home}/guard-{crc32(path.encode()) % GUARDS:02x}"
 
-    async def enter(self, deadline: float) -> int:
+    async def read_or_create(self, deadline: float) -> int:
         """Reads the gate, and makes what is missing in a new store; its znode version.
 
         Raises CorruptionError when the node holds something else, MetadataUnavailableError.
@@ -59,31 +59,31 @@ class ZooKeeperFence:
                     deadline=deadline,
                 )  # fmt: skip
             except NoNodeError:
-                await self._make(deadline)
+                await self._create(deadline)
                 continue
             self.state = decode_fence(data, f"{self._home} in ZooKeeper")
             version: int = stat.version
             return version
 
     async def refresh(self, deadline: float) -> bool:
-        """Looks again; whether something is different. Raises StoreFencedError."""
+        """Read the fence again; True if it has changed. Raises StoreFencedError."""
         before = self.state
-        await self.enter(deadline)
+        await self.read_or_create(deadline)
         self.state.check_open()
         return self.state != before
 
-    async def condition(self, through: FenceState | None, deadline: float) -> Request:
+    async def condition(self, allowed_fence: FenceState | None, deadline: float) -> Request:
         """What a write checks: that the gate is open, or is this closed one."""
-        if through is None:
+        if allowed_fence is None:
             return self._requests.check(self.path, ANY_VERSION)
-        version = await self.enter(deadline)
-        self.state.check(through)
+        version = await self.read_or_create(deadline)
+        self.state.check(allowed_fence)
         return self._requests.check(self._home, version)
 
     async def swap(self, old: FenceState, new: FenceState, deadline: float) -> bool:
         """Replaces the gate if it is ``old``. When it returns, no write that began before and
         checked ``old`` can happen any more."""
-        version = await self.enter(deadline)
+        version = await self.read_or_create(deadline)
         if self.state != old:
             return False
         operations = [self._requests.put(self._home, new.encode(), version)]
@@ -100,7 +100,7 @@ class ZooKeeperFence:
         self.state = new
         return True
 
-    async def _make(self, deadline: float) -> None:
+    async def _create(self, deadline: float) -> None:
         create = self._requests.create
         above = ""
         for part in self._chroot.split("/")[1:]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from .client import ZooKeeperAccess, ZooKeeperConnection
 
-CLOSE_PATIENCE_MS = 1_200
+CLOSE_RECONNECT_MS = 1_200
 """Behind kazoo's longest pause between attempts to connect: then the nodes go at once, and not only
 when the TTL is over."""
 
@@ -20,17 +20,17 @@ class ZooKeeperSession:
         self._stopping: asyncio.Task[None] | None = None
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost; soon if it is lost already."""
         if self.is_lost:
             asyncio.get_running_loop().call_soon(callback)
         else:
             self._on_lost.append(callback)
 
     async def close(self) -> None:
-        """Ends the session and removes its nodes. Safe to repeat."""
+        """End the session and remove its nodes. Safe to repeat."""
         was_lost, self.is_lost = self.is_lost, True
         self._on_lost.clear()
-        await self.connection.aclose(patience_ms=0 if was_lost else CLOSE_PATIENCE_MS)
+        await self.connection.aclose(reconnect_ms_max=0 if was_lost else CLOSE_RECONNECT_MS)
         if self._stopping is not None:
             await self._stopping
 

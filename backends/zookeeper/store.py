@@ -37,7 +37,7 @@ from ...core.runtime.metadata_store import (
     check_path,
 )
 from ...core.runtime.tasks import Tasks
-from ..migration_fence import GATE_PATH, FenceState
+from ..migration_fence import FENCE_PATH, FenceState
 from ..transaction_plan import Node, check_data, check_operations, check_target
 from ..uri import StoreUri
 from ..watches import Watches
@@ -49,18 +49,18 @@ from .client import (
     unwatch_request,
     watch_request,
 )
+from .commit import CreateFlags, ZooKeeperCommits, created_children
 from .migration_fence import NAME, ZooKeeperFence
 from .session import ZooKeeperSession
-from .writes import Flags, Writes, made_children
 
 PORT = 2181
 SYSTEM = "/zookeeper"
 """ZooKeeper's own nodes, at the root of a store without a chroot."""
 
-PAGE = 200
+PAGE_REQUESTS_MAX = 200
 """Requests sent at once where all nodes are read."""
 
-COUNTS_PER_S_MIN = 500
+SEQUENCE_RAISES_PER_S_MIN = 500
 """How slowly a count may rise at worst."""
 
 CONNECTION_SESSION_MS_MAX = 6_000
@@ -71,7 +71,7 @@ _OPTIONS = ("tls_ca", "tls_cert", "tls_key", "auth_file")
 
 async def open_zookeeper(uri: StoreUri, timeout_ms: int) -> "ZooKeeperStore":
     """Connects, and makes what the store needs in a new chroot. Raises as ``open_store``."""
-    options = uri.only_options(_OPTIONS)
+    options = uri.check_options(_OPTIONS)
     chroot = "" if uri.path in ("", "/") else check_path(uri.path.rstrip("/"))
     hosts = ",".join(str(host) for host in uri.hosts(PORT))
     access = ZooKeeperAccess(
@@ -96,14 +96,14 @@ async def _secret(uri: StoreUri, file: str | None) -> str | None:
     try:
         line = (await asyncio.to_thread(Path(file).read_text)).strip()
     except OSError as error:
-        raise uri.wrong(f"names an auth_file that cannot be read: {error}") from error
+        raise uri.error(f"names an auth_file that cannot be read: {error}") from error
     if line.count(":") < 1 or "\n" in line:
-        raise uri.wrong("names an auth_file that is not one line scheme:credential")
+        raise uri.error("names an auth_file that is not one line scheme:credential")
     return line
 
 
 class ZooKeeperStore:
-    """One process's handle to the servers."""
+    """A handle to the servers, for one process."""
 
     def __init__(self, access: ZooKeeperAccess, chroot: str, timeout_ms: int) -> None:
         self.uri = f"zk://{access.hosts}{chroot}"
@@ -124,34 +124,38 @@ class ZooKeeperStore:
             on_connected=self._connected,
             on_event=self._changed,
         )
-        self.gate = ZooKeeperFence(
+        self.fence = ZooKeeperFence(
             self._connection, self._requests, chroot, lambda: f"z{os.urandom(6).hex()}"
         )
-        self._writes = Writes(self.gate, self._requests, self._connection)
+        self._commits = ZooKeeperCommits(self.fence, self._requests, self._connection)
 
     async def start(self) -> None:
         """Connects."""
         await self._connection.start()
-        await self.gate.enter(self._deadline())
+        await self.fence.read_or_create(self._deadline())
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
-        full = self._full(path)
-        data, stat = await self._read(self._requests.get(full), stale_ok=stale_ok)
-        return Value(data or b"", self._writes.version(stat))
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
+        znode = self._znode(path)
+        data, stat = await self._read(self._requests.get(znode), stale_ok=stale_ok)
+        return Value(data or b"", self._commits.version(stat))
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``.
+        """Return at most ``limit`` names of direct children after ``after``, in byte order.
 
         ZooKeeper always sends all of them.
         """
-        full = self._full(path)
-        names, _ = await self._read(self._requests.names(full))
+        znode = self._znode(path)
+        names, _ = await self._read(self._requests.names(znode))
         page = sorted(name for name in names if after is None or name > after)
         if path == "/":
-            page = [name for name in page if name != NAME and self._at(f"/{name}") != SYSTEM]
+            page = [
+                name
+                for name in page
+                if name != NAME and self._znode_unchecked(f"/{name}") != SYSTEM
+            ]
         return page if limit is None else page[:limit]
 
     async def create(
@@ -162,26 +166,28 @@ class ZooKeeperStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         check_target(path)
         check_data(data)
-        connection = self._connection if ephemeral is None else self._held(ephemeral).connection
+        connection = (
+            self._connection if ephemeral is None else self._own_session(ephemeral).connection
+        )
         self._check_open()
-        flags = Flags(ephemeral=ephemeral is not None, sequential=sequential)
+        flags = CreateFlags(ephemeral=ephemeral is not None, sequential=sequential)
         try:
-            (made,) = await self._writes.commit(
-                [Create(self._full(path), data)], connection, self._deadline(), flags
+            (written,) = await self._commits.commit(
+                [Create(self._znode(path), data)], connection, self._deadline(), flags
             )
         except (ClosedError, SessionLostError):
             self._check_open()
             if ephemeral is not None:
                 raise SessionLostError("the ZooKeeper session is gone") from None
             raise
-        assert made is not None
-        return made[0][len(self._chroot) :], made[1]
+        assert written is not None
+        return written[0][len(self._chroot) :], written[1]
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
         check_target(path)
         check_data(data)
         (version,) = await self._commit([Put(path, data, expect)])
@@ -189,17 +195,17 @@ class ZooKeeperStore:
         return version
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
         check_target(path)
         await self._commit([Delete(path, expect)])
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Carry out all operations or none; return the versions of Create and Put, else None."""
         check_operations(operations)
         return await self._commit(operations)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node (or one below it) changed."""
+        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
         check_path(path)
         self._check_open()
         return self._watches.add(path, callback, is_prefix=prefix)
@@ -208,15 +214,15 @@ class ZooKeeperStore:
         """Opens a session; the servers round the TTL to between 2 and 20 of their ticks."""
         self._check_open()
         if ttl_ms < 1:
-            raise InvalidArgumentError(f"a session TTL of {ttl_ms} ms")
+            raise InvalidArgumentError(f"session TTL {ttl_ms} ms is below 1 ms")
         session = ZooKeeperSession(self._access, ttl_ms)
         try:
             await session.connection.start()
-            (gate,) = await session.connection.read(
-                self._requests.exists(self.gate.path), deadline=self._deadline()
+            (fence,) = await session.connection.read(
+                self._requests.exists(self.fence.path), deadline=self._deadline()
             )
-            if gate is None:
-                await self.gate.refresh(self._deadline())
+            if fence is None:
+                await self.fence.refresh(self._deadline())
         except BaseException:
             await session.close()
             raise
@@ -225,7 +231,7 @@ class ZooKeeperStore:
         return session
 
     async def close(self) -> None:
-        """Ends sessions and watches and the connection. Safe to repeat."""
+        """End sessions and watches and close the connection. Safe to repeat."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -235,53 +241,53 @@ class ZooKeeperStore:
             await session.close()
         await self._connection.aclose()
 
-    # --- for migration
+    # --- migration (``MovableStore``)
 
-    async def gate_state(self) -> FenceState:
-        """The gate as it is now. Raises MetadataUnavailableError."""
+    async def fence_state(self) -> FenceState:
+        """Return the current state of the fence. Raises MetadataUnavailableError."""
         self._check_open()
-        await self.gate.enter(self._deadline())
-        return self.gate.state
+        await self.fence.read_or_create(self._deadline())
+        return self.fence.state
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``; False: it is not."""
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        """Replace the fence if it is ``old``; False if it is not."""
         self._check_open()
-        return await self.gate.swap(old, new, self._deadline())
+        return await self.fence.swap(old, new, self._deadline())
 
-    def watch_gate(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after the gate changed."""
+    def watch_fence(self, callback: Callable[[], None]) -> Watch:
+        """Call ``callback`` after the fence changed."""
         self._check_open()
-        return self._watches.add(GATE_PATH, callback, is_prefix=False)
+        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """All nodes with the root, level by level, many requests at once."""
         self._check_open()
         level = ["/"]
-        await self._connection.read(self._requests.sync(self.gate.path), deadline=self._deadline())
+        await self._connection.read(self._requests.sync(self.fence.path), deadline=self._deadline())
         while level:
             below: list[str] = []
-            for start in range(0, len(level), PAGE):
-                nodes, parents = await self._page(level[start : start + PAGE])
+            for start in range(0, len(level), PAGE_REQUESTS_MAX):
+                nodes, parents = await self._page(level[start : start + PAGE_REQUESTS_MAX])
                 yield nodes
                 below += await self._below(parents)
             level = below
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
         """Writes through a closed gate. ZooKeeper's counts rise in transactions of their own."""
         check_operations(operations)
         self._check_open()
-        full = [_moved(operation, self._full(operation.path)) for operation in operations]
-        await self._writes.commit(full, self._connection, self._deadline(), through=gate)
+        znode = [_with_path(operation, self._znode(operation.path)) for operation in operations]
+        await self._commits.commit(znode, self._connection, self._deadline(), allowed_fence=fence)
         for path, number in sequences.items():
-            deadline = self._deadline() + number / COUNTS_PER_S_MIN
-            await self._writes.raise_sequence(self._full(path), number, deadline, gate)
+            deadline = self._deadline() + number / SEQUENCE_RAISES_PER_S_MIN
+            await self._commits.raise_sequence(self._znode(path), number, deadline, fence)
 
     async def _page(self, paths: list[str]) -> tuple[list[tuple[str, Node]], list[str]]:
         """These nodes, and which of them have children."""
         answers = await self._connection.read(
-            *(self._requests.get(self._at(path)) for path in paths),
+            *(self._requests.get(self._znode_unchecked(path)) for path in paths),
             deadline=self._deadline(), missing_ok=True,
         )  # fmt: skip
         nodes, parents = [], []
@@ -289,15 +295,15 @@ class ZooKeeperStore:
             if answer is not None:
                 data, stat = answer
                 owner = f"{stat.ephemeralOwner:x}" if stat.ephemeralOwner else None
-                version = self._writes.version(stat)
-                nodes.append((path, Node(data or b"", version, owner, made_children(stat))))
+                version = self._commits.version(stat)
+                nodes.append((path, Node(data or b"", version, owner, created_children(stat))))
                 if stat.numChildren:
                     parents.append(path)
         return nodes, parents
 
     async def _below(self, parents: list[str]) -> list[str]:
         answers = await self._connection.read(
-            *(self._requests.names(self._at(path)) for path in parents),
+            *(self._requests.names(self._znode_unchecked(path)) for path in parents),
             deadline=self._deadline(), missing_ok=True,
         )  # fmt: skip
         return [
@@ -305,15 +311,16 @@ class ZooKeeperStore:
             for path, answer in zip(parents, answers, strict=True)
             if answer is not None
             for name in answer[0]
-            if (child := f"{path.rstrip('/')}/{name}") != GATE_PATH and self._at(child) != SYSTEM
+            if (child := f"{path.rstrip('/')}/{name}") != FENCE_PATH
+            and self._znode_unchecked(child) != SYSTEM
         ]
 
     # --- calls
 
-    def _full(self, path: str) -> str:
-        return self._at(check_path(path))
+    def _znode(self, path: str) -> str:
+        return self._znode_unchecked(check_path(path))
 
-    def _at(self, path: str) -> str:
+    def _znode_unchecked(self, path: str) -> str:
         return (self._chroot or "/") if path == "/" else f"{self._chroot}{path}"
 
     def _deadline(self) -> float:
@@ -323,11 +330,11 @@ class ZooKeeperStore:
         if self._is_closed:
             raise ClosedError(f"{self.uri} is closed")
 
-    def _held(self, session: Session) -> ZooKeeperSession:
+    def _own_session(self, session: Session) -> ZooKeeperSession:
         if not isinstance(session, ZooKeeperSession) or session not in self._sessions:
             if isinstance(session, ZooKeeperSession) and session.is_lost:
                 raise SessionLostError("the ZooKeeper session is gone")
-            raise InvalidArgumentError("a session of another store")
+            raise InvalidArgumentError("the session belongs to another store handle")
         if session.is_lost:
             raise SessionLostError("the ZooKeeper session is gone")
         return session
@@ -339,26 +346,26 @@ class ZooKeeperStore:
         if stale_ok:
             return (await self._connection.read(request, deadline=deadline))[0]
         while True:
-            path = self.gate.path
-            _, answer, gate = await self._connection.read(
+            path = self.fence.path
+            _, answer, fence = await self._connection.read(
                 self._requests.sync(path), request, self._requests.exists(path),
                 deadline=deadline, missing_ok=True,
             )  # fmt: skip
-            if gate is not None and answer is not None:
+            if fence is not None and answer is not None:
                 return answer
-            if gate is not None:
+            if fence is not None:
                 raise NoNodeError("ZooKeeper: NoNodeError")
-            await self.gate.refresh(deadline)
+            await self.fence.refresh(deadline)
 
     async def _commit(self, operations: Sequence[Operation]) -> list[Version | None]:
         self._check_open()
-        full = [_moved(operation, self._full(operation.path)) for operation in operations]
+        znode = [_with_path(operation, self._znode(operation.path)) for operation in operations]
         try:
-            written = await self._writes.commit(full, self._connection, self._deadline())
+            written = await self._commits.commit(znode, self._connection, self._deadline())
         except SessionLostError:
             self._check_open()
             raise MetadataUnavailableError("the ZooKeeper connection began anew") from None
-        return [None if made is None else made[1] for made in written]
+        return [None if written is None else written[1] for written in written]
 
     # --- watches: armed at the server for this connection, then fired once
 
@@ -367,8 +374,8 @@ class ZooKeeperStore:
         for path in self._watches.paths():
             self._arm_soon(path)
 
-    def _changed(self, full: str) -> None:
-        self._watches.changed([full[len(self._chroot) :] or "/"])
+    def _changed(self, znode: str) -> None:
+        self._watches.changed([znode[len(self._chroot) :] or "/"])
 
     def _arm_soon(self, path: str) -> None:
         self._to_arm[path] = None
@@ -380,16 +387,16 @@ class ZooKeeperStore:
             path = next(iter(self._to_arm))
             del self._to_arm[path]
             wanted, armed = self._watches.is_prefix(path), self._armed.get(path)
-            full = self._at(path)
+            znode = self._znode_unchecked(path)
             try:
                 if wanted is None and armed is not None:
                     del self._armed[path]
-                    await self._connection.read(unwatch_request(full), deadline=self._deadline())
+                    await self._connection.read(unwatch_request(znode), deadline=self._deadline())
                 elif wanted is not None:
                     if armed is None or (wanted and not armed):
                         self._armed[path] = wanted
                         await self._connection.read(
-                            watch_request(full, is_recursive=wanted), deadline=self._deadline()
+                            watch_request(znode, is_recursive=wanted), deadline=self._deadline()
                         )
                     self._watches.fire_at(path)
             except NoNodeError:
@@ -399,7 +406,7 @@ class ZooKeeperStore:
                 self._to_arm[path] = None
 
 
-def _moved(operation: Operation, path: str) -> Operation:
+def _with_path(operation: Operation, path: str) -> Operation:
     match operation:
         case Check(_, version):
             return Check(path, version)

@@ -1,1 +1,1 @@
-"""What benchmarks share: server processes, wide-area links, load generators."""
+"""Shared parts of benchmarks: server processes, wide-area links, load generators."""

@@ -1,4 +1,4 @@
-"""Bookie processes for a benchmark, and what they and this process use of the machine."""
+"""Runs bookie processes for benchmarks and measures the resources of servers and client."""
 
 import os
 import signal
@@ -31,9 +31,9 @@ class Usage:
 
 
 class BookieProcesses:
-    """A fresh cluster of ``count`` bookies below ``root``; ``metadata`` is the URI for clients.
+    """A new cluster of ``count`` bookies below ``root``; ``metadata`` is the URI for clients.
 
-    ``settings``: of the bookies, by name in section [bookie].
+    ``settings`` are the bookies' settings by their names in the section [bookie].
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BookieProcesses:
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        """Starts them, and returns when all serve. Raises UnavailableError."""
+        """Start the bookies and wait until all serve. Raises UnavailableError."""
         try:
             self._start()
         except BaseException:
@@ -66,7 +66,7 @@ class BookieProcesses:
         self._stop()
 
     def usage(self) -> Usage:
-        """What has been used so far."""
+        """Return the resources used so far."""
         servers = [usage_of(process.pid) for process in self._processes.values()]
         client_cpu_s, client_rss = usage_of(os.getpid())
         return Usage(
@@ -77,27 +77,27 @@ class BookieProcesses:
         )
 
     def region_of(self, directory: Path) -> str:
-        """Where a bookie stands."""
+        """Return the region of a bookie."""
         del directory
         return REGION
 
     def environment_of(self, directory: Path) -> Mapping[str, str]:
-        """What its process finds in its environment."""
+        """Return the environment variables for a bookie process."""
         del directory
         return self._settings
 
     def pid(self, directory: Path) -> int:
-        """Of the process that serves ``directory``."""
+        """Return the id of the process that serves ``directory``."""
         return self._processes[directory].pid
 
     def end(self, directory: Path, number: signal.Signals) -> None:
-        """Sends a signal that ends the process, and waits until it is gone."""
+        """End a process by a signal and wait until it has exited."""
         process = self._processes.pop(directory)
         process.send_signal(number)
         process.wait(_START_SECONDS_MAX)
 
     def start(self, *directories: Path) -> None:
-        """Starts processes, and returns when all serve. Raises UnavailableError."""
+        """Start processes and wait until all serve. Raises UnavailableError."""
         assert all(directory not in self._processes for directory in directories)
         logs = []
         for directory in directories:
@@ -126,8 +126,8 @@ class BookieProcesses:
     def _format(self) -> None:
         self._run("cluster", "init")
         for directory in self.directories:
-            words = ("bookie", "format", str(directory), "--name", directory.name)
-            self._run(*words, region=self.region_of(directory))
+            arguments = ("bookie", "format", str(directory), "--name", directory.name)
+            self._run(*arguments, region=self.region_of(directory))
 
     def _run(self, *arguments: str, region: str = REGION) -> None:
         done = subprocess.run(
@@ -153,25 +153,25 @@ class BookieProcesses:
 
 
 def written_bytes(pid: int) -> int:
-    """Bytes that a process has caused to be written to disk, in whole pages of the cache."""
-    return _figure(Path(f"/proc/{pid}/io"), "write_bytes")
+    """Return the bytes that a process caused to be written to disk, in whole cache pages."""
+    return _proc_value(Path(f"/proc/{pid}/io"), "write_bytes")
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Memory of a process that no file stands behind."""
-    return _figure(Path(f"/proc/{pid}/status"), "RssAnon") * 1024
+    """Return the bytes of anonymous memory of a process."""
+    return _proc_value(Path(f"/proc/{pid}/status"), "RssAnon") * 1024
 
 
-def _figure(file: Path, name: str) -> int:
+def _proc_value(file: Path, name: str) -> int:
     for line in file.read_text().splitlines():
         key, _, value = line.partition(":")
         if key == name:
             return int(value.split()[0])
-    raise AssertionError(f"{file} says nothing of {name}")
+    raise AssertionError(f"{file} has no field {name}")
 
 
 def usage_of(pid: int) -> tuple[float, int]:
-    """(CPU seconds, resident bytes) of a process."""
+    """Return (CPU seconds, resident bytes) of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
     resident_pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -1,4 +1,4 @@
-"""Sends a workload's records and measures, window by window."""
+"""Runs a write workload and measures it in consecutive windows."""
 
 import asyncio
 import os
@@ -19,29 +19,29 @@ from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.errors import NamespaceExistsError, TooManyRequestsError
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks
-from ...telemetry.process_telemetry import OFF, Telemetry
+from ...telemetry.process_telemetry import TELEMETRY_OFF, Telemetry
 from .bookie_processes import REGION, BookieProcesses
 from .workload import BenchWorkload
 
 NAMESPACE = "bench"
-_CHUNK = 50  # records appended in one go, and timed together, where many are outstanding
+_CHUNK = 50  # records appended and timed together if many are outstanding
 _PACER_SECONDS = 0.001
-_LATE_SECONDS = 0.002
-_SINCE = struct.Struct(">d")
+_LATENESS_SECONDS_MAX = 0.002
+_SENT_AT = struct.Struct(">d")
 _TICKETS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long each part of a run takes."""
+    """The duration of the warm-up and of each measured window."""
 
-    warm_seconds: float
+    warmup_seconds: float
     window_seconds: float
     windows: int
 
 
 class _Meter:
-    """Counts of the window that runs now."""
+    """The latencies of the current window."""
 
     def __init__(self) -> None:
         self.acks = Histogram()
@@ -53,11 +53,14 @@ class _Meter:
 
 
 async def run_workload(
-    workload: BenchWorkload, servers: BookieProcesses, timing: Timing, telemetry: Telemetry = OFF
+    workload: BenchWorkload,
+    servers: BookieProcesses,
+    timing: Timing,
+    telemetry: Telemetry = TELEMETRY_OFF,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Runs a workload and yields a row of figures for each window.
+    """Run a workload and yield a row of results per window.
 
-    Raises whatever an append raises: a benchmark with errors is none.
+    Raises the first error of an append, because a benchmark with errors is invalid.
     """
     meter = _Meter()
     failures: list[BaseException] = []
@@ -72,7 +75,7 @@ async def run_workload(
             tasks.spawn(_tail(client, _stream(workload, 0), meter), "tail")
         for work in _senders(workload, writers, meter):
             tasks.spawn(work, "sender")
-        await asyncio.sleep(timing.warm_seconds)
+        await asyncio.sleep(timing.warmup_seconds)
         for number in range(timing.windows):
             meter.clear()
             before, started = servers.usage(), time.perf_counter()
@@ -101,7 +104,7 @@ async def _open_writers(
 
 
 async def ensure_namespace(client: Client, policy: StreamPolicy) -> None:
-    """Makes the namespace of the benchmarks, unless it is there."""
+    """Create the namespace of the benchmarks if it does not exist."""
     try:
         await create_namespace(client.store, client.runtime, NAMESPACE, policy)
     except NamespaceExistsError:
@@ -126,7 +129,7 @@ def _senders(workload: BenchWorkload, writers: list[StreamWriter], meter: _Meter
 async def _send_in_window(
     writer: StreamWriter, payload: bytes, outstanding: int, meter: _Meter
 ) -> None:
-    """Keeps ``outstanding`` records on their way."""
+    """Keep ``outstanding`` records of one stream outstanding."""
     clock = time.perf_counter
     append, record = writer.append, meter.acks.add
     chunk = min(_CHUNK, outstanding)
@@ -145,26 +148,31 @@ async def _send_in_window(
 async def _send_at_rate(
     workload: BenchWorkload, writers: list[StreamWriter], payload: bytes, meter: _Meter
 ) -> None:
-    """Appends what is due, a record to each stream in turn. A record is timed from its call, or
-    from when it was due if that is long ago (as the peers' are)."""
+    """Append due records to the streams in turn.
+
+    The latency of a record counts from its append, or from its due time if the append is more than
+    2 ms late, as in the benchmarks of other systems.
+    """
     clock = time.perf_counter
     tickets: asyncio.Queue[tuple[Append, float, int]] = asyncio.Queue(_TICKETS_MAX)
     acks = Tasks()
     acks.spawn(_take_acks(tickets, meter), "acks")
-    rest = payload[_SINCE.size :]
+    rest = payload[_SENT_AT.size :]
     started, sent = clock(), 0
     try:
         while True:
             due_count = int((clock() - started) * workload.rate)
             while sent < due_count:
                 due_at, since = started + sent / workload.rate, clock()
-                if since - due_at > _LATE_SECONDS:
+                if since - due_at > _LATENESS_SECONDS_MAX:
                     since = due_at
                 writer = writers[sent % len(writers)]
-                ticket = writer.append(_SINCE.pack(since) + rest)
+                ticket = writer.append(_SENT_AT.pack(since) + rest)
                 sent += 1
                 if tickets.full():
-                    raise TooManyRequestsError(f"{workload.rate} records/s cannot be kept up")
+                    raise TooManyRequestsError(
+                        f"the rate of {workload.rate} records/s cannot be sustained"
+                    )
                 tickets.put_nowait((ticket, since, 1))
             await asyncio.sleep(_PACER_SECONDS)
     finally:
@@ -180,8 +188,8 @@ async def _take_acks(tickets: "asyncio.Queue[tuple[Append, float, int]]", meter:
 
 
 async def _tail(client: Client, stream: str, meter: _Meter) -> None:
-    """Delivery: from the append of a record to when a tailing reader has it."""
-    clock, record, unpack = time.perf_counter, meter.deliveries.add, _SINCE.unpack_from
+    """Measure the time from the append of each record to its delivery to a tailing reader."""
+    clock, record, unpack = time.perf_counter, meter.deliveries.add, _SENT_AT.unpack_from
     async with client.reader(stream) as reader:
         async for batch in reader.batches():
             now = clock()
@@ -189,7 +197,7 @@ async def _tail(client: Client, stream: str, meter: _Meter) -> None:
                 record(now - unpack(payload)[0])
 
 
-# --- figures --------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def _row(
@@ -201,7 +209,7 @@ def _row(
     cpu: tuple[float, float],
     memory: tuple[int, int],
 ) -> dict[str, Any]:
-    """A window in the peers' own keys."""
+    """Return the row of a window, with the keys that benchmarks of other systems use."""
     count = meter.acks.count
     millions = max(count, 1) / 1e6
     row: dict[str, Any] = {
@@ -234,7 +242,7 @@ def _row(
 
 
 def latencies(histogram: Histogram) -> dict[str, float]:
-    """p50, p99, p99.9 and the largest, in ms."""
+    """Return the p50, p99, p99.9 and maximum in ms."""
     p50, p99, p999 = histogram.quantiles_ms((0.5, 0.99, 0.999))
     return {
         "p50_ms": round(p50, 3),

@@ -1,7 +1,7 @@
-"""A process of producers or readers for ``bench proxy``: one connection to the proxy, many clients.
+"""A process with many producers or readers over one proxy connection, for ``bench proxy``.
 
-It is told what to do by one line of JSON on standard input, says ``ready``, and from then on
-answers each further line with the figures since the last one, as a line of JSON.
+The process reads its settings as one line of JSON from standard input and prints ``ready``. It then
+answers each further input line with its metrics since the previous line, as one line of JSON.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from typing import Any, Self
 
 from ...client.connect import connect_proxies
 from ...client.system_runtime import run
-from ...core.log.read.positioning import LATEST
 from ...core.log.write.batch import AppendMany
+from ...core.protocol.start import LATEST
 from ...core.runtime.histogram import Histogram
 from ...core.runtime.tasks import Tasks, run_all
 from ...proxies.client.proxy_client import ProxyClient
@@ -27,12 +27,12 @@ from ...proxies.client.proxy_writer import ProxyWriter
 from ..proxy_work import Kind
 
 DUE = struct.Struct(">d")
-"""When a record was due, at its beginning: the processes of a machine share this clock."""
+"""The due time at the start of each record; all processes of a machine share the clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What a process does. ``streams`` has one name for each of its clients."""
+class ClientSettings:
+    """The task of a process. ``streams`` has one stream name per client."""
 
     kind: Kind
     uri: str
@@ -44,18 +44,18 @@ class Orders:
     window: int
 
     def encode(self) -> bytes:
-        """One line."""
+        """Encode as one line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        """Reads ``encode``."""
+        """Decode the output of ``encode``."""
         return cls(**json.loads(line))
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What a process saw since it was last asked. CPU and memory are its own."""
+class ClientMetrics:
+    """The metrics of a process since the previous request."""
 
     latencies: list[tuple[int, int]]
     max_seconds: float
@@ -66,19 +66,19 @@ class Figures:
     failure: str
 
     def encode(self) -> bytes:
-        """One line."""
+        """Encode as one line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> Self:
-        """Reads ``encode``."""
-        figures = cls(**json.loads(line))
-        pairs = [(index, count) for index, count in figures.latencies]  # JSON has lists
-        return replace(figures, latencies=pairs)
+        """Decode the output of ``encode``."""
+        metrics = cls(**json.loads(line))
+        pairs = [(index, count) for index, count in metrics.latencies]  # JSON has lists
+        return replace(metrics, latencies=pairs)
 
 
-class Meter:
-    """Counts since the last question."""
+class ClientMeter:
+    """Collects the metrics since the previous ``take``."""
 
     def __init__(self) -> None:
         self.latencies = Histogram()
@@ -88,8 +88,8 @@ class Meter:
         self._gap_s = 0.0
         self._last_at = time.perf_counter()
 
-    def see(self, since: float, count: int = 1) -> None:
-        """Notes ``count`` records that were acknowledged or delivered now."""
+    def record(self, since: float, count: int = 1) -> None:
+        """Record that ``count`` records were acknowledged or delivered now."""
         now = time.perf_counter()
         self.latencies.add(now - since, count)
         self.records += count
@@ -98,13 +98,13 @@ class Meter:
         self._last_at = now
 
     def fail(self, error: BaseException) -> None:
-        """A client failed: a benchmark with errors is none."""
+        """Keep the first failure of a client, which invalidates the benchmark."""
         self.failure = self.failure or repr(error)
 
-    def take(self) -> Figures:
-        """The figures; begins again."""
+    def take(self) -> ClientMetrics:
+        """Return the metrics and reset them."""
         before, self._cpu_s = self._cpu_s, _cpu_s()
-        figures = Figures(
+        metrics = ClientMetrics(
             self.latencies.counts(),
             self.latencies.max_seconds,
             self.records,
@@ -115,30 +115,30 @@ class Meter:
         self.latencies.clear()
         self.records = 0
         self._gap_s = 0.0
-        return figures
+        return metrics
 
 
 def main() -> None:
-    """Runs a process of clients until its standard input ends."""
-    orders = Orders.decode(sys.stdin.buffer.readline())
-    run(_obey(orders))
+    """Run the clients until standard input is closed."""
+    settings = ClientSettings.decode(sys.stdin.buffer.readline())
+    run(_serve(settings))
 
 
-async def _obey(orders: Orders) -> None:
-    meter = Meter()
+async def _serve(settings: ClientSettings) -> None:
+    meter = ClientMeter()
     tasks = Tasks(on_failure=meter.fail)
-    client = connect_proxies(orders.uri, namespace=orders.namespace)
+    client = connect_proxies(settings.uri, namespace=settings.namespace)
     async with client:
-        works = await run_all(_clients(orders, client, meter), "open")
+        works = await run_all(_clients(settings, client, meter), "open")
         for work in works:
             tasks.spawn(work, "client")
-        _say(b"ready\n")
+        _write_line(b"ready\n")
         while await asyncio.to_thread(sys.stdin.buffer.readline):
-            _say(meter.take().encode())
+            _write_line(meter.take().encode())
         await tasks.aclose()
 
 
-def _say(line: bytes) -> None:
+def _write_line(line: bytes) -> None:
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 
@@ -153,33 +153,39 @@ def _cpu_s() -> float:
 _Work = Coroutine[Any, Any, None]
 
 
-def _clients(orders: Orders, client: ProxyClient, meter: Meter) -> list[Coroutine[Any, Any, _Work]]:
-    each = orders.rate / len(orders.streams)
+def _clients(
+    settings: ClientSettings, client: ProxyClient, meter: ClientMeter
+) -> list[Coroutine[Any, Any, _Work]]:
+    each = settings.rate / len(settings.streams)
     opened: list[Coroutine[Any, Any, _Work]] = []
-    for number, stream in enumerate(orders.streams):
-        if orders.kind == "batching":
-            opened.append(_batching(orders, client, stream, meter))
-        elif orders.kind == "awaiting":
-            phase = number / len(orders.streams)
-            opened.append(_awaiting(orders, client, stream, meter, each, phase))
+    for number, stream in enumerate(settings.streams):
+        if settings.kind == "batching":
+            opened.append(_batching(settings, client, stream, meter))
+        elif settings.kind == "awaiting":
+            phase = number / len(settings.streams)
+            opened.append(_awaiting(settings, client, stream, meter, each, phase))
         else:
             opened.append(_reading(client, stream, meter))
     return opened
 
 
-async def _opened(client: ProxyClient, stream: str) -> ProxyWriter:
+async def _open_writer(client: ProxyClient, stream: str) -> ProxyWriter:
     writer = await client.namespace().open_writer(stream)
-    await writer.append(b"first")  # now the proxy owns the stream
+    await writer.append(b"first")  # makes the proxy claim the stream
     return writer
 
 
-async def _batching(orders: Orders, client: ProxyClient, stream: str, meter: Meter) -> _Work:
-    writer = await _opened(client, stream)
-    return _send_batches(writer, [os.urandom(orders.size)] * orders.batch, orders.window, meter)
+async def _batching(
+    settings: ClientSettings, client: ProxyClient, stream: str, meter: ClientMeter
+) -> _Work:
+    writer = await _open_writer(client, stream)
+    return _send_batches(
+        writer, [os.urandom(settings.size)] * settings.batch, settings.window, meter
+    )
 
 
 async def _send_batches(
-    writer: ProxyWriter, payloads: list[bytes], window: int, meter: Meter
+    writer: ProxyWriter, payloads: list[bytes], window: int, meter: ClientMeter
 ) -> None:
     clock, count = time.perf_counter, len(payloads)
     pending: deque[tuple[AppendMany, float]] = deque()
@@ -188,28 +194,33 @@ async def _send_batches(
             pending.append((writer.append_many(payloads), clock()))
         ticket, sent_at = pending.popleft()
         await ticket
-        meter.see(sent_at, count)
+        meter.record(sent_at, count)
 
 
 async def _awaiting(
-    orders: Orders, client: ProxyClient, stream: str, meter: Meter, rate: float, phase: float
+    settings: ClientSettings,
+    client: ProxyClient,
+    stream: str,
+    meter: ClientMeter,
+    rate: float,
+    phase: float,
 ) -> _Work:
-    writer = await _opened(client, stream)
-    payload = os.urandom(orders.size)
+    writer = await _open_writer(client, stream)
+    payload = os.urandom(settings.size)
     if rate:
         return _send_when_due(writer, payload, 1 / rate, phase, meter)
     return _send_each(writer, payload, meter)
 
 
-async def _send_each(writer: ProxyWriter, payload: bytes, meter: Meter) -> None:
+async def _send_each(writer: ProxyWriter, payload: bytes, meter: ClientMeter) -> None:
     while True:
         sent_at = time.perf_counter()
         await writer.append(payload)
-        meter.see(sent_at)
+        meter.record(sent_at)
 
 
 async def _send_when_due(
-    writer: ProxyWriter, payload: bytes, period_s: float, phase: float, meter: Meter
+    writer: ProxyWriter, payload: bytes, period_s: float, phase: float, meter: ClientMeter
 ) -> None:
     clock = time.perf_counter
     due = clock() + period_s * phase
@@ -218,16 +229,16 @@ async def _send_when_due(
         if now < due:
             await asyncio.sleep(due - now)
         await writer.append(payload)
-        meter.see(due)
+        meter.record(due)
         due += period_s
 
 
-async def _reading(client: ProxyClient, stream: str, meter: Meter) -> _Work:
+async def _reading(client: ProxyClient, stream: str, meter: ClientMeter) -> _Work:
     reader = await client.namespace().open_reader(stream, LATEST)
 
     async def read() -> None:
         async for batch in reader.batches():
             for payload in batch.payloads():
-                meter.see(DUE.unpack_from(payload)[0])
+                meter.record(DUE.unpack_from(payload)[0])
 
     return read()

@@ -1,4 +1,4 @@
-"""A proxy process and processes of its clients, for ``bench proxy``."""
+"""Runs a proxy process and its client processes for ``bench proxy``."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from typing import Literal, Self
 
 from ...core.protocol.errors import RhumblineError, UnavailableError
 from .bookie_processes import COMMAND, REGION, usage_of
-from .proxy_clients import Figures, Orders
+from .proxy_clients import ClientMetrics, ClientSettings
 
 _START_SECONDS_MAX = 60
 _SERVES = "proxy serves at "
@@ -24,7 +24,7 @@ ProxyKind = Literal["write-proxy", "read-proxy"]
 
 
 class ProxyProcess:
-    """A proxy process; it is gone behind the block. It may end and be started again within it."""
+    """A proxy process that lives within a ``with`` block and may be restarted inside it."""
 
     def __init__(self, root: Path, metadata: str, kind: ProxyKind, name: str = "") -> None:
         self.address = ""
@@ -34,12 +34,15 @@ class ProxyProcess:
 
     @property
     def usage(self) -> tuple[float, int]:
-        """(CPU seconds, resident bytes)."""
+        """The CPU seconds and resident bytes of the process."""
         assert self._process is not None
         return usage_of(self._process.pid)
 
     def start(self) -> None:
-        """Starts it, where it was before, and returns when it serves. Raises UnavailableError."""
+        """Start the process and wait until it serves; a restart reuses the port.
+
+        Raises UnavailableError.
+        """
         port = self.address.rpartition(":")[2] or "0"
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
@@ -54,7 +57,7 @@ class ProxyProcess:
         self.address = text.partition(_SERVES)[2].split()[0]
 
     def end(self, number: signal.Signals) -> None:
-        """Sends a signal that ends it, and waits until it is gone. Safe to repeat."""
+        """End the process by a signal and wait until it has exited. Safe to repeat."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -66,7 +69,7 @@ class ProxyProcess:
             process.wait(10)
 
     def __enter__(self) -> Self:
-        """Starts it. Raises UnavailableError."""
+        """Start the process. Raises UnavailableError."""
         self.start()
         return self
 
@@ -86,38 +89,38 @@ class ClientProcess:
         self._process = process
 
     @classmethod
-    async def start(cls, orders: Orders) -> Self:
-        """Starts one, without waiting for it."""
+    async def start(cls, settings: ClientSettings) -> Self:
+        """Start a process without waiting until it is ready."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _CLIENT, stdin=PIPE, stdout=PIPE, env=dict(os.environ)
         )
         client = cls(process)
         assert process.stdin is not None
-        process.stdin.write(orders.encode())
+        process.stdin.write(settings.encode())
         return client
 
     async def ready(self) -> None:
-        """Waits until its clients have begun. Raises UnavailableError."""
+        """Wait until the clients run. Raises UnavailableError."""
         line = await self._line()
         if line != b"ready\n":
-            raise UnavailableError(f"a process of clients said {line!r}")
+            raise UnavailableError(f"unexpected output of a client process: {line!r}")
 
-    async def take(self) -> Figures:
-        """What it saw since it was last asked. Raises RhumblineError when a client failed."""
+    async def take(self) -> ClientMetrics:
+        """Return the metrics since the previous call. Raises RhumblineError if a client failed."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
-        figures = Figures.decode(await self._line())
-        if figures.failure:
-            raise RhumblineError(f"a client failed: {figures.failure}")
-        return figures
+        metrics = ClientMetrics.decode(await self._line())
+        if metrics.failure:
+            raise RhumblineError(f"a client failed: {metrics.failure}")
+        return metrics
 
     @property
     def resident_bytes(self) -> int:
-        """Its memory now."""
+        """The current resident memory in bytes."""
         return usage_of(self._process.pid)[1]
 
     async def aclose(self) -> None:
-        """Ends it. Safe to repeat."""
+        """Kill the process. Safe to repeat."""
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -127,5 +130,5 @@ class ClientProcess:
         async with asyncio.timeout(_START_SECONDS_MAX):
             line = await self._process.stdout.readline()
         if not line:
-            raise UnavailableError("a process of clients has ended")
+            raise UnavailableError("a client process has ended")
         return line

@@ -1,4 +1,4 @@
-"""One connection to a bookie that only measures: v2 frames, many outstanding, nothing retried."""
+"""A minimal v2 connection to a bookie for measurements, without retries."""
 
 import asyncio
 import time
@@ -11,12 +11,12 @@ from ...core.wire import v2
 from ...core.wire.frames import FrameSplitter
 
 Key = tuple[int, int]
-Question = tuple[Key, bytes]
-"""(by what the answer is found, frame)."""
+BenchRequest = tuple[Key, bytes]
+"""A pair of the key that identifies the response, and the frame."""
 
 
-class BenchWire(asyncio.Protocol):
-    """Made by ``connect``. ``run`` may be called again and again."""
+class BenchConnection(asyncio.Protocol):
+    """A connection created by ``connect``. ``run`` may be called repeatedly."""
 
     def __init__(self) -> None:
         self.latencies = Histogram()
@@ -24,13 +24,13 @@ class BenchWire(asyncio.Protocol):
         self.entry_bytes = 0
         self._splitter = FrameSplitter()
         self._sent_at: dict[Key, float] = {}
-        self._questions: Iterator[Question] = iter(())
+        self._requests: Iterator[BenchRequest] = iter(())
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
 
     @classmethod
     async def connect(cls, host: str, port: int) -> Self:
-        """Raises OSError."""
+        """Connect to a bookie. Raises OSError."""
         _, wire = await asyncio.get_running_loop().create_connection(cls, host, port)
         return wire
 
@@ -42,16 +42,17 @@ class BenchWire(asyncio.Protocol):
         """See asyncio."""
         if not self._done.done():
             self._done.set_exception(UnavailableError(f"the bookie closed the connection: {exc}"))
-            self._done.exception()  # seen, if nobody waits
+            self._done.exception()  # marks it as retrieved if no caller waits
 
-    async def run(self, questions: Iterator[Question], window: int) -> float:
-        """Asks all, at most ``window`` at a time; returns the seconds until the last answer.
+    async def run(self, requests: Iterator[BenchRequest], window: int) -> float:
+        """Send all requests, with at most ``window`` outstanding.
 
-        Counts begin anew. Raises UnavailableError at the first answer that is not OK.
+        Returns the seconds until the last response. Resets the counters. Raises UnavailableError
+        at the first response that is not OK.
         """
         self.latencies.clear()
         self.entry_count = self.entry_bytes = 0
-        self._questions = questions
+        self._requests = requests
         self._done = asyncio.get_running_loop().create_future()
         started = time.perf_counter()
         self._send(window)
@@ -59,7 +60,7 @@ class BenchWire(asyncio.Protocol):
         return time.perf_counter() - started
 
     def close(self) -> None:
-        """Hangs up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -68,13 +69,13 @@ class BenchWire(asyncio.Protocol):
         frames: list[bytes] = []
         now = time.perf_counter()
         while len(frames) < count:
-            question = next(self._questions, None)
-            if question is None:
+            request = next(self._requests, None)
+            if request is None:
                 break
-            if question[0] in self._sent_at:
-                continue  # asked now: two answers could not be told apart
-            self._sent_at[question[0]] = now
-            frames.append(question[1])
+            if request[0] in self._sent_at:
+                continue  # already outstanding; the two responses would be indistinguishable
+            self._sent_at[request[0]] = now
+            frames.append(request[1])
         if frames:
             self._transport.write(b"".join(frames))
         elif not self._sent_at and not self._done.done():
@@ -85,29 +86,29 @@ class BenchWire(asyncio.Protocol):
         frames = self._splitter.feed(data)
         now = time.perf_counter()
         for frame in frames:
-            answer = v2.decode_response(frame)
-            assert not isinstance(answer, v2.AuthResponse)
-            if answer.code != v2.Code.OK:
+            response = v2.decode_response(frame)
+            assert not isinstance(response, v2.AuthResponse)
+            if response.code != v2.Code.OK:
                 if not self._done.done():
-                    self._done.set_exception(UnavailableError(f"answer {answer.code}"))
+                    self._done.set_exception(UnavailableError(f"response code {response.code}"))
                 return
-            self.latencies.add(now - self._sent_at.pop(self._key_of(answer)))
+            self.latencies.add(now - self._sent_at.pop(self._key_of(response)))
         self._send(len(frames))
 
-    def _key_of(self, answer: v2.AddResponse | v2.ReadResponse | v2.BatchReadResponse) -> Key:
-        """The question that this answers; counts what came."""
-        if isinstance(answer, v2.BatchReadResponse):
-            self.entry_count += len(answer.entries)
-            self.entry_bytes += sum(map(len, answer.entries))
-            return answer.ledger_id, answer.first_entry_id
-        if isinstance(answer, v2.ReadResponse):
-            self.entry_bytes += len(answer.body)
+    def _key_of(self, response: v2.AddResponse | v2.ReadResponse | v2.BatchReadResponse) -> Key:
+        """Return the key of the request that a response belongs to, and count its entries."""
+        if isinstance(response, v2.BatchReadResponse):
+            self.entry_count += len(response.entries)
+            self.entry_bytes += sum(map(len, response.entries))
+            return response.ledger_id, response.first_entry_id
+        if isinstance(response, v2.ReadResponse):
+            self.entry_bytes += len(response.body)
         self.entry_count += 1
-        return answer.ledger_id, answer.entry_id
+        return response.ledger_id, response.entry_id
 
 
-def until(seconds: float, make: Callable[[int], Question]) -> Iterator[Question]:
-    """Questions 0, 1, 2, ... for so long."""
+def until(seconds: float, make: Callable[[int], BenchRequest]) -> Iterator[BenchRequest]:
+    """Yield requests numbered 0, 1, 2, ... for some seconds."""
     end = time.perf_counter() + seconds
     number = 0
     while time.perf_counter() < end:

@@ -1,4 +1,4 @@
-"""Counts what is read: metadata nodes through a store, entries through a ledger client."""
+"""Counts reads of metadata nodes and reads of entries."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,7 +12,7 @@ class _CountingStore:
         self._inner = inner
         self._counter = counter
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is the inner one's
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - delegates to the inner store
         return getattr(self._inner, name)
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
@@ -47,20 +47,20 @@ class _CountingLedgers:
 
 
 class ReadCounter:
-    """Reads since ``clear``: of metadata nodes, and of entries from bookies."""
+    """The number of metadata reads and entry reads since ``clear``."""
 
     def __init__(self) -> None:
         self.metadata = 0
         self.entries = 0
 
     def clear(self) -> None:
-        """Begins again at 0."""
+        """Reset both counters."""
         self.metadata = self.entries = 0
 
     def store(self, inner: MetadataStore) -> MetadataStore:
-        """``inner``, with its reads counted here."""
+        """Wrap ``inner`` so that its reads are counted."""
         return cast(MetadataStore, _CountingStore(inner, self))
 
     def ledgers(self, inner: LedgerProvider) -> LedgerProvider:
-        """``inner``, with its reads counted here."""
+        """Wrap ``inner`` so that its reads are counted."""
         return cast(LedgerProvider, _CountingLedgers(inner, self))

@@ -1,7 +1,7 @@
-"""Bookie processes in several regions, with wide-area links between them.
+"""Bookie processes in several regions, with emulated wide-area links between them.
 
-Every bookie listens on loopback; whoever views it from a region is told the address of a relay of
-that pair (viewer, bookie), which delays each direction by half the round trip.
+Every bookie listens on loopback. To each region it advertises the address of a separate relay for
+the pair (viewer region, bookie), which delays each direction by half the round trip.
 """
 
 import json
@@ -20,12 +20,12 @@ from .wan_links import HOST
 _WAN = (sys.executable, "-m", "rhumbline.bench.harness.wan_links")
 
 
-class DistantProcesses(BookieProcesses):
-    """A fresh cluster below ``root``: ``each`` bookies in each of ``regions``.
+class RegionProcesses(BookieProcesses):
+    """A new cluster below ``root`` with ``each`` bookies in each of ``regions``.
 
-    ``spares``: the regions of further bookies, which are formatted and not started.
-    Without ``has_links`` all are as near as loopback is. ``slows_local``: links inside a region,
-    too (without delay), so that they can be slowed.
+    ``spares`` lists the regions of further bookies that are formatted but not started. Without
+    ``has_links`` all connections are direct. ``slows_local`` adds links within a region too,
+    initially without delay, so that they can be slowed.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class DistantProcesses(BookieProcesses):
         )
         try:
             links = [self._link(viewer, directory) for viewer, directory in self._pairs()]
-            self._ports = self._say(open=links)["ports"]
+            self._ports = self._send(open=links)["ports"]
             return super().__enter__()
         except BaseException:
             self._end_wan()
@@ -73,32 +73,32 @@ class DistantProcesses(BookieProcesses):
         super().__exit__(kind, error, trace)
         self._end_wan()
 
-    # --- what the base class asks ---------------------------------------------------------------
+    # --- overrides of the base class --------------------------------------------------------------
 
     def region_of(self, directory: Path) -> str:
-        """Where a bookie stands."""
+        """Return the region of a bookie."""
         return self._regions_of[directory]
 
     def environment_of(self, directory: Path) -> Mapping[str, str]:
-        """With the address that each region is told."""
+        """Return the environment, with the address that the bookie advertises to each region."""
         addresses = {
             f"RHUMBLINE_BOOKIE__ADVERTISED_ADDRESSES__{viewer.upper()}": (
-                f"{HOST}:{self._ports[self._link(viewer, one)]}"
+                f"{HOST}:{self._ports[self._link(viewer, bookie)]}"
             )
-            for viewer, one in self._pairs()
-            if one == directory
+            for viewer, bookie in self._pairs()
+            if bookie == directory
         }
         return {**super().environment_of(directory), **addresses}
 
     def start(self, *directories: Path) -> None:
-        """Starts processes and leads the links to them. Raises UnavailableError."""
+        """Start processes and point their links to them. Raises UnavailableError."""
         super().start(*directories)
         for directory in directories:
             line = directory.with_suffix(".log").read_text().split(" serves ", 1)[1]
             port = int(line.split("\n", 1)[0].rpartition(":")[2])
-            for viewer, one in self._pairs():
-                if one == directory:
-                    self._say(target=self._link(viewer, one), port=port)
+            for viewer, other in self._pairs():
+                if other == directory:
+                    self._send(target=self._link(viewer, other), port=port)
 
     def _start(self) -> None:
         directories, self.directories = self.directories, [*self.directories, *self.spares]
@@ -108,11 +108,11 @@ class DistantProcesses(BookieProcesses):
             self.directories = directories
         self.start(*directories)
 
-    # --- links ----------------------------------------------------------------------------------
+    # --- links ------------------------------------------------------------------------------------
 
     def set_round_trip(self, between_ms: float) -> None:
-        """Of every pair of different regions, from now on."""
-        self._say(
+        """Set the round trip between all pairs of different regions."""
+        self._send(
             delay_ms={
                 self._link(viewer, directory): between_ms / 2
                 for viewer, directory in self._pairs()
@@ -121,16 +121,16 @@ class DistantProcesses(BookieProcesses):
         )
 
     def set_delay(self, viewer: str, directory: Path, each_way_ms: float) -> None:
-        """Of one bookie as seen from one region."""
-        self._say(delay_ms={self._link(viewer, directory): each_way_ms})
+        """Set the one-way delay between one region and one bookie."""
+        self._send(delay_ms={self._link(viewer, directory): each_way_ms})
 
     def cut(self, region: str) -> None:
-        """Nothing passes between a region and the others any more."""
-        self._say(cut=self._links_of(region))
+        """Cut all links between a region and the others."""
+        self._send(cut=self._links_of(region))
 
     def heal(self, region: str) -> None:
-        """Passes on what was held, and everything from now on."""
-        self._say(heal=self._links_of(region))
+        """Reconnect the links of a region and deliver the bytes that were held."""
+        self._send(heal=self._links_of(region))
 
     def _links_of(self, region: str) -> list[str]:
         return [
@@ -141,8 +141,8 @@ class DistantProcesses(BookieProcesses):
 
     def _pairs(self) -> list[tuple[str, Path]]:
         return [
-            (viewer, one)
-            for one, region in self._regions_of.items()
+            (viewer, directory)
+            for directory, region in self._regions_of.items()
             for viewer in self.regions
             if self._has_links and (viewer != region or self._slows_local)
         ]
@@ -151,16 +151,16 @@ class DistantProcesses(BookieProcesses):
     def _link(viewer: str, directory: Path) -> str:
         return f"{viewer}>{directory.name}"
 
-    def _say(self, **words: object) -> dict[str, Any]:
+    def _send(self, **command: object) -> dict[str, Any]:
         wan = self._wan
         assert wan is not None
         assert wan.stdin is not None
         assert wan.stdout is not None
-        wan.stdin.write(json.dumps(words) + "\n")
-        answer = wan.stdout.readline()
-        if not answer:
-            raise UnavailableError("the process with the wide-area links ended")
-        found: dict[str, Any] = json.loads(answer)
+        wan.stdin.write(json.dumps(command) + "\n")
+        reply = wan.stdout.readline()
+        if not reply:
+            raise UnavailableError("the process of the wide-area links has ended")
+        found: dict[str, Any] = json.loads(reply)
         return found
 
     def _end_wan(self) -> None:

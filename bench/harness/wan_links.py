@@ -1,9 +1,9 @@
-"""The wide-area links of a benchmark, in a process of their own: run with ``python -m``.
+"""A process that runs the wide-area links of a benchmark; started with ``python -m``.
 
-Standard input takes one JSON object a line, each is answered by one on standard output:
-``{"open": [name, ...]}`` (a relay each; answers their ports), ``{"target": name, "port": n}``,
-``{"delay_ms": {name: ms, ...}}`` (each way, from now on), ``{"cut": [name, ...]}``,
-``{"heal": [name, ...]}``. It ends with its input.
+It reads one JSON command per line from standard input and answers each with one JSON object on
+standard output. Commands: ``{"open": [name, ...]}`` (opens relays and returns their ports),
+``{"target": name, "port": n}``, ``{"delay_ms": {name: ms, ...}}`` (for each direction),
+``{"cut": [name, ...]}``, ``{"heal": [name, ...]}``. The process ends when its input is closed.
 """
 
 import asyncio
@@ -17,35 +17,35 @@ from ...client.system_runtime import run
 HOST = "127.0.0.1"
 
 
-class Wan:
-    """Relays by name, and what is said to them."""
+class LinkProcess:
+    """The relays by name, and the commands that change them."""
 
     def __init__(self) -> None:
         self._relays: dict[str, Relay] = {}
 
-    async def answer(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Does what one line says."""
+    async def execute(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Execute one command and return its reply."""
         ports = {}
-        for name in said.get("open", ()):
+        for name in command.get("open", ()):
             relay = self._relays[name] = Relay(None, delay_ms=0)
             ports[name] = await relay.start(HOST)
-        if "target" in said:
-            self._relays[said["target"]].target = (HOST, said["port"])
-        for name, delay_ms in said.get("delay_ms", {}).items():
+        if "target" in command:
+            self._relays[command["target"]].target = (HOST, command["port"])
+        for name, delay_ms in command.get("delay_ms", {}).items():
             relay = self._relays[name]
             relay.delay_ms = relay.back_ms = delay_ms
-        for name in said.get("cut", ()):
+        for name in command.get("cut", ()):
             self._relays[name].cut()
-        for name in said.get("heal", ()):
+        for name in command.get("heal", ()):
             self._relays[name].heal()
         return {"ports": ports}
 
 
 async def main() -> None:
-    """Serves standard input until it ends."""
-    wan = Wan()
+    """Execute commands from standard input until it is closed."""
+    links = LinkProcess()
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(await wan.answer(json.loads(line))), flush=True)
+        print(json.dumps(await links.execute(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

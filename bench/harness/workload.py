@@ -1,4 +1,4 @@
-"""The workloads: which records, how many streams, how they are sent, for how long."""
+"""The write, tail and read workloads: record sizes, numbers of streams, modes of sending."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,9 @@ from ...core.protocol.quorum import Quorum
 
 _QUORUM = Quorum(3, 3, 2)
 _PERIODIC = FlushPolicy(period_ms=10)
-_LIKE_OTHERS = FlushPolicy(period_ms=5)
-"""What Kafka's producers wait as they are measured beside us (linger.ms), and what DistributedLog's
-acknowledgements say that it waits with a period of 10 ms."""
+_LIKE_PEERS = FlushPolicy(period_ms=5)
+"""The linger.ms of the Kafka producers in comparisons, and the effective delay of DistributedLog
+with a period of 10 ms."""
 _QUICK = FlushPolicy(period_ms=1)
 IMMEDIATE = FlushPolicy()
 
@@ -21,8 +21,8 @@ Mode = Literal["max", "rate", "sync"]
 class BenchWorkload:
     """One row of a benchmark.
 
-    ``max``: at most ``window`` records without an acknowledgement, over all streams. ``rate``: an
-    open loop of ``rate`` records a second. ``sync``: each stream has one record outstanding.
+    ``max``: at most ``window`` unacknowledged records over all streams. ``rate``: an open loop of
+    ``rate`` records per second. ``sync``: one outstanding record per stream.
     """
 
     name: str
@@ -33,16 +33,16 @@ class BenchWorkload:
     rate: int = 0
     flush: FlushPolicy = _PERIODIC
     readers: int = 0
-    """Tailing readers of the first stream, in the client's process."""
+    """Number of readers that tail the first stream in the client's process."""
 
     @property
     def policy(self) -> StreamPolicy:
-        """Of its streams: three copies, two acknowledgements, fsync always."""
+        """The policy of its streams: three copies, two acknowledgements, fsync before each."""
         return StreamPolicy(quorum=_QUORUM, flush=self.flush)
 
     @property
     def peer(self) -> str:
-        """How the row is called beside the peers' rows."""
+        """The name of this system in comparisons with other systems."""
         return f"rhumbline-per{self.flush.period_ms}" if self.flush.period_ms else "rhumbline-imm"
 
 
@@ -59,14 +59,14 @@ TAIL = (
     *(
         BenchWorkload(f"W3-{rate}", "rate", 128, streams=1, rate=rate, flush=flush, readers=1)
         for rate in (1_000, 10_000)
-        for flush in (_PERIODIC, _LIKE_OTHERS, _QUICK, IMMEDIATE)
+        for flush in (_PERIODIC, _LIKE_PEERS, _QUICK, IMMEDIATE)
     ),
     *(
         BenchWorkload(
             f"fan-{readers}", "rate", 1024, streams=1, rate=1_000, flush=flush, readers=readers
         )
         for readers in (10, 40)
-        for flush in (_PERIODIC, _LIKE_OTHERS)
+        for flush in (_PERIODIC, _LIKE_PEERS)
     ),
 )
 

@@ -1,1 +1,1 @@
-"""Judges a run by what callers saw and what the stores hold, knowing nothing of how it works."""
+"""The checker: evaluates invariants on the record of a run, independently of the implementation."""

@@ -1,7 +1,7 @@
-"""What the callers of a run saw: appends with their outcomes, reads in order, both with times.
+"""The history of one stream as its callers saw it: calls, their outcomes and what was read.
 
-Payloads are unique, so a record that is read names the append that sent it. An append whose caller
-died before hearing has an unknown outcome. A history is that of one stream.
+Payloads are unique, so a delivered record identifies the append that sent it. If the caller's
+process died before an append ended, the outcome of the append is unknown.
 """
 
 import re
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from ...core.protocol.dlsn import Dlsn
 
 TOKEN = re.compile(rb"@\d{4}\.\d{6}@")
-"""What makes a payload unique; found in raw bytes of disks too."""
+"""The unique part of a payload; it is also found in the raw bytes of disks and frames."""
 
 
 class AppendOutcome(Enum):
-    """How an append ended."""
+    """The outcome of an append."""
 
     OK = "ok"
     FAILED = "failed"  # certainly not appended
@@ -27,7 +27,7 @@ class AppendOutcome(Enum):
 
 @dataclass(slots=True)
 class RecordedAppend:
-    """One append of one writer session."""
+    """One append of one writer session or producer. Times are virtual milliseconds."""
 
     session: int
     number: int
@@ -35,84 +35,85 @@ class RecordedAppend:
     called_ms: float
     outcome: AppendOutcome = AppendOutcome.UNKNOWN
     ended_ms: float | None = None
-    is_alone: bool = True
-    """False: its caller heard of it only when others had ended, too."""
+    has_own_outcome: bool = True
+    """False: the caller was told the outcome together with that of other appends."""
     dlsn: Dlsn | None = None
     regions: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
-    """Bookie ids whose disks had it for good at the moment of the acknowledgement."""
+    """Bookie ids on whose disks it was durable at the moment of the acknowledgement."""
     reason: str = ""
     group: int = 0
-    """Appends with one of the same value, not 0, were one record set."""
+    """Appends with the same value other than 0 form one record set."""
     producer: tuple[bytes, int] | None = None
-    """Its producer's id and its number there; such an append may have been called many times."""
-    told: list[Dlsn] = field(default_factory=list)
-    """Of a numbered one: every position that one of its calls was told."""
-    is_told_there: bool = False
-    """Whether one of its calls was told that it is in the stream, and not where."""
+    """The producer id and sequence number of a numbered append, which may be sent several times."""
+    reported_positions: list[Dlsn] = field(default_factory=list)
+    """For a numbered append: the positions that its calls returned."""
+    was_refused_as_duplicate: bool = False
+    """True if a call was refused because the record is already in the stream."""
 
     @property
     def token(self) -> bytes:
-        """What is unique about the payload."""
+        """The unique part of the payload."""
         return token_of(self.session, self.number)
 
     def __str__(self) -> str:
-        """For violations."""
+        """Return the form that is used in violations."""
         where = f" at {self.dlsn}" if self.dlsn else ""
         return f"append {self.session}.{self.number}{where} ({self.outcome.value})"
 
 
-class Delivered(NamedTuple):
-    """A record as a reader got it."""
+class DeliveredRecord(NamedTuple):
+    """A record as a reader received it."""
 
     at_ms: float
     dlsn: Dlsn
     payload: bytes
     txid: int = 0
-    """0: not noted."""
+    """0: not recorded."""
     producer: tuple[bytes, int] | None = None
 
 
 @dataclass(slots=True)
 class RecordedRead:
-    """One run of one reader, from its start on; ``is_complete`` when it read to the end."""
+    """One uninterrupted read by one reader; ``is_complete`` if it read to the end of the stream."""
 
     reader: str
     start: Dlsn | None
     """None: earliest."""
-    records: list[Delivered] = field(default_factory=list)
+    records: list[DeliveredRecord] = field(default_factory=list)
     is_complete: bool = False
     called_ms: float = 0.0
-    """When it was to be opened."""
+    """When opening the reader was called."""
     ready_ms: float | None = None
-    """When it was open; None: not, or not noted."""
+    """When the reader was open; None: it was not, or it was not recorded."""
     seeks_txid: int | None = None
-    """It began at the first record with at least this txid."""
+    """The transaction id at which it was opened; None: it was opened at ``start``."""
     is_ended: bool = False
-    """It was told that the stream ends behind its last record."""
+    """True if the reader reported that the stream ends behind the last record."""
     failed_ms: float | None = None
     failure: str = ""
-    """The class of the error that ended it."""
+    """The name of the class of the error that ended the read."""
 
 
-class Look(NamedTuple):
-    """Somebody was told, and not before ``called_ms``, that nothing visible is above ``end``."""
+class EndQuery(NamedTuple):
+    """A query that reported, for a time not before ``called_ms``, that nothing is visible at or
+    above ``end``."""
 
-    who: str
+    caller: str
     called_ms: float
     end: Dlsn
 
 
 @dataclass(slots=True)
-class End:
-    """An attempt to end the stream; ``ended_ms`` when it was acknowledged."""
+class StreamEnding:
+    """An attempt to end the stream. ``ended_ms``: when it was acknowledged, else None."""
 
     session: int
     called_ms: float
     ended_ms: float | None = None
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """A truncation to ``position`` that was acknowledged at ``at_ms``."""
 
     at_ms: float
@@ -120,23 +121,23 @@ class Cut(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wish:
-    """A call that makes, deletes or truncates a stream by its name."""
+class AdminCall:
+    """A call that creates, deletes or truncates a stream by its name."""
 
     kind: str
     """``create``, ``delete`` or ``truncate``."""
     called_ms: float
     identity: str | None = None
-    """Of the stream that is meant, where the call says so."""
+    """The identity of the intended stream, if the call names it."""
     position: Dlsn | None = None
     ended_ms: float | None = None
-    """When it returned or raised; None: its caller died before."""
+    """When the call returned or raised; None: its caller died before."""
     is_unknown: bool = True
-    """Whether its outcome is unknown: a creation may then come at any time."""
+    """True if the outcome is unknown; a creation may then take effect at any later time."""
 
 
-class Gap(NamedTuple):
-    """A session refused a numbered append, saying that its producer left some out."""
+class SequenceGap(NamedTuple):
+    """A session's refusal of a numbered append because earlier numbers are missing."""
 
     session: int
     at_ms: float
@@ -144,33 +145,33 @@ class Gap(NamedTuple):
 
 
 class LateAdd(NamedTuple):
-    """An add to a deleted ledger, sent on purpose to a bookie that said that it had none."""
+    """An add to a deleted ledger, sent to a bookie that had reported not to have the ledger."""
 
     bookie: str
     ledger_id: int
     is_confirmed: bool
     is_readable: bool
-    """Whether the entry could be read there afterwards."""
+    """True if the bookie returned the entry afterwards."""
 
 
 def token_of(session: int, number: int) -> bytes:
-    """The unique part of a payload."""
+    """Return the unique part of a payload."""
     return b"@%04d.%06d@" % (session, number)
 
 
 class History:
-    """Filled by the workload while the run goes on, judged afterwards."""
+    """The calls, outcomes and reads of one stream. The workload fills it during the run."""
 
     def __init__(self, now_ms: Callable[[], float], numbers: Iterator[int] | None = None) -> None:
-        """``numbers``: for sessions; of several histories, so that no token is in two."""
+        """``numbers`` yields session numbers; share it so that tokens of histories are distinct."""
         self.appends: dict[bytes, RecordedAppend] = {}
         self.reads: list[RecordedRead] = []
-        self.looks: list[Look] = []
-        self.ends: list[End] = []
-        self.cuts: list[Cut] = []
-        self.gaps: list[Gap] = []
-        self.wishes: list[Wish] = []
-        """Of the stream's name, whichever stream had it."""
+        self.end_queries: list[EndQuery] = []
+        self.endings: list[StreamEnding] = []
+        self.truncations: list[Truncation] = []
+        self.sequence_gaps: list[SequenceGap] = []
+        self.admin_calls: list[AdminCall] = []
+        """The administrative calls for the stream's name, whichever stream had it."""
         self.deleted_ms: float | None = None
         """When the stream's deletion was acknowledged."""
         self.session_count = 0
@@ -178,18 +179,18 @@ class History:
         self._numbers = numbers or count(1)
 
     def new_session(self) -> int:
-        """A number for a writer that was opened."""
+        """Return the number of a new writer session."""
         self.session_count += 1
         return next(self._numbers)
 
-    def call(self, session: int, number: int, padding: bytes) -> RecordedAppend:
-        """An append is about to be called."""
+    def begin_append(self, session: int, number: int, padding: bytes) -> RecordedAppend:
+        """Record an append that is about to be called."""
         append = RecordedAppend(session, number, token_of(session, number) + padding, self.now_ms())
         assert append.token not in self.appends
         self.appends[append.token] = append
         return append
 
-    def end(
+    def finish_append(
         self,
         append: RecordedAppend,
         outcome: AppendOutcome,
@@ -198,26 +199,26 @@ class History:
         regions: tuple[str, ...] = (),
         holders: tuple[str, ...] = (),
         reason: str = "",
-        is_alone: bool = True,
+        has_own_outcome: bool = True,
     ) -> None:
-        """The caller heard; not ``is_alone``: it heard of several when the last ended."""
+        """Record the outcome of an append."""
         assert append.ended_ms is None
         append.outcome, append.ended_ms = outcome, self.now_ms()
-        append.is_alone = is_alone
+        append.has_own_outcome = has_own_outcome
         append.dlsn, append.regions, append.holders = dlsn, regions, holders
         append.reason = reason
 
     def begin_read(self, reader: str, start: Dlsn | None) -> RecordedRead:
-        """A reader was opened."""
+        """Record that a reader is being opened."""
         read = RecordedRead(reader, start, called_ms=self.now_ms())
         self.reads.append(read)
         return read
 
-    def fail(self, read: RecordedRead, error: BaseException) -> None:
-        """The reader, or opening it, raised ``error``: that run of it is over."""
+    def fail_read(self, read: RecordedRead, error: BaseException) -> None:
+        """Record that the reader, or opening it, raised ``error``, which ends the read."""
         read.failed_ms, read.failure = self.now_ms(), type(error).__name__
 
-    def deliver(
+    def add_record(
         self,
         read: RecordedRead,
         dlsn: Dlsn,
@@ -225,9 +226,9 @@ class History:
         txid: int = 0,
         producer: tuple[bytes, int] | None = None,
     ) -> None:
-        """A record came."""
-        read.records.append(Delivered(self.now_ms(), dlsn, payload, txid, producer))
+        """Record a delivered record."""
+        read.records.append(DeliveredRecord(self.now_ms(), dlsn, payload, txid, producer))
 
-    def of_outcome(self, outcome: AppendOutcome) -> list[RecordedAppend]:
-        """The appends that ended so, in order of their calls."""
+    def appends_with_outcome(self, outcome: AppendOutcome) -> list[RecordedAppend]:
+        """Return the appends with an outcome, in the order of their calls."""
         return [append for append in self.appends.values() if append.outcome is outcome]

@@ -1,4 +1,4 @@
-"""Judges what was recorded of a run by every invariant that there is."""
+"""Evaluates all invariants on the record of a run."""
 
 from . import (
     ledger_invariants,
@@ -16,11 +16,11 @@ CHECKS = (
     stream_invariants,
     wire_invariants,
 )
-"""Importing them registers what they check."""
+"""The modules with invariants; importing them registers their checks."""
 
 
 def judge(record: RunRecord) -> list[Violation]:
-    """Everything that is broken; empty when the run kept its promises."""
+    """Return the violations, at most ``EXAMPLES_MAX`` for each invariant."""
     found: list[Violation] = []
     for name, check in INVARIANTS.items():
         for count, text in enumerate(check(record)):

@@ -1,4 +1,4 @@
-"""What a stream promises: acknowledged is readable, once, in order, by everybody alike."""
+"""Invariants of a stream's records: what is acknowledged is read once and in order by all."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,21 +15,21 @@ def _sent(record: RunRecord, payload: bytes) -> RecordedAppend | None:
 
 
 @invariant("G1")
-def acknowledged_is_delivered(record: RunRecord) -> Iterator[str]:
-    """Every complete reader gets every acknowledged record from its start on that is not truncated,
-    exactly once, in order, at the position that the writer was told, and nothing never sent."""
-    acked = record.history.of_outcome(AppendOutcome.OK)
+def acknowledged_records_are_delivered(record: RunRecord) -> Iterator[str]:
+    """Every complete reader gets every acknowledged record from its start on that is not truncated:
+    exactly once, in order, at the position that the writer was told. It gets nothing else."""
+    acked = record.history.appends_with_outcome(AppendOutcome.OK)
     for read in record.history.reads:
         yield from _well_formed(record, read)
         if not read.is_complete:
             continue
-        found = {one.dlsn: one.payload for one in read.records}
+        found = {delivered.dlsn: delivered.payload for delivered in read.records}
         for append in acked:
             assert append.dlsn is not None
             if read.start is not None and append.dlsn < read.start:
                 continue
             payload = found.get(append.dlsn)
-            if payload is None and record.is_gone(append.dlsn):
+            if payload is None and record.is_removed(append.dlsn):
                 continue
             if payload is None:
                 yield f"{append} was not delivered to {read.reader}"
@@ -42,19 +42,20 @@ def _well_formed(record: RunRecord, read: RecordedRead) -> Iterator[str]:
         if before.dlsn >= after.dlsn:
             yield f"{read.reader} got {after.dlsn} after {before.dlsn}"
     seen: dict[bytes, Dlsn] = {}
-    for one in read.records:
-        if _sent(record, one.payload) is None:
-            yield f"{read.reader} got at {one.dlsn} what nobody sent: {one.payload[:24]!r}"
-        first = seen.setdefault(one.payload, one.dlsn)
-        if first != one.dlsn:
-            yield f"{read.reader} got {one.payload[:24]!r} at {first} and at {one.dlsn}"
+    for delivered in read.records:
+        if _sent(record, delivered.payload) is None:
+            start = delivered.payload[:24]
+            yield f"{read.reader} got at {delivered.dlsn} what was never sent: {start!r}"
+        first = seen.setdefault(delivered.payload, delivered.dlsn)
+        if first != delivered.dlsn:
+            yield f"{read.reader} got {delivered.payload[:24]!r} at {first} and at {delivered.dlsn}"
 
 
 @invariant("G2")
 def positions_are_unique_and_rise(record: RunRecord) -> Iterator[str]:
-    """No two acknowledged appends share a position; a session's rise in the order of its calls; a
-    later session's are above what was acknowledged to earlier ones before it began."""
-    acked = record.history.of_outcome(AppendOutcome.OK)
+    """No two acknowledged appends have the same position, and the positions of a session rise in
+    the order of its calls."""
+    acked = record.history.appends_with_outcome(AppendOutcome.OK)
     owners: dict[Dlsn, RecordedAppend] = {}
     for append in acked:
         assert append.dlsn is not None
@@ -69,27 +70,27 @@ def positions_are_unique_and_rise(record: RunRecord) -> Iterator[str]:
         for before, after in pairwise(appends):
             assert before.dlsn is not None and after.dlsn is not None
             if before.dlsn >= after.dlsn:
-                yield f"{after} was called after {before}"
+                yield f"{after} was called after {before}, but has no higher position"
 
 
 @invariant("G3")
 def readers_agree(record: RunRecord) -> Iterator[str]:
-    """What two readers got over a common range of positions is the same, gaps included."""
+    """Readers get the same records, gaps included, over a common range of positions."""
     reads = [read for read in record.history.reads if read.records]
     whole = max(reads, key=lambda read: len(read.records), default=None)
     if whole is None:
         return
-    order = [one.dlsn for one in whole.records]
-    places = {dlsn: place for place, dlsn in enumerate(order)}
-    payloads = {one.dlsn: one.payload for one in whole.records}
+    order = [delivered.dlsn for delivered in whole.records]
+    indexes = {dlsn: index for index, dlsn in enumerate(order)}
+    payloads = {delivered.dlsn: delivered.payload for delivered in whole.records}
     for read in reads:
-        for one in read.records:
-            if one.dlsn in payloads and payloads[one.dlsn] != one.payload:
-                yield f"{read.reader} and {whole.reader} differ at {one.dlsn}"
-            elif one.dlsn not in payloads and order[0] <= one.dlsn <= order[-1]:
-                yield f"{read.reader} got {one.dlsn}, which {whole.reader} did not"
+        for delivered in read.records:
+            if delivered.dlsn in payloads and payloads[delivered.dlsn] != delivered.payload:
+                yield f"{read.reader} and {whole.reader} differ at {delivered.dlsn}"
+            elif delivered.dlsn not in payloads and order[0] <= delivered.dlsn <= order[-1]:
+                yield f"{read.reader} got {delivered.dlsn}, which {whole.reader} did not"
         for before, after in pairwise(read.records):
-            here, there = places.get(before.dlsn), places.get(after.dlsn)
+            here, there = indexes.get(before.dlsn), indexes.get(after.dlsn)
             if here is not None and there is not None and there != here + 1:
                 yield f"{read.reader} skipped from {before.dlsn} to {after.dlsn}"
 
@@ -103,7 +104,7 @@ def appends_are_linearizable(record: RunRecord) -> Iterator[str]:
         key=lambda append: append.called_ms,
     )
     acked = sorted(
-        record.history.of_outcome(AppendOutcome.OK),
+        record.history.appends_with_outcome(AppendOutcome.OK),
         key=lambda append: append.ended_ms if append.ended_ms is not None else 0.0,
     )
     highest: RecordedAppend | None = None
@@ -121,43 +122,43 @@ def appends_are_linearizable(record: RunRecord) -> Iterator[str]:
 
 
 def _positions(record: RunRecord) -> dict[bytes, Dlsn]:
-    """Where each append is: as acknowledged, or as read (an unknown one)."""
+    """Return the position of each append: as acknowledged, or as read if its outcome is unknown."""
     found: dict[bytes, Dlsn] = {}
     for read in record.history.reads:
-        for one in read.records:
-            append = _sent(record, one.payload)
+        for delivered in read.records:
+            append = _sent(record, delivered.payload)
             if append is not None:
-                found[append.token] = one.dlsn
-    for append in record.history.of_outcome(AppendOutcome.OK):
+                found[append.token] = delivered.dlsn
+    for append in record.history.appends_with_outcome(AppendOutcome.OK):
         assert append.dlsn is not None
         found[append.token] = append.dlsn
     return found
 
 
 @invariant("G5")
-def failed_never_appears(record: RunRecord) -> Iterator[str]:
-    """An append that failed for certain is in no reader's run."""
+def failed_appends_are_never_read(record: RunRecord) -> Iterator[str]:
+    """An append that failed for certain is never read."""
     for read in record.history.reads:
-        for one in read.records:
-            append = _sent(record, one.payload)
+        for delivered in read.records:
+            append = _sent(record, delivered.payload)
             if append is not None and append.outcome is AppendOutcome.FAILED:
-                yield f"{append} ({append.reason}) was read by {read.reader} at {one.dlsn}"
+                yield f"{append} ({append.reason}) was read by {read.reader} at {delivered.dlsn}"
 
 
 @invariant("G7")
 def segment_numbers_are_bound_once(record: RunRecord) -> Iterator[str]:
-    """LSSNs are contiguous from 1 and each names one ledger for ever; no ledger has two."""
+    """LSSNs are contiguous from 1, each is bound to one ledger for ever, and no ledger has two."""
     owners: dict[int, int] = {}
-    for place, lssn in enumerate(sorted(record.segments), 1):
-        if lssn != place:
-            yield f"segment {place} was never made, but {lssn} was"
+    for number, lssn in enumerate(sorted(record.segments), 1):
+        if lssn != number:
+            yield f"segment {number} was never created, but {lssn} was"
             break
     for lssn, versions in record.segments.items():
         for version in versions:
             if version.segment is None:
                 continue
             if version.segment.lssn != lssn:
-                yield f"segment {lssn} says that it is {version.segment.lssn}"
+                yield f"segment {lssn} has the number {version.segment.lssn} in its metadata"
             first = owners.setdefault(version.segment.ledger_id, lssn)
             if first != lssn:
                 yield f"ledger {version.segment.ledger_id} is segment {first} and {lssn}"
@@ -170,7 +171,7 @@ def segment_numbers_are_bound_once(record: RunRecord) -> Iterator[str]:
 
 @invariant("G8")
 def at_most_two_segments_in_progress(record: RunRecord) -> Iterator[str]:
-    """At each moment at most two adjacent segments, the newest, are not completed."""
+    """At each moment at most two segments are not completed, and these are adjacent."""
     changes = sorted(
         (version.at_ms, lssn, version)
         for lssn, versions in record.segments.items()
@@ -188,8 +189,8 @@ def at_most_two_segments_in_progress(record: RunRecord) -> Iterator[str]:
 
 
 @invariant("G9")
-def completed_segments_say_what_their_ledgers_hold(record: RunRecord) -> Iterator[str]:
-    """A completed segment's ledger is closed at the same entry, and it never changes its end."""
+def completed_segments_match_their_ledgers(record: RunRecord) -> Iterator[str]:
+    """A completed segment ends where its closed ledger ends, and its end never changes."""
     for lssn, versions in record.segments.items():
         ends: list[tuple[int, int]] = []
         for version in versions:
@@ -197,7 +198,7 @@ def completed_segments_say_what_their_ledgers_hold(record: RunRecord) -> Iterato
                 continue  # truncated and purged
             if not version.segment.is_completed:
                 if ends:
-                    yield f"segment {lssn} was completed and then was not"
+                    yield f"segment {lssn} was completed and then in progress again"
                 continue
             ends.append((version.segment.last_entry_id, version.segment.record_count))
             ledger = record.last_version(version.segment.ledger_id)

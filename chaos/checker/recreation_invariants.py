@@ -1,62 +1,64 @@
-"""What holds when streams are deleted and made again under their names: each is one of its own."""
+"""The invariant of streams that are deleted and created again under the same name."""
 
 from collections.abc import Iterator
 
 from ...core.protocol.dlsn import FIRST_DLSN
-from .history import Wish
+from .history import AdminCall
 from .run_record import RunRecord, StreamVersions, invariant
 
 
 @invariant("G18")
-def only_what_was_meant_is_hit(record: RunRecord) -> Iterator[str]:
-    """A stream is made, truncated and deleted by a call that was made for it, or that was under way
-    while it was there: never by an earlier one whose request comes late or that was overtaken. Its
-    segments and subscriptions go with it, or by truncation."""
+def calls_affect_only_the_intended_stream(record: RunRecord) -> Iterator[str]:
+    """A stream is created, truncated and deleted only by a call that named it, or that was in
+    progress while it existed: never by an earlier call whose request arrives late or whose caller
+    was overtaken. Its segments and subscriptions are deleted only with it, or by truncation."""
     stored = record.stored
     if not stored.identity:
-        return  # nobody made, truncated and deleted streams in that run
-    wishes = record.history.wishes
-    if not any(_may_make(wish, stored) for wish in wishes):
-        yield f"stream {stored.identity} was made at {stored.made_ms:.1f} ms, and nobody meant to"
+        return  # a run without administrative calls
+    admin_calls = record.history.admin_calls
+    if not any(_may_create(call, stored) for call in admin_calls):
+        yield f"stream {stored.identity} was created at {stored.created_ms:.1f} ms by no such call"
     for at_ms, start in stored.starts:
-        meant = (one for one in wishes if one.kind == "truncate" and one.position == start)
-        if start != FIRST_DLSN and not any(_may_hit(one, stored, at_ms) for one in meant):
-            yield f"nobody meant to truncate stream {stored.identity} to {start} at {at_ms:.1f} ms"
-    yield from _deleted_by_nobody(stored, wishes)
-    yield from _lost_nodes(stored)
+        candidates = (
+            call for call in admin_calls if call.kind == "truncate" and call.position == start
+        )
+        if start != FIRST_DLSN and not any(_may_affect(call, stored, at_ms) for call in candidates):
+            yield f"no call truncated stream {stored.identity} to {start} at {at_ms:.1f} ms"
+    yield from _unintended_deletions(stored, admin_calls)
+    yield from _unintended_removals(stored)
 
 
-def _deleted_by_nobody(stored: StreamVersions, wishes: list[Wish]) -> Iterator[str]:
+def _unintended_deletions(stored: StreamVersions, admin_calls: list[AdminCall]) -> Iterator[str]:
     at_ms = stored.deleting_ms
     if at_ms is None:
         return
-    meant = (one for one in wishes if one.kind == "delete")
-    if not any(_may_hit(one, stored, at_ms) for one in meant):
-        yield f"nobody meant to delete stream {stored.identity} at {at_ms:.1f} ms"
-    if stored.gone_ms == at_ms:
-        yield f"stream {stored.identity} went at {at_ms:.1f} ms without being marked before"
+    candidates = (call for call in admin_calls if call.kind == "delete")
+    if not any(_may_affect(call, stored, at_ms) for call in candidates):
+        yield f"no call deleted stream {stored.identity} at {at_ms:.1f} ms"
+    if stored.removed_ms == at_ms:
+        yield f"stream {stored.identity} was deleted at {at_ms:.1f} ms without a deletion mark"
 
 
-def _lost_nodes(stored: StreamVersions) -> Iterator[str]:
+def _unintended_removals(stored: StreamVersions) -> Iterator[str]:
     deleting_ms = float("inf") if stored.deleting_ms is None else stored.deleting_ms
     for lssn, versions in stored.segments.items():
         for version in versions:
             was_truncated = lssn < stored.start_at(version.at_ms).lssn
             if version.segment is None and version.at_ms < deleting_ms and not was_truncated:
-                yield f"segment {lssn} of {stored.identity} went at {version.at_ms:.1f} ms"
-    for at_ms, name in stored.unsubscribed:
+                yield f"segment {lssn} of {stored.identity} was deleted at {version.at_ms:.1f} ms"
+    for at_ms, name in stored.removed_subscriptions:
         if at_ms < deleting_ms:
-            yield f"subscription {name} of {stored.identity} went at {at_ms:.1f} ms"
+            yield f"subscription {name} of {stored.identity} was deleted at {at_ms:.1f} ms"
 
 
-def _may_make(wish: Wish, stored: StreamVersions) -> bool:
-    if wish.kind != "create" or wish.called_ms > stored.made_ms:
+def _may_create(call: AdminCall, stored: StreamVersions) -> bool:
+    if call.kind != "create" or call.called_ms > stored.created_ms:
         return False
-    return wish.is_unknown or wish.ended_ms is None or wish.ended_ms >= stored.made_ms
+    return call.is_unknown or call.ended_ms is None or call.ended_ms >= stored.created_ms
 
 
-def _may_hit(wish: Wish, stored: StreamVersions, at_ms: float) -> bool:
-    if wish.identity is not None:
-        return wish.identity == stored.identity and wish.called_ms <= at_ms
-    was_under_way = wish.ended_ms is None or wish.ended_ms >= stored.made_ms
-    return was_under_way and wish.called_ms <= at_ms
+def _may_affect(call: AdminCall, stored: StreamVersions, at_ms: float) -> bool:
+    if call.identity is not None:
+        return call.identity == stored.identity and call.called_ms <= at_ms
+    was_in_progress = call.ended_ms is None or call.ended_ms >= stored.created_ms
+    return was_in_progress and call.called_ms <= at_ms

@@ -1,4 +1,7 @@
-"""The invariants by their ids, what they look at, and the list of what is broken."""
+"""The record of a run, and the registry of the invariants that are evaluated on it.
+
+The invariants are described in ``docs/protocol/invariants.md``.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,22 +15,22 @@ from ...core.protocol.segments import Segment
 from .history import History, LateAdd
 
 EXAMPLES_MAX = 3
-"""Violations of one invariant that are told; a broken one is often broken many times."""
+"""Maximum number of reported violations of one invariant."""
 
 
 class Violation(NamedTuple):
-    """What is broken, by whom it is known and how it shows."""
+    """A violated invariant: its id and a description of the example."""
 
     id: str
     text: str
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line with the id and the text."""
         return f"{self.id}: {self.text}"
 
 
 class LedgerVersion(NamedTuple):
-    """One version of a ledger's metadata in the order of the store; None: deleted."""
+    """One version of a ledger's metadata, in the order of the store; None: deleted."""
 
     at_ms: float
     metadata: LedgerMetadata | None
@@ -40,44 +43,45 @@ class SegmentVersion(NamedTuple):
     segment: Segment | None
 
 
-class Swap(NamedTuple):
-    """A compare-and-set of a ledger's metadata, as the process that wanted it knows it."""
+class CompareAndSet(NamedTuple):
+    """A compare-and-set of a ledger's metadata, as seen by the process that sent it."""
 
     client: str
-    """The process."""
+    """The name of the process."""
     ledger_id: int
     proposed: LedgerState
     expect: int
-    """The version that it replaces, as the store counts them."""
+    """The store's version number that it replaces."""
     sent_ms: float
     ended_ms: float
-    """When it had an answer, or was given up."""
+    """When it was answered or timed out."""
 
 
 @dataclass(slots=True)
 class StreamVersions:
-    """What was stored of one stream."""
+    """The versions of one stream's metadata."""
 
     segments: dict[int, list[SegmentVersion]] = field(default_factory=dict)
     starts: list[tuple[float, Dlsn]] = field(default_factory=list)
-    """(virtual ms, first active position), as they were stored."""
+    """(virtual ms, first active position), in the order of the store."""
     deleting_ms: float | None = None
-    """When its deletion began."""
+    """When the deletion of the stream began."""
     identity: str = ""
-    """Of the one stream of this name that it is; the rest is empty where a name has one stream."""
-    made_ms: float = 0.0
-    gone_ms: float | None = None
-    """When its record went."""
-    unsubscribed: list[tuple[float, str]] = field(default_factory=list)
-    """(virtual ms, name) of the subscriptions that went."""
+    """The identity of this incarnation. It and the fields below are set only in runs that recreate
+    streams."""
+    created_ms: float = 0.0
+    removed_ms: float | None = None
+    """When the stream's record was deleted."""
+    removed_subscriptions: list[tuple[float, str]] = field(default_factory=list)
+    """(virtual ms, name) of the deleted subscriptions."""
 
     def start_at(self, at_ms: float) -> Dlsn:
-        """What was the first active position."""
+        """Return the first active position at a moment."""
         return max((start for ms, start in self.starts if ms <= at_ms), default=FIRST_DLSN)
 
 
 class EntryCopy(NamedTuple):
-    """What one bookie answered to a plain read of one entry after the run: a valid copy."""
+    """A valid copy of an entry, which one bookie returned to a plain read after the run."""
 
     lac: int
     length: int
@@ -85,7 +89,7 @@ class EntryCopy(NamedTuple):
 
 
 class Rules:
-    """What a version of a ledger's metadata says of each entry: its quorum, and who stores it."""
+    """The quorum and the write set of each entry according to one version of ledger metadata."""
 
     __slots__ = ("_quorums", "metadata")
 
@@ -95,71 +99,76 @@ class Rules:
         self._quorums = [(first, metadata.quorum_at(first)) for first in reversed(starts)]
 
     def quorum(self, entry_id: int) -> Quorum:
-        """E, WQ, AQ and R of an entry."""
+        """Return E, WQ, AQ and R of an entry."""
         return next(quorum for first, quorum in self._quorums if first <= entry_id)
 
     def write_set(self, entry_id: int) -> tuple[str, ...]:
-        """The bookies that store an entry."""
+        """Return the bookies that should store an entry."""
         bookies = self.metadata.fragment_of(entry_id).bookies
         return tuple(bookies[index] for index in self.quorum(entry_id).write_set(entry_id))
 
 
 @dataclass(slots=True)
-class Testimony:
-    """What bookies said on the wire, in virtual ms at which it left them."""
+class BookieObservations:
+    """Responses of bookies and the data on their disks, with virtual times in milliseconds.
+
+    The time of a response is the moment at which it was sent.
+    """
 
     fences: dict[tuple[str, int], float] = field(default_factory=dict)
-    """(bookie id, ledger) to its first answer to a fencing read that was not "unknown"."""
+    """(bookie id, ledger) to the first response to a fencing read other than "unknown"."""
     stored: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
-    """(bookie id, ledger, entry) to the first and last time it confirmed a plain add of it."""
+    """(bookie id, ledger, entry) to the first and last confirmation of a plain add."""
     copied: dict[tuple[str, int, int], float] = field(default_factory=dict)
-    """(bookie id, ledger, entry) to the first time it confirmed a recovery's or repair's add."""
+    """(bookie id, ledger, entry) to the first confirmation of an add of a recovery or repair."""
     denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
-    """(bookie id, ledger, entry) to the first "never had it" to a fencing read."""
+    """(bookie id, ledger, entry) to the first response "never had it" to a fencing read."""
     lacs: dict[int, list[tuple[float, str, int]]] = field(default_factory=dict)
-    """By ledger: (virtual ms, bookie id, LAC) of each LAC that was taken without an entry."""
+    """Ledger to the (virtual ms, bookie id, LAC) of each explicit LAC that was confirmed."""
     tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)
-    """(ledger, entry) to the tokens of its records, as they were sent."""
+    """(ledger, entry) to the tokens of the records that were sent to it."""
     durable: dict[bytes, dict[str, float]] = field(default_factory=dict)
-    """Token to the bookie ids on whose disks it was at some time for good, and since when."""
+    """Token to the bookie ids on whose disks it has ever been durable, and since when."""
 
 
 @dataclass(slots=True)
 class RunRecord:
-    """All that is known of a run when it is judged."""
+    """Everything that the checker knows about a run."""
 
     history: History
     ledgers: dict[int, list[LedgerVersion]]
     segments: dict[int, list[SegmentVersion]]
-    """Of the one stream, by LSSN."""
+    """The versions of the main stream's segments, by LSSN."""
     regions: dict[str, str]
-    """Of every bookie id that was ever formatted, from the configuration of the run."""
+    """The region of every bookie id that was ever formatted, from the configuration of the run."""
     lost: frozenset[str] = frozenset()
     """Bookie ids whose data a fault destroyed or damaged."""
-    liars: frozenset[str] = frozenset()
-    """Bookie ids whose disk confirmed syncs that it did not do: of those, what they said counts."""
+    lying_bookies: frozenset[str] = frozenset()
+    """Bookie ids whose disk confirmed syncs that it did not do. Their confirmations count."""
     copies: dict[int, dict[tuple[int, str], EntryCopy]] = field(default_factory=dict)
-    """By ledger: (entry id, bookie id) to the copy found after the run."""
-    unasked: frozenset[str] = frozenset()
-    """Bookie ids that could not be asked after the run."""
+    """Ledger to the copies that were found after the run, by (entry id, bookie id)."""
+    unreachable: frozenset[str] = frozenset()
+    """Bookie ids that could not be reached after the run."""
     evidence: Sequence[Evidence] = ()
-    testimony: Testimony = field(default_factory=Testimony)
+    observed: BookieObservations = field(default_factory=BookieObservations)
     stored: StreamVersions = field(default_factory=StreamVersions)
-    """The one stream's versions."""
+    """The versions of the main stream's metadata."""
     streams: dict[str, StreamVersions] = field(default_factory=dict)
-    """Those of all streams of the run; empty where it had one."""
-    swaps: Sequence[Swap] = ()
+    """The versions of the metadata of all streams of the run, by a name for violations."""
+    compare_and_sets: Sequence[CompareAndSet] = ()
     late_adds: Sequence[LateAdd] = ()
 
-    def is_gone(self, dlsn: Dlsn, at_ms: float = float("inf")) -> bool:
-        """Whether what is at ``dlsn`` was truncated then, or its stream was being deleted."""
+    def is_removed(self, dlsn: Dlsn, at_ms: float = float("inf")) -> bool:
+        """True if ``dlsn`` was truncated at that time, or the stream was being deleted."""
         deleting_ms = self.stored.deleting_ms
         is_deleted = deleting_ms is not None and deleting_ms <= at_ms
         return is_deleted or dlsn < self.stored.start_at(at_ms)
 
     def orphans(self) -> list[int]:
-        """Ledgers that exist at the end and that no segment of any stream ever named: those of
-        writers that died before they published them. Nobody deletes them."""
+        """Return the ledgers that exist at the end and that no segment of any stream ever named.
+
+        Their writers died before they published them.
+        """
         named = {
             version.segment.ledger_id
             for stream in (self.stored, *self.streams.values())
@@ -167,15 +176,19 @@ class RunRecord:
             for version in versions
             if version.segment is not None
         }
-        return [one for one in self.ledgers if one not in named and self.last_version(one)]
+        return [
+            ledger_id
+            for ledger_id in self.ledgers
+            if ledger_id not in named and self.last_version(ledger_id)
+        ]
 
     def last_version(self, ledger_id: int) -> LedgerMetadata | None:
-        """The ledger's metadata at the end."""
+        """Return the ledger's metadata at the end; None if it was deleted or never existed."""
         versions = self.ledgers.get(ledger_id)
         return versions[-1].metadata if versions else None
 
     def ledger_of(self, lssn: int) -> int | None:
-        """The ledger that a segment was first bound to."""
+        """Return the ledger to which a segment was first bound; None if there is no segment."""
         for version in self.segments.get(lssn, ()):
             if version.segment is not None:
                 return version.segment.ledger_id
@@ -188,7 +201,7 @@ INVARIANTS: dict[str, Check] = {}
 
 
 def invariant(name: str) -> Callable[[Check], Check]:
-    """Registers a check under the id of its invariant."""
+    """Register a check under the id of its invariant."""
 
     def register(check: Check) -> Check:
         assert name not in INVARIANTS

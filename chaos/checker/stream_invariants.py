@@ -1,6 +1,7 @@
-"""What a stream promises beside its records: truncation, its end, sets, numbers, and who is behind.
+"""Invariants of stream operations: queries, truncation, ends, record sets, numbers and deletion.
 
-Each looks at what applications called and heard, and at the versions of the metadata.
+They are evaluated on the calls of applications with their outcomes, and on the versions of the
+metadata.
 """
 
 from bisect import bisect_left, bisect_right
@@ -8,12 +9,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ...core.protocol.dlsn import Dlsn
-from .history import TOKEN, AppendOutcome, Delivered, RecordedAppend, RecordedRead
+from .history import TOKEN, AppendOutcome, DeliveredRecord, RecordedAppend, RecordedRead
 from .ledger_invariants import satisfies_p
 from .run_record import RunRecord, SegmentVersion, StreamVersions, invariant
 
 LASTING = ("NoSuchLedgerError", "NoSuchEntryError", "GapError", "CorruptionError")
-"""Errors that no reader may get, whatever is truncated meanwhile."""
+"""Names of error classes that no reader may get, even if segments are truncated meanwhile."""
 
 
 def _sender(record: RunRecord, payload: bytes) -> RecordedAppend | None:
@@ -22,35 +23,35 @@ def _sender(record: RunRecord, payload: bytes) -> RecordedAppend | None:
 
 
 @invariant("G6")
-def who_is_caught_up_missed_nothing(record: RunRecord) -> Iterator[str]:
-    """Who is told, as a quorum says, that nothing is above a position is told no less than what was
-    visible when it asked: what an acknowledged later append carried, or a quorum of bookies had
-    been told without an entry. (One bookie may know more, and tell its readers.)"""
-    if not record.history.looks:
+def end_queries_miss_nothing_visible(record: RunRecord) -> Iterator[str]:
+    """A query that asks a quorum for the end of the stream returns no less than what was visible
+    when it was called. Visible is what a later acknowledged append carried, or what an explicit LAC
+    told a quorum of bookies. One bookie may know more and tell its readers."""
+    if not record.history.end_queries:
         return
-    visible = sorted([*_carried(record), *_told(record)])
+    visible = sorted([*_carried(record), *_explicit_lacs(record)])
     highest: list[tuple[Dlsn, str]] = []
-    for _, dlsn, words in visible:
-        best = (dlsn, words)
+    for _, dlsn, reason in visible:
+        best = (dlsn, reason)
         highest.append(max(best, highest[-1]) if highest else best)
     times = [at_ms for at_ms, _, _ in visible]
-    for look in record.history.looks:
-        place = bisect_left(times, look.called_ms)
-        if place and highest[place - 1][0] >= look.end:
-            dlsn, words = highest[place - 1]
+    for query in record.history.end_queries:
+        index = bisect_left(times, query.called_ms)
+        if index and highest[index - 1][0] >= query.end:
+            dlsn, reason = highest[index - 1]
             yield (
-                f"{look.who} asked at {look.called_ms:.1f} ms and was told {look.end}, "
-                f"and {dlsn} was visible: {words}"
+                f"{query.caller} asked at {query.called_ms:.1f} ms and got {query.end}, "
+                f"but {dlsn} was visible: {reason}"
             )
 
 
 Visible = tuple[float, Dlsn, str]
-"""Since when a position is visible, and by what."""
+"""(virtual ms, position, reason): since when a position is visible, and why."""
 
 
 def _carried(record: RunRecord) -> Iterator[Visible]:
     sessions: dict[tuple[int, int], list[RecordedAppend]] = {}
-    for append in record.history.of_outcome(AppendOutcome.OK):
+    for append in record.history.appends_with_outcome(AppendOutcome.OK):
         if append.dlsn is not None and append.producer is None:
             sessions.setdefault((append.session, append.dlsn.lssn), []).append(append)
     for appends in sessions.values():
@@ -58,37 +59,41 @@ def _carried(record: RunRecord) -> Iterator[Visible]:
         calls = [append.called_ms for append in appends]
         for append in appends:
             assert append.dlsn is not None
-            place = bisect_right(calls, append.ended_ms or 0.0)
-            if place < len(appends):
-                later = appends[place]
+            index = bisect_right(calls, append.ended_ms or 0.0)
+            if index < len(appends):
+                later = appends[index]
                 yield later.ended_ms or 0.0, append.dlsn, f"{later} carried it"
 
 
-def _told(record: RunRecord) -> Iterator[Visible]:
+def _explicit_lacs(record: RunRecord) -> Iterator[Visible]:
     segments = {record.ledger_of(lssn): lssn for lssn in record.segments}
-    acked = sorted(one.dlsn for one in record.history.of_outcome(AppendOutcome.OK) if one.dlsn)
-    for ledger_id, news in record.testimony.lacs.items():
+    acked = sorted(
+        append.dlsn
+        for append in record.history.appends_with_outcome(AppendOutcome.OK)
+        if append.dlsn
+    )
+    for ledger_id, news in record.observed.lacs.items():
         lssn = segments.get(ledger_id)
         if lssn is None:
             continue
         known: dict[str, int] = {}
         for at_ms, bookie, lac in sorted(news):
             known[bookie] = max(lac, known.get(bookie, -1))
-            versions = [one for one in record.ledgers[ledger_id] if one.at_ms <= at_ms]
+            versions = [version for version in record.ledgers[ledger_id] if version.at_ms <= at_ms]
             metadata = versions[-1].metadata if versions else None
             if metadata is None or lac < 0:
                 continue
             members: tuple[str, ...] = metadata.last_fragment.bookies
-            knowing = {one for one in members if known.get(one, -1) >= lac}
+            knowing = {bookie for bookie in members if known.get(bookie, -1) >= lac}
             if satisfies_p(metadata.quorum_at(lac), knowing, record.regions):
-                place = bisect_left(acked, Dlsn(lssn, lac + 1, 0))
-                if place and acked[place - 1].lssn == lssn:  # others are no records
-                    yield at_ms, acked[place - 1], f"{sorted(knowing)} had been told"
+                index = bisect_left(acked, Dlsn(lssn, lac + 1, 0))
+                if index and acked[index - 1].lssn == lssn:  # else the LAC covers no record
+                    yield at_ms, acked[index - 1], f"{sorted(knowing)} had the LAC"
 
 
 @invariant("G11")
 def ledgers_have_one_segment(record: RunRecord) -> Iterator[str]:
-    """Each ledger is that of one segment of one stream, and none is deleted while a segment that is
+    """Each ledger belongs to one segment of one stream. It is not deleted while a segment that is
     not truncated names it, unless its stream is being deleted."""
     owners: dict[int, tuple[str, int]] = {}
     for name, stream in record.streams.items():
@@ -105,7 +110,7 @@ def ledgers_have_one_segment(record: RunRecord) -> Iterator[str]:
             if ledger.metadata is None and _needs(record.streams[name], lssn, ledger.at_ms):
                 start = record.streams[name].start_at(ledger.at_ms)
                 yield (
-                    f"ledger {ledger_id} was deleted at {ledger.at_ms:.1f} ms, and is segment "
+                    f"ledger {ledger_id} was deleted at {ledger.at_ms:.1f} ms, but is segment "
                     f"{lssn} of {name}, which begins at {start}"
                 )
 
@@ -113,7 +118,7 @@ def ledgers_have_one_segment(record: RunRecord) -> Iterator[str]:
 def _needs(stream: StreamVersions, lssn: int, at_ms: float) -> bool:
     if stream.deleting_ms is not None and stream.deleting_ms <= at_ms:
         return False
-    known = [one for one in stream.segments[lssn] if one.at_ms <= at_ms]
+    known = [version for version in stream.segments[lssn] if version.at_ms <= at_ms]
     stored: SegmentVersion | None = known[-1] if known else None
     if stored is None or stored.segment is None or stored.segment.is_archive_only:
         return False
@@ -122,43 +127,43 @@ def _needs(stream: StreamVersions, lssn: int, at_ms: float) -> bool:
 
 @invariant("G12")
 def truncation_only_moves_forward(record: RunRecord) -> Iterator[str]:
-    """The first active position never goes back, and is where an acknowledged truncation put it. No
-    reader that is opened gets anything below it; a reader is told that its position was truncated
-    only if it was; it gets no other error that lasts, and skips nothing."""
+    """The first active position never goes back and is not below an acknowledged truncation. A
+    reader gets nothing below it, skips nothing above it, gets TruncatedError only if its position
+    was truncated, and no other lasting error."""
     for (_, before), (at_ms, after) in pairwise(record.stored.starts):
         if after < before:
             yield f"at {at_ms:.1f} ms the first active position went from {before} to {after}"
-    for cut in record.history.cuts:
+    for cut in record.history.truncations:
         if record.stored.start_at(cut.at_ms) < cut.position:
             yield (
-                f"it was truncated to {cut.position} at {cut.at_ms:.1f} ms, and begins at "
+                f"it was truncated to {cut.position} at {cut.at_ms:.1f} ms, but begins at "
                 f"{record.stored.start_at(cut.at_ms)}"
             )
     acked = sorted(
         append.dlsn
-        for append in record.history.of_outcome(AppendOutcome.OK)
+        for append in record.history.appends_with_outcome(AppendOutcome.OK)
         if append.dlsn is not None
     )
     for read in record.history.reads:
-        yield from _untyped(record, read)
+        yield from _wrong_errors(record, read)
         if read.ready_ms is not None:
-            yield from _below_the_start(record, read)
+            yield from _read_below_the_start(record, read)
             yield from _skipped(record, read, acked)
 
 
-def _untyped(record: RunRecord, read: RecordedRead) -> Iterator[str]:
+def _wrong_errors(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     if read.failed_ms is None:
         return
     if read.failure in LASTING:
         yield f"{read.reader} got {read.failure} at {_position(read)}"
     start = record.stored.start_at(read.failed_ms)
     if read.failure == "TruncatedError" and start <= _position(read):
-        yield f"{read.reader} at {_position(read)} was told it is truncated; {start} is active"
+        yield f"{read.reader} at {_position(read)} got TruncatedError, but {start} is active"
     was_made = any(at_ms <= read.called_ms for at_ms, _ in record.stored.starts)
     deleting_ms = record.stored.deleting_ms
     is_there = was_made and (deleting_ms is None or deleting_ms > read.failed_ms)
     if read.failure == "NoSuchStreamError" and is_there:
-        yield f"{read.reader} was told that there is no such stream"
+        yield f"{read.reader} got NoSuchStreamError while the stream existed"
 
 
 def _position(read: RecordedRead) -> Dlsn:
@@ -167,7 +172,7 @@ def _position(read: RecordedRead) -> Dlsn:
     return read.start or Dlsn(0, 0, 0)
 
 
-def _below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str]:
+def _read_below_the_start(record: RunRecord, read: RecordedRead) -> Iterator[str]:
     start = record.stored.start_at(read.called_ms)
     if read.records and read.records[0].dlsn < start:
         yield (
@@ -183,7 +188,7 @@ def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterat
     if read.seeks_txid is None:
         assert read.ready_ms is not None
         first = min(first, read.start or record.stored.start_at(read.ready_ms))
-    got = {one.dlsn for one in read.records}
+    got = {delivered.dlsn for delivered in read.records}
     last = read.records[-1].dlsn
     for dlsn in acked[bisect_left(acked, first) :]:
         if dlsn > last:
@@ -193,11 +198,11 @@ def _skipped(record: RunRecord, read: RecordedRead, acked: list[Dlsn]) -> Iterat
 
 
 @invariant("G13")
-def an_end_is_an_end(record: RunRecord) -> Iterator[str]:
-    """Nothing that is called after the acknowledged end of a stream is acknowledged; no segment
-    behind it holds a record; and no reader is told of an end that nobody made."""
-    ended_ms = min((end.ended_ms for end in record.history.ends if end.ended_ms), default=None)
-    for append in record.history.of_outcome(AppendOutcome.OK):
+def nothing_follows_the_end_of_a_stream(record: RunRecord) -> Iterator[str]:
+    """No append that is called after the acknowledged end of a stream is acknowledged, no segment
+    behind the end holds a record, and no reader reports an end that was never written."""
+    ended_ms = min((end.ended_ms for end in record.history.endings if end.ended_ms), default=None)
+    for append in record.history.appends_with_outcome(AppendOutcome.OK):
         if ended_ms is not None and append.called_ms > ended_ms:
             yield f"{append} was called after the end was acknowledged at {ended_ms:.1f} ms"
     finals = {
@@ -206,126 +211,139 @@ def an_end_is_an_end(record: RunRecord) -> Iterator[str]:
         if versions[-1].segment is not None
     }
     ends_at = min(
-        (n for n, one in finals.items() if one is not None and one.ends_stream), default=0
+        (n for n, final in finals.items() if final is not None and final.ends_stream), default=0
     )
     for lssn, segment in finals.items():
         if segment is not None and ends_at and lssn > ends_at and segment.record_count:
-            yield f"the stream ends in segment {ends_at}, and segment {lssn} has records"
+            yield f"the stream ends in segment {ends_at}, but segment {lssn} has records"
     for read in record.history.reads:
-        if read.is_ended and not record.history.ends:
-            yield f"{read.reader} was told that the stream ended"
+        if read.is_ended and not record.history.endings:
+            yield f"{read.reader} reported an end of the stream that was never written"
 
 
 @invariant("G14")
-def sets_are_whole(record: RunRecord) -> Iterator[str]:
-    """A record set lies in consecutive slots of one entry: each reader gets all of it or nothing,
-    unless it was opened inside; if it is acknowledged, so it is at one place."""
+def record_sets_are_whole(record: RunRecord) -> Iterator[str]:
+    """A record set lies in consecutive slots of one entry. A reader gets all of it or nothing,
+    unless it was opened inside the set."""
     groups: dict[int, list[RecordedAppend]] = {}
     for append in record.history.appends.values():
         if append.group:
             groups.setdefault(append.group, []).append(append)
     for group in groups.values():
-        told = [one.dlsn for one in group if one.dlsn is not None]
-        if told and (len(told) < len(group) or not _are_in_a_row(told)):
-            yield f"the set of {group[0]} is at {', '.join(map(str, told))}"
+        positions = [append.dlsn for append in group if append.dlsn is not None]
+        if positions and (len(positions) < len(group) or not _are_in_a_row(positions)):
+            yield f"the set of {group[0]} is at {', '.join(map(str, positions))}"
     for read in record.history.reads if groups else ():
         for number, records in _sets_of(record, read).items():
             want = [append.token for append in groups[number]]
-            got = [TOKEN.findall(one.payload)[0] for one in records]
+            got = [TOKEN.findall(delivered.payload)[0] for delivered in records]
             begins_inside = records[0] is read.records[0] and want[-len(got) :] == got
             if not (got == want or begins_inside) or not _are_in_a_row([r.dlsn for r in records]):
-                places = ", ".join(str(one.dlsn) for one in records)
-                yield f"{read.reader} got {got} of the set {want} at {places}"
+                where = ", ".join(str(delivered.dlsn) for delivered in records)
+                yield f"{read.reader} got {got} of the set {want} at {where}"
 
 
-def _sets_of(record: RunRecord, read: RecordedRead) -> dict[int, list[Delivered]]:
-    found: dict[int, list[Delivered]] = {}
-    for one in read.records:
-        sender = _sender(record, one.payload)
+def _sets_of(record: RunRecord, read: RecordedRead) -> dict[int, list[DeliveredRecord]]:
+    found: dict[int, list[DeliveredRecord]] = {}
+    for delivered in read.records:
+        sender = _sender(record, delivered.payload)
         if sender is not None and sender.group:
-            found.setdefault(sender.group, []).append(one)
+            found.setdefault(sender.group, []).append(delivered)
     return found
 
 
-def _are_in_a_row(places: list[Dlsn]) -> bool:
-    first = places[0]
-    return places == [Dlsn(*first[:2], first.slot + n) for n in range(len(places))]
+def _are_in_a_row(positions: list[Dlsn]) -> bool:
+    first = positions[0]
+    return positions == [Dlsn(*first[:2], first.slot + n) for n in range(len(positions))]
 
 
 @invariant("G15")
-def a_txid_is_found(record: RunRecord) -> Iterator[str]:
-    """Txids never fall along the stream, and a reader that was opened at a txid begins with the
-    first record that has at least it and is not truncated."""
+def txids_rise_and_seeks_find_them(record: RunRecord) -> Iterator[str]:
+    """Transaction ids never fall along the stream. A reader that is opened at one begins with the
+    first record that has at least this id and is not truncated."""
     known: dict[Dlsn, int] = {}
     for read in record.history.reads:
-        records = [one for one in read.records if one.txid]
-        known.update((one.dlsn, one.txid) for one in records)
+        records = [delivered for delivered in read.records if delivered.txid]
+        known.update((delivered.dlsn, delivered.txid) for delivered in records)
         for before, after in pairwise(records):
             if after.txid < before.txid:
                 yield f"{read.reader} got txid {after.txid} at {after.dlsn} after {before.txid}"
-    places = sorted(known)
+    positions = sorted(known)
     for read in record.history.reads:
         if read.seeks_txid is not None and read.records and read.ready_ms is not None:
             first, wanted = read.records[0], read.seeks_txid
             start = record.stored.start_at(read.ready_ms)
-            before_it = places[bisect_left(places, start) : bisect_left(places, first.dlsn)]
+            before_it = positions[
+                bisect_left(positions, start) : bisect_left(positions, first.dlsn)
+            ]
             missed = next((dlsn for dlsn in before_it if known[dlsn] >= wanted), None)
             if first.txid < wanted or missed is not None:
                 yield (
-                    f"{read.reader} wanted txid {wanted} and began at {first.dlsn} with "
-                    f"{first.txid}; what it should have begun with is at {missed}"
+                    f"{read.reader} was opened at txid {wanted} and began at {first.dlsn} with "
+                    f"{first.txid}; it should have begun at {missed}"
                 )
 
 
 @invariant("G16")
-def a_number_is_there_once(record: RunRecord) -> Iterator[str]:
-    """What a producer numbered lies at one position for ever, however often it was called, and each
-    of its calls that was told a position was told that one. What was told to be there is there; the
-    writer of the stream knows all that came before."""
-    places: dict[tuple[bytes, int], Dlsn] = {}
+def numbered_records_are_stored_once(record: RunRecord) -> Iterator[str]:
+    """A numbered record is stored at one position, however often it was sent, and every call that
+    returned a position returned that one. A record that was refused as a duplicate is in the
+    stream, and a writer that was acknowledged knows all numbers before it (rules STR-16 and
+    STR-17)."""
+    positions: dict[tuple[bytes, int], Dlsn] = {}
     for read in record.history.reads:
-        for one in read.records:
-            if one.producer is not None:
-                first = places.setdefault(one.producer, one.dlsn)
-                if first != one.dlsn:
-                    yield f"{read.reader} got {one.producer} at {one.dlsn}; it is at {first}, too"
+        for delivered in read.records:
+            if delivered.producer is not None:
+                first = positions.setdefault(delivered.producer, delivered.dlsn)
+                if first != delivered.dlsn:
+                    yield (
+                        f"{read.reader} got {delivered.producer} at {delivered.dlsn}; "
+                        f"it is also at {first}"
+                    )
     for append in record.history.appends.values():
         if append.producer is not None:
-            yield from _doubled(record, append, places.get(append.producer))
-    for gap in record.history.gaps:
+            yield from _doubled(record, append, positions.get(append.producer))
+    for gap in record.history.sequence_gaps:
         later = _acked_after(record, gap.session, gap.at_ms)
         if later is not None:
             yield (
                 f"session {gap.session}, which had {later} acknowledged, refused {gap.append} "
-                f"of {gap.append.producer}: some before it were missing"
+                f"of {gap.append.producer} as a gap"
             )
 
 
 def _doubled(record: RunRecord, append: RecordedAppend, at: Dlsn | None) -> Iterator[str]:
-    told = dict.fromkeys(append.told if at is None else [at, *append.told])
-    if len(told) > 1:
-        yield f"{append} of {append.producer} is at {', '.join(map(str, told))}"
+    positions = dict.fromkeys(
+        append.reported_positions if at is None else [at, *append.reported_positions]
+    )
+    if len(positions) > 1:
+        yield f"{append} of {append.producer} is at {', '.join(map(str, positions))}"
     was_read = any(read.is_complete for read in record.history.reads)
-    if at is None and append.is_told_there and was_read and len(record.stored.starts) == 1:
-        yield f"{append} of {append.producer} was told to be in the stream, and nobody got it"
+    if (
+        at is None
+        and append.was_refused_as_duplicate
+        and was_read
+        and len(record.stored.starts) == 1
+    ):
+        yield f"{append} of {append.producer} was refused as a duplicate, but is not in the stream"
 
 
 def _acked_after(record: RunRecord, session: int, at_ms: float) -> RecordedAppend | None:
-    for append in record.history.of_outcome(AppendOutcome.OK):
+    for append in record.history.appends_with_outcome(AppendOutcome.OK):
         if append.session == session and append.producer is None and append.called_ms > at_ms:
             return append
     return None
 
 
 @invariant("L19")
-def deleted_is_deleted(record: RunRecord) -> Iterator[str]:
-    """Nothing of a deleted stream is read by who opens it afterwards, and a bookie that has
-    forgotten a deleted ledger neither takes an add to it nor gives one of its entries."""
+def deleted_data_stays_deleted(record: RunRecord) -> Iterator[str]:
+    """A reader that is opened after the deletion of a stream gets nothing of it. A bookie that has
+    deleted a ledger neither accepts an add to it nor returns one of its entries (rule BKE-22)."""
     deleted_ms = record.history.deleted_ms
     for read in record.history.reads:
         if deleted_ms is not None and read.called_ms > deleted_ms and read.records:
             yield f"{read.reader} got {read.records[0].dlsn} of the stream after its deletion"
     for late in record.late_adds:
         if late.is_confirmed or late.is_readable:
-            what = "took a late add to" if late.is_confirmed else "gave an entry of"
-            yield f"{late.bookie} {what} ledger {late.ledger_id}, which is deleted"
+            action = "confirmed a late add to" if late.is_confirmed else "returned an entry of"
+            yield f"{late.bookie} {action} ledger {late.ledger_id}, which is deleted"

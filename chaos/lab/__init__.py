@@ -1,1 +1,1 @@
-"""The WAN lab: scenarios as files, played in the simulator or with real processes."""
+"""The chaos lab: scenario files, played in the simulator or with real processes."""

@@ -1,4 +1,4 @@
-"""The archive of a run: a store in memory that can be away, and what an archive holds."""
+"""A cold store in memory that can be made unavailable, and the comparison of archives."""
 
 import io
 
@@ -11,22 +11,22 @@ from ..checker.history import RecordedRead
 
 
 class MemoryColdStore:
-    """Objects in memory; see ``ColdStore``. ``is_away``: it answers nobody."""
+    """A ``ColdStore`` in memory; every call fails while ``is_unavailable`` is set."""
 
     uri = "memory:"
 
     def __init__(self) -> None:
-        self.is_away = False
+        self.is_unavailable = False
         self._objects: dict[str, bytes] = {}
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         """See ColdStore."""
-        self._reach()
+        self._check_available()
         return self._objects.setdefault(key, data) is data
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """See ColdStore."""
-        self._reach()
+        self._check_available()
         if key not in self._objects:
             raise NoSuchObjectError(f"no object {key}")
         return self._objects[key][offset : None if length is None else offset + length]
@@ -37,36 +37,37 @@ class MemoryColdStore:
 
     async def list(self, prefix: str = "") -> list[str]:
         """See ColdStore."""
-        self._reach()
+        self._check_available()
         return sorted(key for key in self._objects if key.startswith(prefix))
 
     async def delete(self, key: str) -> None:
         """See ColdStore."""
-        self._reach()
+        self._check_available()
         self._objects.pop(key, None)
 
     async def close(self) -> None:
         """See ColdStore."""
 
-    def _reach(self) -> None:
-        if self.is_away:
-            raise UnavailableError("the cold store does not answer")
+    def _check_available(self) -> None:
+        if self.is_unavailable:
+            raise UnavailableError("the cold store is unavailable")
 
 
 async def compare_archive(
     cold: ColdStore, namespace: str, read: RecordedRead
 ) -> tuple[int, list[str]]:
-    """The number of archived segments, and where they differ from what a complete reader got.
+    """Compare an archive with the records of a complete reader.
 
-    Records below the reader's start are not compared: the application has truncated them.
+    Returns the number of archived segments and the differences. Records below the reader's start
+    are not compared, because the application has truncated them.
     """
     import pyarrow.parquet as pq
 
     hot: dict[int, dict[Dlsn, bytes]] = {}
-    for one in read.records:
-        hot.setdefault(one.dlsn.lssn, {})[one.dlsn] = one.payload
+    for record in read.records:
+        hot.setdefault(record.dlsn.lssn, {})[record.dlsn] = record.payload
     manifests = await list_manifests(cold, namespace)
-    faults = []
+    differences = []
     for manifest in manifests:
         found: dict[Dlsn, bytes] = {}
         for part in manifest.parts:
@@ -80,6 +81,6 @@ async def compare_archive(
         kept = {dlsn: payload for dlsn, payload in found.items() if dlsn >= start}
         if kept != wanted:
             missing = sorted(set(wanted) - set(kept))[:3]
-            more = sorted(set(kept) - set(wanted))[:3]
-            faults.append(f"segment {manifest.lssn}: lacks {missing}, has besides {more}")
-    return len(manifests), faults
+            extra = sorted(set(kept) - set(wanted))[:3]
+            differences.append(f"segment {manifest.lssn}: missing {missing}, unexpected {extra}")
+    return len(manifests), differences

@@ -1,4 +1,4 @@
-"""The kinds of faults, whom they strike, and which worlds know them."""
+"""The kinds of faults, their possible targets, and the worlds that support them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,69 +8,88 @@ BOTH = ("sim", "wan")
 REGION, PAIR, PROCESS, BOOKIE, ALL = "region", "pair", "process", "bookie", "all"
 
 OWNER, LEADER = "@owner", "@leader"
-"""Regions that are only known when the fault begins: of who writes, of the metadata's leader."""
+"""Targets that are resolved to a region when the fault begins: that of the active writer, and that
+of the metadata ensemble's leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """A kind of fault. ``says`` names what ``value`` means, if anything."""
+    """A kind of fault.
 
-    strikes: str
-    says: str
+    ``target_type`` is the type of its targets. ``description`` explains the effect, and the meaning
+    of ``value`` if the fault uses it.
+    """
+
+    target_type: str
+    description: str
     worlds: tuple[str, ...] = BOTH
 
 
 KINDS = {
     "lose-region": FaultKind(
-        REGION, "all processes of a region die and nobody is told; they come back"
+        REGION, "all processes of a region are killed without notice, and restarted at the end"
     ),
-    "cut-region": FaultKind(REGION, "nothing gets in or out of a region"),
-    "mute-region": FaultKind(REGION, "nothing gets out of a region; what is sent to it arrives"),
-    "deafen-region": FaultKind(REGION, "nothing gets into a region; what it sends arrives"),
-    "cut-one-way": FaultKind(PAIR, "nothing gets from one region to another (from>to)"),
-    "refuse-region": FaultKind(REGION, "connections with a region break, and new ones are refused"),
-    "slow-region": FaultKind(REGION, "each way in or out of a region takes value ms longer"),
-    "narrow-region": FaultKind(REGION, "at most value KiB/s get in or out of a region"),
-    "slice-region": FaultKind(REGION, "bytes with other regions come in tiny pieces"),
-    "reset-region": FaultKind(REGION, "a share (value, 0 to 1) of a region's connections breaks"),
-    "reset": FaultKind(ALL, "a share (value, 0 to 1) of all connections between regions breaks"),
+    "cut-region": FaultKind(REGION, "no traffic passes between a region and the others"),
+    "mute-region": FaultKind(
+        REGION, "traffic from a region to the others is lost; traffic to it arrives"
+    ),
+    "deafen-region": FaultKind(
+        REGION, "traffic from the others to a region is lost; traffic from it arrives"
+    ),
+    "cut-one-way": FaultKind(PAIR, "traffic from one region to another (from>to) is lost"),
+    "refuse-region": FaultKind(
+        REGION, "connections to and from a region break, and new ones are refused"
+    ),
+    "slow-region": FaultKind(REGION, "every link of a region is value ms slower in each direction"),
+    "narrow-region": FaultKind(REGION, "every link of a region is limited to value KiB/s"),
+    "slice-region": FaultKind(
+        REGION, "data between a region and the others arrives in tiny pieces"
+    ),
+    "reset-region": FaultKind(
+        REGION, "a fraction (value, 0 to 1) of a region's connections is reset"
+    ),
+    "reset": FaultKind(
+        ALL, "a fraction (value, 0 to 1) of all connections between regions is reset"
+    ),
     "limit-region": FaultKind(
-        REGION, "each connection with a region breaks after value bytes", ("wan",)
+        REGION, "each connection to or from a region breaks after value bytes", ("wan",)
     ),
-    "swizzle": FaultKind(ALL, "bookies are cut off one by one, and come back in another order"),
-    "kill": FaultKind(PROCESS, "SIGKILL; started again when it is over"),
-    "pause": FaultKind(PROCESS, "SIGSTOP, and SIGCONT when it is over"),
+    "swizzle": FaultKind(ALL, "bookies are cut off one by one, and reconnected in another order"),
+    "kill": FaultKind(PROCESS, "SIGKILL; the process is restarted at the end"),
+    "pause": FaultKind(PROCESS, "SIGSTOP, and SIGCONT at the end"),
     "restart": FaultKind(
-        PROCESS, "SIGTERM (in the simulator SIGKILL), started again when it is over"
+        PROCESS, "SIGTERM (SIGKILL in the simulator); the process is restarted at the end"
     ),
     "rolling-restart": FaultKind(
-        ALL, "every bookie and every application is restarted, one by one"
+        ALL, "every bookie and every application is restarted, one after the other"
     ),
-    "wipe": FaultKind(BOOKIE, "a bookie dies, and comes back with an empty disk"),
-    "full-disk": FaultKind(BOOKIE, "a bookie's disk has no room left"),
-    "slow-disk": FaultKind(BOOKIE, "a bookie's disk takes value times as long"),
-    "metadata-away": FaultKind(ALL, "the metadata store answers nobody"),
-    "metadata-member": FaultKind(REGION, "the metadata store's member in a region is dead"),
+    "wipe": FaultKind(BOOKIE, "a bookie is killed, and restarted with an empty disk at the end"),
+    "full-disk": FaultKind(BOOKIE, "a bookie's disk is full"),
+    "slow-disk": FaultKind(BOOKIE, "a bookie's disk is slower by the factor value"),
+    "metadata-away": FaultKind(ALL, "the metadata store is unavailable"),
+    "metadata-member": FaultKind(REGION, "the metadata ensemble's member in a region is down"),
     "expire-sessions": FaultKind(
-        PROCESS, "the store gives up a living process's sessions", ("sim",)
+        PROCESS, "the metadata store expires the sessions of a running process", ("sim",)
     ),
-    "cold-away": FaultKind(ALL, "the cold store answers nobody"),
+    "cold-away": FaultKind(ALL, "the cold store is unavailable"),
 }
 
 
 def targets_of(kind: str, regions: Sequence[str], bookies: Sequence[str]) -> list[str]:
-    """Whom a fault of a kind may strike."""
-    return list(_targets(KINDS[kind].strikes, regions, bookies))
+    """Return the valid targets of a kind of fault."""
+    return list(_targets(KINDS[kind].target_type, regions, bookies))
 
 
-def _targets(strikes: str, regions: Sequence[str], bookies: Sequence[str]) -> Iterator[str]:
-    if strikes == ALL:
+def _targets(target_type: str, regions: Sequence[str], bookies: Sequence[str]) -> Iterator[str]:
+    if target_type == ALL:
         yield "*"
-    elif strikes == REGION:
+    elif target_type == REGION:
         yield from (*regions, OWNER, LEADER)
-    elif strikes == PAIR:
-        yield from (f"{one}>{other}" for one in regions for other in regions if one != other)
+    elif target_type == PAIR:
+        yield from (
+            f"{source}>{other}" for source in regions for other in regions if source != other
+        )
     else:
         yield from bookies
-        if strikes == PROCESS:
+        if target_type == PROCESS:
             yield from (f"app-{region}" for region in regions)

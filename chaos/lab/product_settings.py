@@ -1,4 +1,4 @@
-"""How the product is set in a scenario: the same in both worlds, with times fit for short runs."""
+"""The product settings of scenarios, equal in both worlds, with timeouts fit for short runs."""
 
 from ...core.ledger.config import LedgerConfig
 from ...core.log.config import ReaderConfig, WriterConfig
@@ -22,7 +22,7 @@ ARCHIVE_PAUSE_MS = 1_000
 
 
 def policy_of(scenario: Scenario) -> StreamPolicy:
-    """The policy of the namespace."""
+    """Return the stream policy of the scenario's namespace."""
     return StreamPolicy(
         quorum=scenario.quorum.quorum(),
         flush=FlushPolicy(period_ms=0),

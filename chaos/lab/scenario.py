@@ -1,6 +1,9 @@
-"""What a scenario says: topology, quorum, workload, schedule of faults, and what is expected.
+"""The contents of a scenario file: topology, quorum, workload, fault schedule, expectations.
 
-One file for both worlds. Times are milliseconds from the moment at which the workload begins.
+The same file is played in the simulator and with real processes. Times are milliseconds since the
+start of the workload. A scenario is written by a person and names its faults; the plan of a
+simulated seed (``chaos.simulation.seed_run.RunPlan``) is drawn at random. In the simulator a
+scenario is played by a subclass of ``SeedRun``.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,8 +25,8 @@ _MINUTES_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The way between two regions, the same in both directions."""
+class RegionLink:
+    """The network link between two regions, with equal properties in both directions."""
 
     between: tuple[str, ...]
     rtt_ms: float = limited(0, 2_000)
@@ -33,16 +36,16 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTopology:
-    """Regions, what is in them, and the ways between them."""
+    """The regions, the servers in each of them, and the links between them."""
 
     regions: tuple[str, ...]
     bookies: int = limited(1, 10, default=2)
-    """In each region."""
-    ways: tuple[Way, ...] = ()
+    """Number of bookies in each region."""
+    links: tuple[RegionLink, ...] = ()
     metadata: str = limited(words=(FILE, ETCD, ZOOKEEPER), default=FILE)
-    """In the real world: a file of the host, which is neither delayed nor cut, or an ensemble."""
+    """The metadata store in world wan: an ensemble, or a local file that links do not affect."""
     metadata_regions: tuple[str, ...] = ()
-    """Where the ensemble's members are; empty: one in each region."""
+    """Regions of the ensemble's members; empty: one member in each region."""
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ class ScenarioTopology:
 
 @dataclass(frozen=True, slots=True)
 class QuorumTable:
-    """E, WQ, AQ and R."""
+    """The quorum: ensemble size E, write quorum WQ, ack quorum AQ and minimum regions R."""
 
     ensemble: int = limited(1, 20, default=3)
     write: int = limited(1, 20, default=3)
@@ -60,13 +63,13 @@ class QuorumTable:
     regions: int = limited(1, 20, default=2)
 
     def quorum(self) -> Quorum:
-        """As the product has it. Raises InvalidArgumentError."""
+        """Return the quorum as a product value. Raises InvalidArgumentError."""
         return Quorum(self.ensemble, self.write, self.ack, self.regions)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """From ``at_ms`` on the application of ``region`` is the one that is told to write."""
+class WriterTurn:
+    """A turn of the application in ``region``: it becomes the active writer at ``at_ms``."""
 
     region: str
     at_ms: int = limited(0, _MINUTES_MS, default=0)
@@ -74,30 +77,30 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioWorkload:
-    """What applications do."""
+    """The workload of the applications, and the services that run beside them."""
 
-    writers: tuple[Turn, ...]
+    writers: tuple[WriterTurn, ...]
     lasts_ms: int = limited(500, _MINUTES_MS, default=10_000)
     appends_per_s: int = limited(1, 1_000, default=40)
     tails: tuple[str, ...] = ()
-    """Regions whose application follows the stream; empty: all."""
+    """Regions whose application tails the stream; empty: all regions."""
     catch_up_every_ms: int = limited(0, _MINUTES_MS, default=0)
-    """A reader begins at the start of the stream so often; 0: never."""
+    """Interval at which a catch-up reader starts at the beginning of the stream; 0: never."""
     truncate_every_ms: int = limited(0, _MINUTES_MS, default=0)
-    """The older half of the stream is truncated so often; 0: never."""
+    """Interval at which the older half of the stream is truncated; 0: never."""
     roll_ms: int = limited(500, _MINUTES_MS, default=60_000)
     archives: bool = False
     repairs: bool = False
-    """Whether a repair process runs in each region."""
+    """True if a repair process runs in each region."""
     queries: bool = False
-    """Whether a Spark query reads archive and ledgers at the end; only in the real world."""
+    """True if a Spark query reads archive and ledgers at the end (world wan only)."""
     through_proxies: bool = False
-    """Whether applications are thin clients of write and read proxies; only in the real world."""
+    """True if applications use the write and read proxies (world wan only)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
-    """What happens to whom; ``times`` > 1: again ``every_ms``."""
+    """One fault: its kind, target and time; repeated every ``every_ms`` if ``times`` > 1."""
 
     kind: str = limited(words=tuple(KINDS))
     target: str = EVERYWHERE
@@ -109,16 +112,16 @@ class FaultTable:
 
     @property
     def end_ms(self) -> int:
-        """When it is over."""
+        """The end of the fault."""
         return self.at_ms + self.lasts_ms
 
     def __str__(self) -> str:
-        """As a line of a schedule."""
+        """Return the fault as it is named in timelines and logs."""
         value = f" {self.value:g}" if self.value else ""
         return f"{self.kind} {self.target}{value}"
 
     def regions(self, region: str) -> tuple[str, ...]:
-        """The regions that it concerns, empty: all. ``region``: the target's, resolved."""
+        """Return the affected regions; empty: all. ``region`` is the target's resolved region."""
         if ">" in self.target:
             return tuple(self.target.split(">"))
         if self.target.startswith(("bookie-", "app-")):
@@ -127,37 +130,38 @@ class FaultTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """An operation of a region may go without success for so long, at most."""
+class UnavailabilityLimit:
+    """The longest time that an operation may go without a success."""
 
     operation: str = limited(words=(APPEND, DELIVER))
     ms_max: int = limited(1, _MINUTES_MS)
     region: str = EVERYWHERE
-    """``*`` for appends: none of the regions acknowledges; for deliveries: each of the regions."""
+    """``*`` limits appends over all regions together, and deliveries in each region."""
     world: str = limited(words=("", *WORLDS), default="")
-    """Holds in this world only; real processes take their time to start."""
+    """Restricts the limit to one world, because real processes are slower to start; empty: both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What must come of it, besides that no promise of the product is broken."""
+    """Expectations of the run, in addition to the invariants of the product."""
 
     lost: int = limited(0, 0, default=0)
     doubled: int = limited(0, 0, default=0)
     acked_min: int = limited(1, 1_000_000, default=50)
     resume_ms_max: int = limited(1, _MINUTES_MS, default=20_000)
-    """After the last fault: until an append that was called after it is acknowledged."""
+    """Time from the end of the last fault to the first acknowledgement of a later append."""
     whole_ms_max: int = limited(0, _MINUTES_MS, default=0)
-    """After the last fault: until all copies are there, in ``whole_regions``; 0: isn't asked."""
+    """Time from the end of the last fault until all copies exist; 0: not checked."""
     whole_regions: int = limited(0, 20, default=0)
+    """Number of regions that the copies of each fragment must then lie in."""
     archived_min: int = limited(0, 10_000, default=0)
-    """Archived segments, all of which equal what readers got."""
-    unavailable: tuple[Limit, ...] = ()
+    """Least number of archived segments. All of them must equal what readers received."""
+    unavailable: tuple[UnavailabilityLimit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario. Raises ConfigurationError that names every fault at once."""
+    """One scenario. Construction raises ConfigurationError, which lists every error."""
 
     title: str
     about: str
@@ -170,92 +174,97 @@ class Scenario:
     name: str = ""
 
     def __post_init__(self) -> None:
-        faults = list(_faults_of(self))
-        if faults:
-            raise ConfigurationError("\n".join(faults))
+        errors = list(_errors_of(self))
+        if errors:
+            raise ConfigurationError("\n".join(errors))
 
     def schedule(self) -> tuple[FaultTable, ...]:
-        """Every single fault, in order of time."""
+        """Return every single fault in order of time, repetitions included."""
         single = [
-            replace(one, times=1, every_ms=0, at_ms=one.at_ms + turn * one.every_ms)
-            for one in self.fault
-            for turn in range(one.times)
+            replace(fault, times=1, every_ms=0, at_ms=fault.at_ms + repeat * fault.every_ms)
+            for fault in self.fault
+            for repeat in range(fault.times)
         ]
-        return tuple(sorted(single, key=lambda one: one.at_ms))
+        return tuple(sorted(single, key=lambda fault: fault.at_ms))
 
     @property
-    def calm_ms(self) -> int:
-        """When the last fault is over."""
-        return max((one.end_ms for one in self.schedule()), default=0)
+    def faults_end_ms(self) -> int:
+        """The end of the last fault."""
+        return max((fault.end_ms for fault in self.schedule()), default=0)
 
     @property
     def ends_ms(self) -> int:
-        """When workload and faults are over."""
-        return max(self.workload.lasts_ms, self.calm_ms)
+        """The end of both the workload and the last fault."""
+        return max(self.workload.lasts_ms, self.faults_end_ms)
 
     @property
     def bookies(self) -> tuple[str, ...]:
-        """The names of all bookies."""
+        """Names of all bookies."""
         topology = self.topology
         return tuple(
             bookie_name(region, n) for region in topology.regions for n in range(topology.bookies)
         )
 
-    def way(self, one: str, other: str) -> Way:
-        """The way between two regions."""
-        return next(way for way in self.topology.ways if set(way.between) == {one, other})
+    def link_between(self, region: str, other: str) -> RegionLink:
+        """Return the link between two regions."""
+        return next(link for link in self.topology.links if set(link.between) == {region, other})
 
 
 def bookie_name(region: str, number: int) -> str:
-    """What a bookie is called in targets."""
+    """Return the name of a bookie as fault targets use it."""
     return f"bookie-{region}-{number}"
 
 
 def app_name(region: str) -> str:
-    """What the application of a region is called in targets."""
+    """Return the name of a region's application as fault targets use it."""
     return f"app-{region}"
 
 
 def region_of(name: str) -> str:
-    """The region in the name of a bookie or an application."""
+    """Return the region in the name of a bookie or an application."""
     return name.split("-")[1]
 
 
-def _faults_of(scenario: Scenario) -> "list[str]":
+def _errors_of(scenario: Scenario) -> "list[str]":
     topology, work = scenario.topology, scenario.workload
     regions = topology.regions
-    faults = [
-        f"region {region!r}: letters and digits only"
+    errors = [
+        f"region {region!r}: not ASCII letters and digits only"
         for region in regions
         if not region.isalnum() or not region.isascii()
     ]
     if not 1 <= len(regions) <= 9 or len(set(regions)) != len(regions):
-        faults.append("topology.regions: one to nine different regions")
-    pairs = [frozenset(way.between) for way in topology.ways]
+        errors.append(f"topology.regions: {len(regions)} regions, not 1 to 9 distinct ones")
+    pairs = [frozenset(link.between) for link in topology.links]
     wanted = [frozenset(pair) for pair in combinations(regions, 2)]
     if sorted(map(sorted, pairs)) != sorted(map(sorted, wanted)):
-        faults.append("topology.ways: exactly one way between each two regions")
+        errors.append("topology.links: not exactly one link between each two regions")
     named = [
         *(("workload.writers", turn.region) for turn in work.writers),
         *(("workload.tails", region) for region in work.tails),
         *(("topology.metadata_regions", region) for region in topology.metadata_regions),
-        *(("expect.unavailable", one.region) for one in scenario.expect.unavailable),
+        *(("expect.unavailable", limit.region) for limit in scenario.expect.unavailable),
     ]
-    faults += [f"{where}: no region {n}" for where, n in named if n not in (*regions, EVERYWHERE)]
+    errors += [
+        f"{where}: unknown region {name}"
+        for where, name in named
+        if name not in (*regions, EVERYWHERE)
+    ]
     if not work.writers or work.writers[0].at_ms != 0:
-        faults.append("workload.writers: the first one writes from 0 ms on")
+        errors.append("workload.writers: the first writer must start at 0 ms")
     if work.through_proxies and scenario.worlds != (WAN,):
-        faults.append("workload.through_proxies: there are no proxies in the simulator")
+        errors.append("workload.through_proxies: the simulator has no proxies; set worlds to wan")
     if work.queries and (scenario.worlds != (WAN,) or not work.archives):
-        faults.append("workload.queries: needs archives, and there is no Spark in the simulator")
-    for one in scenario.fault:
-        if one.target not in targets_of(one.kind, regions, scenario.bookies):
-            faults.append(f"fault {one.kind}: there is no target {one.target!r}")
-        faults += [
-            f"fault {one.kind} is not known in world {world}"
+        errors.append("workload.queries: needs archives = true and worlds = [wan]")
+    for fault in scenario.fault:
+        kind = fault.kind
+        if fault.target not in targets_of(kind, regions, scenario.bookies):
+            errors.append(f"fault {kind}: unknown target {fault.target!r}")
+        errors += [
+            f"fault {kind}: not supported in world {world}"
             for world in scenario.worlds
-            if world not in KINDS[one.kind].worlds
+            if world not in KINDS[kind].worlds
         ]
-        if one.kind.startswith("metadata") and WAN in scenario.worlds and topology.metadata == FILE:
-            faults.append(f"fault {one.kind}: a metadata store in a file has no members")
-    return faults
+        if kind.startswith("metadata") and WAN in scenario.worlds and topology.metadata == FILE:
+            errors.append(f"fault {kind}: a metadata store in a file has no members")
+    return errors

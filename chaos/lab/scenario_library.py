@@ -1,4 +1,4 @@
-"""Finds scenarios: in the library by name, or in a file of the user's."""
+"""Loads scenarios, from the library by name or from a user's file."""
 
 import tomllib
 from pathlib import Path
@@ -12,20 +12,21 @@ _BYTES_MAX = 256 * 1024
 
 
 def names() -> list[str]:
-    """The scenarios of the library."""
+    """Return the names of the scenarios in the library."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load(name: str) -> Scenario:
-    """The scenario ``name`` of the library, or the one in the file of that path.
+    """Return the scenario ``name`` of the library, or that in a file if ``name`` ends in ``.toml``.
 
-    Raises ConfigurationError: there is none, or with all that is wrong with it.
+    Raises ConfigurationError if there is none, or with all errors in the file.
     """
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     if not path.is_file() or (path.parent == FOLDER and path.stem not in names()):
-        raise ConfigurationError(f"no scenario {name}: `rhumbline chaos ls` lists the library")
+        raise ConfigurationError(f"unknown scenario {name}: `rhumbline chaos ls` lists the library")
     if path.stat().st_size > _BYTES_MAX:
-        raise ConfigurationError(f"{path}: more than {_BYTES_MAX} bytes are no scenario")
+        size = path.stat().st_size
+        raise ConfigurationError(f"{path}: {size} bytes, above the bound of {_BYTES_MAX} bytes")
     try:
         return parse(path.read_text(encoding="utf-8"), path.stem)
     except ConfigurationError as error:
@@ -34,15 +35,15 @@ def load(name: str) -> Scenario:
 
 
 def parse(text: str, name: str) -> Scenario:
-    """A scenario from TOML text. Raises ConfigurationError."""
+    """Return the scenario in a TOML text. Raises ConfigurationError."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"not TOML: {error}") from error
-    faults: list[str] = []
+        raise ConfigurationError(f"invalid TOML: {error}") from error
+    errors: list[str] = []
     if "name" in table:
-        faults.append("name: a scenario is named by its file")
-    scenario = read_table(Scenario, {**table, "name": name}, "scenario", faults)
-    if scenario is None or faults:
-        raise ConfigurationError("\n".join(faults))
+        errors.append("name: not allowed; a scenario is named after its file")
+    scenario = read_table(Scenario, {**table, "name": name}, "scenario", errors)
+    if scenario is None or errors:
+        raise ConfigurationError("\n".join(errors))
     return scenario

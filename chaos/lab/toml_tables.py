@@ -1,7 +1,7 @@
-"""TOML tables as frozen dataclasses: typed, bounded, unknown keys refused, all faults at once.
+"""Reads TOML tables into frozen dataclasses, with checks, and reports all errors at once.
 
-A field says by its type what it takes, and by ``limited`` between which bounds a number lies or
-which words there are. What has no default is required.
+The type of a field determines the values that it accepts. ``limited`` adds the bounds of a number
+or the list of allowed words. A field without a default is required. Unknown keys are errors.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 LENGTH_MAX = 200
-"""Longest text, and most items of a list."""
+"""Most items in a list; a string may have ten times as many characters."""
 
 
 def limited(
@@ -20,70 +20,75 @@ def limited(
     high: float = 0,
     *,
     words: tuple[str, ...] = (),
-    default: Any = MISSING,  # noqa: ANN401 - of the field's own type
+    default: Any = MISSING,  # noqa: ANN401 - the field's type
 ) -> Any:  # noqa: ANN401 - as ``dataclasses.field``
-    """A field between two bounds, or one of some words."""
+    """Declare a field with bounds for a number, or with the allowed words for a string."""
     return field(default=default, metadata={"low": low, "high": high, "words": words})
 
 
-def read_table(cls: type[T], table: Mapping[str, Any], where: str, faults: list[str]) -> T | None:
-    """The dataclass ``cls`` from a table; None if it has faults, which are added to the list."""
+def read_table(cls: type[T], table: Mapping[str, Any], where: str, errors: list[str]) -> T | None:
+    """Return a ``cls`` with the values of a table; if the table is invalid, add to ``errors``."""
     hints = get_type_hints(cls)
     assert is_dataclass(cls)
     known = {item.name: item for item in fields(cls)}
-    before = len(faults)
+    before = len(errors)
     for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            faults.append(f"{where}: unknown key {key} ({hint})")
+            errors.append(f"{where}: unknown key {key} ({hint})")
     values: dict[str, Any] = {}
     for name, item in known.items():
         if name in table:
-            values[name] = _value(hints[name], table[name], f"{where}.{name}", item, faults)
+            values[name] = _value(hints[name], table[name], f"{where}.{name}", item, errors)
         elif item.default is MISSING and item.default_factory is MISSING:
-            faults.append(f"{where}: {name} is missing")
-    return cls(**values) if len(faults) == before else None
+            errors.append(f"{where}: {name} is missing")
+    return cls(**values) if len(errors) == before else None
 
 
-def _value(hint: Any, value: Any, where: str, item: "Field[Any]", faults: list[str]) -> Any:  # noqa: ANN401
+def _value(hint: Any, value: Any, where: str, item: "Field[Any]", errors: list[str]) -> Any:  # noqa: ANN401
     if is_dataclass(hint):
         if isinstance(value, dict):
-            return read_table(hint, value, where, faults)  # type: ignore[arg-type]
-        return _fault(faults, where, value, "a table")
+            return read_table(hint, value, where, errors)  # type: ignore[arg-type]
+        return _add_error(errors, where, value, "a table")
     if get_origin(hint) is tuple:
-        return _items(hint, value, where, item, faults)
+        return _items(hint, value, where, item, errors)
     if hint is bool:
-        return value if isinstance(value, bool) else _fault(faults, where, value, "true or false")
+        return (
+            value if isinstance(value, bool) else _add_error(errors, where, value, "true or false")
+        )
     if hint is str:
-        return _text(value, where, item, faults)
+        return _string(value, where, item, errors)
     assert hint in (int, float), hint
     is_number = isinstance(value, int if hint is int else int | float)
     if isinstance(value, bool) or not is_number:
-        return _fault(faults, where, value, "a whole number" if hint is int else "a number")
+        return _add_error(errors, where, value, "a whole number" if hint is int else "a number")
     low, high = item.metadata["low"], item.metadata["high"]
     if not low <= value <= high:
-        return _fault(faults, where, value, f"between {low:g} and {high:g}")
+        return _add_error(errors, where, value, f"between {low:g} and {high:g}")
     return value
 
 
-def _items(hint: Any, value: Any, where: str, item: "Field[Any]", faults: list[str]) -> Any:  # noqa: ANN401
+def _items(hint: Any, value: Any, where: str, item: "Field[Any]", errors: list[str]) -> Any:  # noqa: ANN401
     if not isinstance(value, list) or len(value) > LENGTH_MAX:
-        return _fault(faults, where, value, f"a list of at most {LENGTH_MAX} items")
+        return _add_error(errors, where, value, f"a list of at most {LENGTH_MAX} items")
     kind = get_args(hint)[0]
     return tuple(
-        _value(kind, one, f"{where}[{place}]", item, faults) for place, one in enumerate(value, 1)
+        _value(kind, element, f"{where}[{index}]", item, errors)
+        for index, element in enumerate(value, 1)
     )
 
 
-def _text(value: Any, where: str, item: "Field[Any]", faults: list[str]) -> Any:  # noqa: ANN401
+def _string(value: Any, where: str, item: "Field[Any]", errors: list[str]) -> Any:  # noqa: ANN401
     words = item.metadata.get("words", ())
     if not isinstance(value, str) or (words and value not in words):
-        return _fault(faults, where, value, f"one of {', '.join(words)}" if words else "a text")
+        return _add_error(
+            errors, where, value, f"one of {', '.join(words)}" if words else "a string"
+        )
     if len(value) > 10 * LENGTH_MAX:
-        return _fault(faults, where, value[:20], f"at most {10 * LENGTH_MAX} characters")
+        return _add_error(errors, where, value[:20], f"at most {10 * LENGTH_MAX} characters")
     return value
 
 
-def _fault(faults: list[str], where: str, value: object, wanted: str) -> None:
-    faults.append(f"{where}: {value!r} is not {wanted}")
+def _add_error(errors: list[str], where: str, value: object, wanted: str) -> None:
+    errors.append(f"{where}: {value!r} is not {wanted}")

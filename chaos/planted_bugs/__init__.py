@@ -1,1 +1,1 @@
-"""Bugs put back on purpose, one by one, to see whether the simulator's checker finds them."""
+"""Planted bugs: known bugs are put back one by one, to verify that the checker finds them."""

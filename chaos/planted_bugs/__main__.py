@@ -1,4 +1,4 @@
-"""Runs ``python -m rhumbline.chaos.planted_bugs [NAME ...]``: does the checker find each bug?"""
+"""``python -m rhumbline.chaos.planted_bugs [NAME ...]``: hunts planted bugs with the simulator."""
 
 import argparse
 import sys
@@ -10,27 +10,35 @@ from .runner import NONE, SECONDS_MAX, SEEDS_MAX, Budget, HuntResult, hunt_all
 
 
 def main() -> int:
-    """0: each was found, and nothing in the unchanged package; 1: not."""
+    """Run the command line. Returns 0 if each bug was found and the unchanged package is clean."""
     parser = argparse.ArgumentParser(prog="python -m rhumbline.chaos.planted_bugs")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all, if none; {NONE}: no bug")
-    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="at most, for each")
-    parser.add_argument("--seconds", type=float, default=SECONDS_MAX, help="at most, for each")
-    parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--jobs", type=int, default=0, help="processes (0: one a core)")
-    parser.add_argument("--plan", help="instead of the mutation's own")
-    parser.add_argument("--page", type=Path, help="write the table of all into this file")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"default: all; {NONE}: the unchanged package"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=SEEDS_MAX, help="maximum number of seeds for each bug"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS_MAX, help="time limit for each bug"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=0, help="number of processes (0: one per core)")
+    parser.add_argument("--plan", help="use this plan instead of the one that the bug names")
+    parser.add_argument("--page", type=Path, help="write the table of results to this file")
     options = parser.parse_args()
-    budget = Budget(options.seeds, options.seconds, options.seed, options.jobs, options.plan, tell)
+    budget = Budget(
+        options.seeds, options.seconds, options.seed, options.jobs, options.plan, print_result
+    )
     outcomes = hunt_all(options.names or [*names(), NONE], budget)
     if options.page is not None:
         options.page.write_text(page(outcomes, budget))
     right = [outcome for outcome in outcomes if outcome.is_found == (outcome.name != NONE)]
-    print(f"{len(right)} of {len(outcomes)} are as they should be")
+    print(f"{len(right)} of {len(outcomes)} results are as expected")
     return 0 if len(right) == len(outcomes) else 1
 
 
-def tell(outcome: HuntResult) -> None:
-    """One line, and an example."""
+def print_result(outcome: HuntResult) -> None:
+    """Print one line for a result, and an example of a violation."""
     if outcome.is_found:
         how = f"found by {', '.join(outcome.found_by)} in seed {outcome.seed}"
     else:

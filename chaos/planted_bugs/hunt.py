@@ -1,8 +1,8 @@
-"""Runs seeds of a plan until the checker finds something: ``-O -m ...hunt PLAN FIRST COUNT``.
+"""Runs seeds of a plan until the checker finds a violation: ``-O -m ...hunt PLAN FIRST COUNT``.
 
-Runs in a process of its own, in a copy of the package. With ``-O`` the assertions of the production
-code are off: what is found is found by the checker. A line of JSON for each seed that failed in any
-way, and for how far it is.
+It runs in its own process, in a copy of the package. With ``-O`` the assertions of the production
+code are disabled, so only the checker can find a bug. It prints a line of JSON after each seed, and
+another one for each seed that failed in any way.
 """
 
 import gc
@@ -17,14 +17,14 @@ from ..simulation.seed_run import run_plan
 from ..simulation.seed_runner import PLANS
 
 SEED_S_MAX = 30
-"""CPU seconds for one seed; a mutation may make a run endless."""
+"""CPU seconds for one seed; a planted bug may keep a run from ending."""
 
 BY_ACCIDENT = ("CRASH", "ENDLESS")
-"""What is not the checker's: an exception in the code, a run without end."""
+"""Failures that the checker did not find: an exception in the code, a run that does not end."""
 
 
 class _EndlessError(Exception):
-    """The seed took too long."""
+    """The seed took more than ``SEED_S_MAX`` CPU seconds."""
 
 
 def _on_alarm(*_: object) -> None:
@@ -32,20 +32,23 @@ def _on_alarm(*_: object) -> None:
 
 
 def is_find(name: str, counts: Sequence[str]) -> bool:
-    """Whether an invariant's violation is the checker's find of a bug (``counts``: of these)."""
+    """Return whether a violation counts as finding the bug; ``counts`` may limit the invariants."""
     return name in counts if counts else name not in BY_ACCIDENT
 
 
 def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
-    """Prints what each seed came to, and stops at the first that the checker found."""
+    """Print the result of each seed, and stop at the first one in which the bug is found."""
     signal.signal(signal.SIGPROF, _on_alarm)
     started = time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
         signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)
         try:
-            found = [(one.id, one.text) for one in run_plan(PLANS[plan](seed)).violations]
+            found = [
+                (violation.id, violation.text)
+                for violation in run_plan(PLANS[plan](seed)).violations
+            ]
         except _EndlessError:
-            found = [("ENDLESS", f"no end after {SEED_S_MAX} s")]
+            found = [("ENDLESS", f"did not end within {SEED_S_MAX} CPU seconds")]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps({"seeds": done, "seconds": time.monotonic() - started}), flush=True)

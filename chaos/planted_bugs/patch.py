@@ -1,9 +1,8 @@
-"""A mutation is a file of data: which text of which file is replaced by what.
+"""Planted bugs as data: files that name a text in the code and its replacement.
 
-It is applied to a copy of the package, never to the package itself, and production code knows
-nothing of it. A patch whose old text is not there exactly once is refused, so that a patch cannot
-silently stop being one. The checker and the simulator are never changed, nor is the quorum
-arithmetic that the checker shares.
+A bug is applied to a copy of the package, never to the package itself. A patch is refused unless
+its old text occurs exactly once, so that it cannot silently become ineffective. The checker, the
+simulator and the quorum arithmetic that the checker shares are never changed.
 """
 
 import shutil
@@ -19,12 +18,12 @@ _NEVER_CHANGED = ("chaos/", "core/protocol/quorum.py", "core/protocol/ledger_met
 
 
 class PatchError(Exception):
-    """The patch does not fit the code any more."""
+    """The patch does not apply to the code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replaces a text that stands exactly once in a file of the package."""
+    """Replaces a text that occurs exactly once in a file of the package."""
 
     file: str
     old: str
@@ -33,28 +32,28 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
-    """One bug: what is wrong with the code, and the plan that is to find it."""
+    """One bug: a title that says what is wrong, the edits, and the plan that should find it."""
 
     name: str
     title: str
     plan: str
     edits: tuple[Edit, ...]
     counts: tuple[str, ...] = ()
-    """The invariants that this bug breaks; what else happens is no find. Empty: any of them."""
+    """The invariants whose violation counts as finding the bug; empty: any invariant."""
 
 
 def load(name: str) -> PlantedBug:
-    """The mutation of that name. Raises PatchError when there is none."""
+    """Return the planted bug with that name. Raises PatchError if there is none."""
     path = PATCHES / f"{name}.toml"
     if not path.is_file():
-        raise PatchError(f"no mutation {name!r}; there are: {', '.join(names())}")
+        raise PatchError(f"unknown planted bug {name!r}; known: {', '.join(names())}")
     data = tomllib.loads(path.read_text())
     edits = tuple(Edit(**edit) for edit in data["edit"])
     return PlantedBug(name, data["title"], data["plan"], edits, tuple(data.get("counts", ())))
 
 
 def names() -> list[str]:
-    """All mutations: the numbered bugs in order, then the others."""
+    """Return the names of all planted bugs: the numbered bugs in order, then the others."""
     return sorted((path.stem for path in PATCHES.glob("*.toml")), key=_order)
 
 
@@ -63,24 +62,26 @@ def _order(name: str) -> tuple[int, str]:
     return (int(digits), name) if name[0] == "b" and digits.isdigit() else (1000, name)
 
 
-def copy_with(mutation: PlantedBug | None, folder: Path) -> Path:
-    """Copies the package to ``folder``/rhumbline and applies the mutation; returns ``folder``.
+def copy_with(bug: PlantedBug | None, folder: Path) -> Path:
+    """Copy the package to ``folder``/rhumbline with a planted bug (None: unchanged).
 
-    None: an unchanged copy. Raises PatchError.
+    Returns ``folder``. Raises PatchError if the patch does not apply.
     """
     copy = folder / "rhumbline"
     shutil.copytree(PACKAGE, copy, ignore=_LEFT_OUT)
-    for edit in mutation.edits if mutation is not None else ():
+    for edit in bug.edits if bug is not None else ():
         apply(edit, copy)
     return folder
 
 
 def apply(edit: Edit, root: Path) -> None:
-    """Changes one file below ``root``. Raises PatchError."""
+    """Apply an edit to a file below ``root``. Raises PatchError if it does not apply."""
     if edit.file.startswith(_NEVER_CHANGED):
-        raise PatchError(f"{edit.file} is part of what judges")
+        raise PatchError(f"{edit.file} is part of the checker and must not be changed")
     path = root / edit.file
     text = path.read_text()
     if text.count(edit.old) != 1:
-        raise PatchError(f"{edit.file} has {text.count(edit.old)} times:\n{edit.old}")
+        raise PatchError(
+            f"{edit.file} has the text {text.count(edit.old)} times, not once:\n{edit.old}"
+        )
     path.write_text(text.replace(edit.old, edit.new))

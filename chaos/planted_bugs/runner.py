@@ -1,4 +1,4 @@
-"""Hunts mutations, several at a time, each in a copy of the package and a process of its own."""
+"""Hunts planted bugs in parallel, each in its own copy of the package and its own process."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from .patch import PatchError, PlantedBug, copy_with, load
 SEEDS_MAX = 300
 SECONDS_MAX = 900.0
 NONE = "none"
-"""The name of the unchanged package: nothing may be found in it."""
+"""The name that stands for the unchanged package, in which nothing may be found."""
 
 
 @dataclass(frozen=True, slots=True)
 class HuntResult:
-    """What came of hunting one mutation. ``found_by``: ids of invariants, empty: not found."""
+    """The result of hunting one bug. ``found_by``: ids of violated invariants; empty: not found."""
 
     name: str
     title: str
@@ -32,67 +32,67 @@ class HuntResult:
     seed: int | None = None
     text: str = ""
     crashes: int = 0
-    """Seeds in which the code broke down without the checker's help."""
+    """Number of seeds that failed, but not by a violation that counts."""
     errors: str = ""
 
     @property
     def is_found(self) -> bool:
-        """Whether an invariant of the checker was broken."""
+        """True if the checker found the bug."""
         return bool(self.found_by)
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much is tried for each mutation."""
+    """Limits for the hunt of each bug."""
 
     seeds: int = SEEDS_MAX
     seconds: float = SECONDS_MAX
     first: int = 1
     jobs: int = 0
     plan: str | None = None
-    """Instead of the mutation's own."""
+    """Used instead of the plan that the bug names."""
     on_outcome: Callable[[HuntResult], None] = field(default=lambda outcome: None)
 
 
 def hunt_all(names: Sequence[str], budget: Budget) -> list[HuntResult]:
-    """One outcome for each name, in their order. Leaves no process behind."""
+    """Return one result for each name, in order. No process is left behind."""
 
-    def one(name: str) -> HuntResult:
+    def hunt(name: str) -> HuntResult:
         outcome = hunt_one(name, budget)
         budget.on_outcome(outcome)
         return outcome
 
     with ThreadPoolExecutor(budget.jobs or os.cpu_count() or 1) as pool:
-        return list(pool.map(one, names))
+        return list(pool.map(hunt, names))
 
 
 def hunt_one(name: str, budget: Budget) -> HuntResult:
-    """Applies the mutation to a fresh copy and runs seeds in it.
+    """Plant one bug in a new copy of the package and run seeds in it.
 
-    What it finds counts only if the unchanged package is without fault in that very seed.
+    A violation counts only if the unchanged package has none in the same seed.
     """
     if name == NONE:
-        mutation, title, plan = None, "the package as it is", "races"
+        bug, title, plan = None, "the unchanged package", "races"
     else:
-        mutation = load(name)
-        title, plan = mutation.title, mutation.plan
+        bug = load(name)
+        title, plan = bug.title, bug.plan
     plan = budget.plan or plan
-    with tempfile.TemporaryDirectory(prefix="rhumbline-mutation-") as folder:
+    with tempfile.TemporaryDirectory(prefix="rhumbline-planted-bug-") as folder:
         try:
-            lines, errors = _run(mutation, Path(folder), plan, budget)
+            lines, errors = _run(bug, Path(folder), plan, budget)
         except PatchError as error:
             lines, errors = [], str(error)
-    counts = mutation.counts if mutation is not None else ()
+    counts = bug.counts if bug is not None else ()
     outcome = _outcome(name, title, plan, lines, errors, budget, counts)
-    if mutation is None or outcome.seed is None:
+    if bug is None or outcome.seed is None:
         return outcome
     control = hunt_one(NONE, replace(budget, first=outcome.seed, seeds=1, plan=plan))
     if control.seeds == 1 and not control.is_found and not control.crashes:
         return outcome
-    words = f"seed {outcome.seed} fails in the unchanged package, too: {control.text}"
+    errors = f"seed {outcome.seed} also fails in the unchanged package: {control.text}"
     left_s = budget.seconds - outcome.seconds
     if outcome.seeds == budget.seeds or left_s <= 0:
-        return replace(outcome, found_by=(), seed=None, errors=words)
+        return replace(outcome, found_by=(), seed=None, errors=errors)
     rest = replace(
         budget, first=outcome.seed + 1, seeds=budget.seeds - outcome.seeds, seconds=left_s
     )
@@ -106,12 +106,12 @@ def hunt_one(name: str, budget: Budget) -> HuntResult:
 
 
 def _run(
-    mutation: PlantedBug | None, folder: Path, plan: str, budget: Budget
+    bug: PlantedBug | None, folder: Path, plan: str, budget: Budget
 ) -> tuple[list[dict[str, object]], str]:
-    copy_with(mutation, folder)
+    copy_with(bug, folder)
     command = [sys.executable, "-O", "-m", "rhumbline.chaos.planted_bugs.hunt"]
     command += [plan, str(budget.first), str(budget.seeds)]
-    command += mutation.counts if mutation is not None else ()
+    command += bug.counts if bug is not None else ()
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         command,
@@ -150,10 +150,10 @@ def _outcome(
         found = line["found"]
         assert isinstance(found, list)
         seed_now = int(str(line["seed"]))
-        by = dict.fromkeys(one for one, _ in found if is_find(one, counts))
+        by = dict.fromkeys(name for name, _ in found if is_find(name, counts))
         if by:
             found_by, seed = tuple(by), seed_now
-            text = next(words for one, words in found if one in by)
+            text = next(text for violated, text in found if violated in by)
         else:
             crashes += 1
             text = text or found[0][1].strip().splitlines()[-1]

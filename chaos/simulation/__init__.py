@@ -1,1 +1,1 @@
-"""A whole cluster in one thread and virtual time, with all its faults, from one seed."""
+"""The simulator: a whole cluster with its faults, in one thread and virtual time, from one seed."""

@@ -1,4 +1,4 @@
-"""``python -m rhumbline.chaos.simulation``: replay one seed in words, or run many."""
+"""``python -m rhumbline.chaos.simulation``: replay one seed with its trace, or run many seeds."""
 
 import argparse
 import gc
@@ -14,30 +14,36 @@ from .shrink import only, replay_command, shrink
 
 
 def main() -> int:
-    """0: every promise was kept; 1: one was broken."""
+    """Run the command line. Returns 0 if every invariant held, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m rhumbline.chaos.simulation", description=__doc__
     )
-    parser.add_argument("--seed", type=int, default=1, help="the seed (the first one of many)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed to run, or the first seed with --many"
+    )
     parser.add_argument("--plan", choices=sorted(PLANS), default="swarm")
-    parser.add_argument("--keep", help="only these of the plan's faults, e.g. 0,3 (none: -)")
-    parser.add_argument("--quiet", action="store_true", help="the result without the trace")
-    parser.add_argument("--brief", action="store_true", help="a trace without frames and requests")
-    parser.add_argument("--many", type=float, metavar="MINUTES", help="run seeds until time is up")
-    parser.add_argument("--jobs", type=int, default=0, help="processes (0: one a core)")
-    parser.add_argument("--shrink", action="store_true", help="leave out faults while it fails")
+    parser.add_argument("--keep", help="keep only these faults of the plan, e.g. 0,3 (-: none)")
+    parser.add_argument("--quiet", action="store_true", help="print the result without the trace")
+    parser.add_argument(
+        "--brief", action="store_true", help="leave frames and requests out of the trace"
+    )
+    parser.add_argument("--many", type=float, metavar="MINUTES", help="run seeds for this long")
+    parser.add_argument("--jobs", type=int, default=0, help="number of processes (0: one per core)")
+    parser.add_argument(
+        "--shrink", action="store_true", help="remove faults while the seed still fails"
+    )
     options = parser.parse_args()
     if options.many is not None:
         return _many(options.plan, options.seed, options.many, options.jobs)
     plan = _kept(PLANS[options.plan](options.seed), options.keep)
-    _tell_plan(plan)
+    _print_plan(plan)
     on_line = None if options.quiet or options.shrink else print
     result = run_plan(plan, on_line=None if options.brief else on_line)
     if options.brief and on_line is not None:
         print("\n".join(result.lines))
     if options.shrink and not result.is_good:
-        _tell_shrunk(options.plan, options.seed, plan, result)
-    _tell(result)
+        _print_shrunk(options.plan, options.seed, plan, result)
+    _print_result(result)
     return 0 if result.is_good else 1
 
 
@@ -47,34 +53,34 @@ def _kept(plan: RunPlan, keep: str | None) -> RunPlan:
     return only(plan, () if keep == "-" else tuple(int(part) for part in keep.split(",")))
 
 
-def _tell_plan(plan: RunPlan) -> None:
+def _print_plan(plan: RunPlan) -> None:
     settings = plan.settings
     print(f"plan {plan.seed}: quorum {settings.policy.quorum}, bookies {plan.bookies_by_region}")
     print(f"  {plan.topology}")
     print(f"  {settings.policy}\n  {settings.ledger}\n  {settings.writer}\n  {plan.habits}")
     print(f"  writers {plan.writers}, readers {plan.readers}")
-    for place, fault in enumerate(plan.faults):
-        print(f"  fault {place}: {fault}")
+    for index, fault in enumerate(plan.faults):
+        print(f"  fault {index}: {fault}")
 
 
-def _tell(result: RunResult) -> None:
+def _print_result(result: RunResult) -> None:
     print(
         f"{result.virtual_s:.1f} s of virtual time, {result.events} events, "
         f"{result.messages} messages, appends {result.outcomes}, trace {result.digest}"
     )
     for name, number in result.states.items():
         print(f"  {name}: {number}")
-    print(f"  ledgers that no segment ever named: {result.orphans}")
+    print(f"  orphaned ledgers (named by no segment): {result.orphans}")
     for violation in result.violations:
         print(f"VIOLATION {violation}")
-    print("every promise was kept" if result.is_good else "a promise was broken")
+    print("no invariant was violated" if result.is_good else "an invariant was violated")
 
 
-def _tell_shrunk(name: str, seed: int, plan: RunPlan, result: RunResult) -> None:
+def _print_shrunk(name: str, seed: int, plan: RunPlan, result: RunResult) -> None:
     kept = shrink(plan, result.violations[0].id)
     print(f"still fails with {len(kept)} of {len(plan.faults)} faults:")
-    for place in kept:
-        print(f"  {plan.faults[place]}")
+    for index in kept:
+        print(f"  {plan.faults[index]}")
     print(f"  {replay_command(name, seed, kept)}")
 
 
@@ -87,18 +93,18 @@ def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
                 print(f"    {fault}", flush=True)
 
     total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run)
-    _tell_total(total)
-    _tell_speed(measure_speed())
+    _print_totals(total)
+    _print_speed(measure_speed())
     return 1 if total.failed else 0
 
 
-def _tell_total(total: SeedTotals) -> None:
+def _print_totals(total: SeedTotals) -> None:
     faults: Counter[str] = total.faults
     minute = total.real_s / 60
     print(
         f"{total.seeds} seeds, {len(total.failed)} failed; "
         f"{total.virtual_s / 3600:.2f} simulated hours in {minute:.1f} minutes "
-        f"({total.virtual_s / total.real_s:.0f} times real time, on all cores together)"
+        f"({total.virtual_s / total.real_s:.0f} times real time on all cores)"
     )
     print(
         f"per real minute: {total.messages / minute:.0f} messages, "
@@ -110,10 +116,10 @@ def _tell_total(total: SeedTotals) -> None:
         f"{total.events / total.real_s:.0f} events"
     )
     print(
-        f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), checked {total.checks} times; "
+        f"invariants: {len(INVARIANTS)} ({', '.join(INVARIANTS)}), evaluated {total.checks} times; "
         f"after the faults also {', '.join(LIVENESS)}"
     )
-    print(f"ledgers that no segment ever named (no violation): {total.orphans}")
+    print(f"orphaned ledgers, named by no segment (not a violation): {total.orphans}")
     print("appends:", ", ".join(f"{name} {number}" for name, number in total.outcomes.items()))
     print("faults:", ", ".join(f"{name} {number}" for name, number in faults.most_common()))
     states = sorted(total.states.items())
@@ -125,9 +131,9 @@ def _tell_total(total: SeedTotals) -> None:
     print(f"; never: {', '.join(missing)}" if missing else "")
 
 
-def _tell_speed(speed: Speed) -> None:
+def _print_speed(speed: Speed) -> None:
     print(
-        f"one process at {speed.appends / speed.virtual_s:.0f} appends a second, checkers on: "
+        f"one process at {speed.appends / speed.virtual_s:.0f} appends per second, all checks on: "
         f"{speed.virtual_s / speed.real_s:.0f} simulated seconds per real second, "
         f"{speed.virtual_s / speed.cpu_s:.0f} per CPU second"
     )
@@ -137,4 +143,4 @@ if __name__ == "__main__":
     gc.freeze()
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # what killed processes left behind is not to be taken down piece by piece
+    os._exit(code)  # skips finalizers of tasks that killed processes left behind

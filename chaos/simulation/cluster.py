@@ -1,7 +1,8 @@
 """The product in a simulated world: real bookies, ledger clients and streams on simulated hosts.
 
-Also what the simulation knows of it and no process does: which host a bookie id stands for, and
-what has reached which disk for good.
+``SimCluster`` also keeps what only the simulation knows: the bookie id of each host, and which
+records are durable on which disk. Host names, bookie names and the stream's name seed generators or
+are part of metadata paths: they belong to a seed's identity.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from ...core.protocol.recovery import Evidence
 from ...core.wire import ledger_metadata as ledger_codec
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.cached_states import CachedStates
-from ...regions.drain_writers import DrainWriters
+from ...regions.drain_writers import WriterDrainer
 from ...regions.region_reads import RegionReads
 from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
@@ -38,14 +39,14 @@ from .world.sim_world import SimHost, SimWorld
 NAMESPACE, STREAM = "sim", "stream"
 PORT = 3181
 STORAGE = "bookie"
-"""Where a bookie has its files on the disk of its host."""
+"""The directory of a bookie's files on the disk of its host."""
 
 _SESSION_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class SimClusterSettings:
-    """How the product is configured in a run."""
+    """The configuration of the product in a run."""
 
     policy: StreamPolicy
     ledger: LedgerConfig
@@ -60,7 +61,7 @@ class SimClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``kind`` on ``target`` from ``at_ms`` for ``lasts_ms`` (0: a moment)."""
+    """A fault of a schedule: ``kind`` on ``target``, from ``at_ms`` for ``lasts_ms`` (0: once)."""
 
     kind: str
     target: str
@@ -69,14 +70,14 @@ class Fault:
     value: float = 0.0
 
     def __str__(self) -> str:
-        """As a line of a schedule."""
+        """Return the line of a schedule. It seeds the generators of some kinds of faults."""
         value = f" {self.value:g}" if self.value else ""
         lasts = f" for {self.lasts_ms}" if self.lasts_ms else ""
         return f"at {self.at_ms}{lasts} ms: {self.kind} {self.target}{value}"
 
 
 class SimCluster:
-    """Bookies in the regions of a world, and what client processes need."""
+    """The bookies and applications of a simulated world, and what is known about their data."""
 
     def __init__(
         self, world: SimWorld, settings: SimClusterSettings, bookies_by_region: Iterable[int]
@@ -84,20 +85,20 @@ class SimCluster:
         self.world = world
         self.settings = settings
         self.regions: dict[str, str] = {}
-        """Of each bookie id that was ever formatted."""
+        """The region of each bookie id that was ever formatted."""
         self.durable: dict[bytes, dict[str, float]] = {}
-        """See ``Testimony``."""
+        """See ``BookieObservations.durable``."""
         self.evidence: list[Evidence] = []
         self.faults_begun: list[tuple[float, Fault]] = []
-        """(virtual ms, fault), as they began."""
+        """(virtual ms, fault), in the order in which they began."""
         self.bookies: dict[str, Bookie] = {}
-        """The objects of the running processes, by host: for looking, not for touching."""
+        """The running bookies by host, for inspection only."""
         self.lost: dict[str, None] = {}
         """Bookie ids whose data a fault destroyed or damaged."""
-        self.liars: dict[str, None] = {}
-        """Bookie ids whose disk lied."""
-        self.ids: dict[str, str] = {}
-        """The bookie id that a host has now."""
+        self.lying_bookies: dict[str, None] = {}
+        """Bookie ids whose disk confirmed syncs that it did not do."""
+        self.bookie_ids: dict[str, str] = {}
+        """The current bookie id of each host."""
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
@@ -109,18 +110,18 @@ class SimCluster:
     def _listener(self, host: SimHost) -> "_DurableListener":
         return _DurableListener(self, host)
 
-    async def found(self) -> None:
-        """Makes the cluster's and the stream's metadata and starts the bookies; no faults yet."""
+    async def bootstrap(self) -> None:
+        """Create the metadata of cluster and stream, and start the bookies, without faults."""
         host = self.app_hosts[0]
         host.start(_idle)
-        await host.spawn(self._found(host), "found the cluster")
+        await host.spawn(self._bootstrap(host), "found the cluster")
         host.kill("is done with founding")
         for bookie in self.bookie_hosts:
             bookie.start(self.run_bookie)
         async with asyncio.timeout(30):
             await until(lambda: len(self.bookies) == len(self.bookie_hosts))
 
-    async def _found(self, host: SimHost) -> None:
+    async def _bootstrap(self, host: SimHost) -> None:
         store, runtime = host.metadata(), host.runtime()
         await initialise_cluster(store, runtime.random)
         await create_namespace(store, runtime, NAMESPACE, self.settings.policy)
@@ -130,7 +131,7 @@ class SimCluster:
     # --- bookies --------------------------------------------------------------------------------
 
     async def run_bookie(self, host: SimHost) -> None:
-        """The program of a bookie's process."""
+        """Run a bookie: format its storage if it is empty, then serve until it fails."""
         store, runtime, disk = host.metadata(), host.runtime(), host.disk(STORAGE)
         directory = BookieDirectory(store)
         if IDENTITY_FILE not in await disk.list(""):
@@ -151,12 +152,12 @@ class SimCluster:
         try:
             bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)
         except (CorruptionError, ForeignDataError) as error:
-            if self.ids[host.name] not in self.lost:
+            if self.bookie_ids[host.name] not in self.lost:
                 raise InvariantBrokenError(f"{host.name} does not open its own storage") from error
-            self.world.trace.note(host.name, f"an operator empties the disk: {error}")
+            self.world.trace.note(host.name, f"an operator formats the disk: {error}")
             host.image.format()
             raise
-        self._name(host, bookie.bookie_id)  # its last life may have ended when it was formatted
+        self._name(host, bookie.bookie_id)  # an earlier process may have died while formatting
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
@@ -166,40 +167,40 @@ class SimCluster:
         raise failure
 
     def _name(self, host: SimHost, bookie_id: BookieId) -> None:
-        if self.ids.get(host.name) != bookie_id:
+        if self.bookie_ids.get(host.name) != bookie_id:
             self.regions[bookie_id] = host.region
-            self.ids[host.name] = bookie_id
+            self.bookie_ids[host.name] = bookie_id
             if host.image.health.is_lying:
-                self.liars[bookie_id] = None
+                self.lying_bookies[bookie_id] = None
 
-    def damage(self, host: SimHost) -> None:
-        """Notes that the data of the bookie that is on ``host`` now can no longer be relied on."""
-        bookie_id = self.ids.get(host.name)
+    def mark_damaged(self, host: SimHost) -> None:
+        """Mark the data of the bookie on ``host`` as lost or damaged by a fault."""
+        bookie_id = self.bookie_ids.get(host.name)
         if bookie_id is not None:
             self.lost[bookie_id] = None
 
     def ledgers_now(self) -> list[LedgerMetadata]:
-        """The metadata of every ledger as it is stored now."""
+        """Return the metadata of every ledger as it is stored now."""
         stored: dict[int, bytes | None] = {}
         for commit in self.world.metadata.tree.history:
             ledger_id = ledger_id_of(commit.path)
             if ledger_id is not None:
                 stored[ledger_id] = commit.data
-        return [ledger_codec.decode(one, data) for one, data in stored.items() if data]
+        return [ledger_codec.decode(ledger_id, data) for ledger_id, data in stored.items() if data]
 
     def holders(self, token: bytes) -> tuple[str, ...]:
-        """The bookies on whose disks a record was at some time for good."""
+        """Return the bookies on whose disks a record has ever been durable."""
         return tuple(self.durable.get(token, ()))
 
     # --- clients --------------------------------------------------------------------------------
 
     def client(self, host: SimHost) -> "SimClient":
-        """A client in the process that runs on ``host``."""
+        """Return a client for the process that runs on ``host``."""
         return SimClient(self, host)
 
 
 class _DurableListener:
-    """Finds the records in what reaches a disk."""
+    """Finds records, by their tokens, in data that becomes durable on a disk."""
 
     __slots__ = ("_cluster", "_host")
 
@@ -210,29 +211,31 @@ class _DurableListener:
     def __call__(self, data: bytes) -> None:
         tokens = TOKEN.findall(data)
         if tokens:
-            bookie_id = self._cluster.ids[self._host.name]
+            bookie_id = self._cluster.bookie_ids[self._host.name]
             now_ms = self._cluster.world.loop.now * 1000
             for token in tokens:
                 self._cluster.durable.setdefault(token, {}).setdefault(bookie_id, now_ms)
 
 
 class SimClient:
-    """What ``connect()`` makes in production, from the same parts."""
+    """A client, assembled from the same parts as ``connect()`` uses in production."""
 
     def __init__(self, cluster: SimCluster, host: SimHost) -> None:
         settings = cluster.settings
         self.store = host.metadata()
         self.directory = SteeredDirectory(self.store)
-        self.followed = CachedStates(self.directory.states)
+        self.cached_states = CachedStates(self.directory.states)
         runtime = host.runtime()
         region = check_region(host.region)
         self.reads = RegionReads(
             region,
             runtime.random,
             rack_of=self.directory.rack_of,
-            is_offline=self.followed.is_offline,
+            is_offline=self.cached_states.is_offline,
         )
-        self.holes = UnderReplicationReports(TaskStore(self.store), self.directory, runtime.clock)
+        self.under_replication = UnderReplicationReports(
+            TaskStore(self.store), self.directory, runtime.clock
+        )
         self.ledgers = LedgerClient(
             runtime,
             LedgerStore(self.store),
@@ -242,9 +245,9 @@ class SimClient:
             region,
             reads=self.reads,
             on_evidence=cluster.evidence.append,
-            on_hole=self.holes,
+            on_missing_range=self.under_replication,
         )
-        self.leaving = DrainWriters(self.directory.states, self.ledgers)
+        self.drain_writers = WriterDrainer(self.directory.states, self.ledgers)
         self.namespace = Namespace(
             runtime,
             self.store,
@@ -258,16 +261,16 @@ class SimClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.leaving.aclose()
-        await self.holes.aclose()
+        await self.drain_writers.aclose()
+        await self.under_replication.aclose()
         await self.ledgers.aclose()
-        await self.followed.aclose()
+        await self.cached_states.aclose()
         await self.store.close()
 
 
 async def until(is_true: Callable[[], bool], *, every_s: float = 0.1) -> None:
-    """Waits, by looking again and again as only a simulation may."""
-    while not is_true():  # noqa: ASYNC110 - there is no event for what is seen from outside
+    """Wait until a condition holds, by polling it in virtual time."""
+    while not is_true():  # noqa: ASYNC110 - no event signals what is observed from outside
         await asyncio.sleep(every_s)
 
 

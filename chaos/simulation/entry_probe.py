@@ -1,8 +1,7 @@
-"""Asks every bookie for every entry that metadata says it has, in the plain words of the protocol,
-and offers entries of deleted ledgers.
+"""Reads entries from bookies, and sends late adds to deleted ledgers, for the checker.
 
-A client of its own, of a few lines, so that what judges the product does not read through it:
-frames are packed and digests computed here.
+This is a small client of its own that packs frames and computes digests, so that the checker does
+not depend on the product's client.
 """
 
 import asyncio
@@ -24,8 +23,8 @@ _ADD = 1
 _NO_LEDGER = 1
 
 
-class _Asker(asyncio.Protocol):
-    """Sends reads and collects the answers."""
+class _ReadConnection(asyncio.Protocol):
+    """A connection that pipelines reads and collects the valid copies."""
 
     def __init__(self) -> None:
         self.copies: dict[tuple[int, int], EntryCopy] = {}
@@ -37,8 +36,8 @@ class _Asker(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
-    def ask(self, wanted: list[tuple[int, int]]) -> None:
-        """Asks for (ledger, entry)s."""
+    def read(self, wanted: list[tuple[int, int]]) -> None:
+        """Send a read for each (ledger, entry). ``done`` is set after the last response."""
         assert isinstance(self._transport, asyncio.Transport)
         self.waiting = len(wanted)
         if not wanted:
@@ -54,11 +53,11 @@ class _Asker(asyncio.Protocol):
             size = int.from_bytes(self._held[at : at + 4], "big")
             if len(self._held) - at - 4 < size:
                 break
-            self._answer(self._held[at + 4 : at + 4 + size])
+            self._on_response(self._held[at + 4 : at + 4 + size])
             at += 4 + size
         self._held = self._held[at:]
 
-    def _answer(self, frame: bytes) -> None:
+    def _on_response(self, frame: bytes) -> None:
         _, _, _, code, ledger, entry = _ANSWER.unpack_from(frame)
         copy = _copy_of(frame[_ANSWER.size :], ledger, entry) if code == 0 else None
         if copy is not None:
@@ -72,7 +71,7 @@ class _Asker(asyncio.Protocol):
 
 
 def _copy_of(body: bytes, ledger: int, entry: int) -> EntryCopy | None:
-    """A valid copy, or None."""
+    """Return the copy in a response; None if its header or digest is wrong."""
     if len(body) < _HEADER.size + 4:
         return None
     header, digest, payload = body[: _HEADER.size], body[_HEADER.size : 36], body[36:]
@@ -84,12 +83,13 @@ def _copy_of(body: bytes, ledger: int, entry: int) -> EntryCopy | None:
     return EntryCopy(lac, length, payload)
 
 
-async def probe(
+async def read_entries(
     address: tuple[str, int], bookie: str, ledgers: list[LedgerMetadata]
 ) -> dict[tuple[int, int], EntryCopy] | None:
-    """The valid copies of closed ledgers' entries that ``bookie`` should have; by (ledger, entry).
+    """Return the valid copies of the entries that ``bookie`` should have, by (ledger, entry).
 
-    None when the bookie cannot be asked. Runs in a simulated process.
+    ``ledgers`` are closed. Returns None if the bookie cannot be reached. Call it in a simulated
+    process.
     """
     wanted = []
     for metadata in ledgers:
@@ -100,21 +100,21 @@ async def probe(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(30):
-            transport, asker = await loop.create_connection(_Asker, *address)
-            asker.ask(wanted)
-            await asker.done.wait()
+            transport, reading = await loop.create_connection(_ReadConnection, *address)
+            reading.read(wanted)
+            await reading.done.wait()
             transport.abort()
     except (OSError, TimeoutError):
         return None
-    return asker.copies if not asker.waiting else None
+    return reading.copies if not reading.waiting else None
 
 
-_TALK_S_MAX = 5.0
-"""With one bookie."""
+_LATE_ADDS_S_MAX = 5.0
+"""Time limit for all requests to one bookie."""
 
 
-class _Talker(asyncio.Protocol):
-    """One request at a time: what was asked last is answered by a code."""
+class _RequestConnection(asyncio.Protocol):
+    """A connection with one request in flight at a time."""
 
     def __init__(self) -> None:
         self._code: asyncio.Future[int] | None = None
@@ -124,8 +124,8 @@ class _Talker(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
-    async def ask(self, frame: bytes) -> int:
-        """The code of the answer. Raises OSError when the connection breaks."""
+    async def request(self, frame: bytes) -> int:
+        """Send a frame and return the status code. Raises OSError if the connection breaks."""
         assert isinstance(self._transport, asyncio.Transport)
         self._code = asyncio.get_running_loop().create_future()
         self._transport.write(frame)
@@ -143,25 +143,28 @@ class _Talker(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._code is not None and not self._code.done():
-            self._code.set_exception(exc or OSError("the connection is over"))
+            self._code.set_exception(exc or OSError("the connection was closed"))
 
 
-async def add_late(address: tuple[str, int], bookie: str, ledger_ids: list[int]) -> list[LateAdd]:
-    """Sends each of some deleted ledgers that the bookie has forgotten an entry, and reads it.
+async def send_late_adds(
+    address: tuple[str, int], bookie: str, ledger_ids: list[int]
+) -> list[LateAdd]:
+    """Add an entry to each ledger that the bookie has deleted, and read it back (invariant L19).
 
-    Those that it still has are left alone: it may not know yet. Runs in a simulated process.
+    ``ledger_ids`` are deleted ledgers. Those that the bookie still has are skipped, because it may
+    not have collected them yet. Call it in a simulated process.
     """
     found: list[LateAdd] = []
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(_TALK_S_MAX):
-            transport, talker = await loop.create_connection(_Talker, *address)
+        async with asyncio.timeout(_LATE_ADDS_S_MAX):
+            transport, connection = await loop.create_connection(_RequestConnection, *address)
             for ledger_id in ledger_ids:
                 read = _REQUEST.pack(20, 2, _READ, 0, ledger_id, 0)
-                if await talker.ask(read) != _NO_LEDGER:
+                if await connection.request(read) != _NO_LEDGER:
                     continue
-                code = await talker.ask(_late_entry(ledger_id))
-                is_readable = await talker.ask(read) == 0
+                code = await connection.request(_late_entry(ledger_id))
+                is_readable = await connection.request(read) == 0
                 found.append(LateAdd(bookie, ledger_id, code == 0, is_readable))
             transport.abort()
     except (OSError, TimeoutError):
@@ -170,7 +173,7 @@ async def add_late(address: tuple[str, int], bookie: str, ledger_ids: list[int])
 
 
 def _late_entry(ledger_id: int) -> bytes:
-    payload = b"late"
+    payload = b"late"  # the bytes are part of a seed's fingerprint
     header = _HEADER.pack(ledger_id, 0, -1, len(payload))
     entry = header + crc32c(payload, crc32c(header)).to_bytes(4, "big") + payload
     head = _ADD_HEAD.pack(24 + len(entry), 2, _ADD, 0, master_key(b""))

@@ -1,9 +1,9 @@
-"""The planner's word against the simulator's: ``-m rhumbline.chaos.simulation.region_losses``.
+"""``-m rhumbline.chaos.simulation.region_losses``: compares the planner with simulated losses.
 
-For each quorum of a grid and each set of lost regions: what the planner predicts, and what comes
-of it in a run that tries to make it untrue. Before the regions go, everybody outside them is cut
-off from the writer, so that whatever the lost bookies can acknowledge alone, they do. Then they are
-gone for good, and a writer in another region takes over.
+For each quorum of a grid and each set of lost regions, the planner's prediction is compared with a
+run that tries to refute it. Before the loss all other regions are cut off from the writer, so that
+the lost bookies acknowledge whatever they can alone. Then they are lost for good, and a writer in
+another region takes over.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from typing import NamedTuple
 from ...core.ledger.config import LedgerConfig
 from ...core.log.config import ReaderConfig, WriterConfig
 from ...core.log.policy import FlushPolicy, StreamPolicy
-from ...core.log.read.positioning import EARLIEST
 from ...core.log.write.batch import Append
 from ...core.protocol.errors import RhumblineError
 from ...core.protocol.quorum import Quorum, QuorumView
 from ...core.protocol.recovery import Verdict
+from ...core.protocol.start import EARLIEST
 from ...placement.planner import Loss, after_loss
 from ...placement.topology import Topology as PlannedTopology
 from ..checker.history import TOKEN, token_of
@@ -38,7 +38,10 @@ _APPENDS = 10
 
 
 class Setting(NamedTuple):
-    """So many regions with two bookies each, and a quorum."""
+    """A number of regions with two bookies each, and a quorum.
+
+    The text of a setting seeds its run: the names of the class and its fields must not change.
+    """
 
     regions: int
     quorum: Quorum
@@ -63,8 +66,8 @@ GRID = (
 )
 
 
-class Fate(NamedTuple):
-    """What becomes of a stream: as predicted, or as it came."""
+class LossOutcome(NamedTuple):
+    """The effect of a loss on a stream, predicted or simulated."""
 
     data_survives: bool
     end_decidable: bool
@@ -77,24 +80,26 @@ class Case:
 
     setting: Setting
     lost: tuple[str, ...]
-    predicted: Fate
-    simulated: Fate
+    predicted: LossOutcome
+    simulated: LossOutcome
 
     @property
     def agrees(self) -> bool:
-        """Whether the planner was right."""
+        """True if the prediction equals the simulated outcome."""
         return self.predicted == self.simulated
 
 
 def cases_of(setting: Setting) -> list[tuple[str, ...]]:
-    """Every set of regions that is neither empty nor all of them."""
+    """Return every set of lost regions that is neither empty nor complete."""
     names = "abcde"[: setting.regions]
     return [lost for k in range(1, setting.regions) for lost in combinations(names, k)]
 
 
 def simulate(setting: Setting, lost: tuple[str, ...]) -> Case:
-    """Runs one case: of a striped quorum several times, since it depends on the entry under way
-    whether it can be acknowledged. The worst counts."""
+    """Run one case. A striped quorum is run several times and the worst outcome counts.
+
+    With striping it depends on the entry in flight whether the lost bookies can acknowledge it.
+    """
     quorum = setting.quorum
     attempts = _STRIPED_ATTEMPTS if quorum.ensemble_size > quorum.write_quorum else 1
     case = _simulate(setting, lost, 0)
@@ -102,7 +107,7 @@ def simulate(setting: Setting, lost: tuple[str, ...]) -> Case:
         if case.agrees:
             break
         again = _simulate(setting, lost, attempt).simulated
-        worst = Fate(*(a and b for a, b in zip(case.simulated, again, strict=True)))
+        worst = LossOutcome(*(a and b for a, b in zip(case.simulated, again, strict=True)))
         case = replace(case, simulated=worst)
     return case
 
@@ -116,7 +121,7 @@ def _simulate(setting: Setting, lost: tuple[str, ...], attempt: int) -> Case:
 
 
 class _Run:
-    """One case."""
+    """One run of a case."""
 
     def __init__(self, world: SimWorld, setting: Setting, lost: tuple[str, ...]) -> None:
         self.world = world
@@ -143,9 +148,9 @@ class _Run:
         self.called = 0
 
     async def play(self) -> Case:
-        """Writes, lets the regions that will go write alone, loses them, takes over."""
+        """Write, cut off the other regions, lose the regions of the case, then take over."""
         world, cluster = self.world, self.cluster
-        await cluster.found()
+        await cluster.bootstrap()
         writer = world.hosts[f"app-{self.lost[0]}"]
         writer.start(_idle)
         writer.spawn(self._write(writer), "write")
@@ -162,16 +167,16 @@ class _Run:
         world.metadata.health.is_down = False
         await asyncio.sleep(_EXPIRED_S)
         predicted = self._predicted()
-        heir = world.hosts[f"app-{self.rest[-1]}"]
-        heir.start(_idle)
+        successor = world.hosts[f"app-{self.rest[-1]}"]
+        successor.start(_idle)
         resumes = False
         try:
             async with asyncio.timeout(TAKE_OVER_S_MAX):
-                resumes = await heir.spawn(self._take_over(heir), "take over")
+                resumes = await successor.spawn(self._take_over(successor), "take over")
         except (TimeoutError, RhumblineError) as error:
-            world.trace.note("heir", f"cannot write: {type(error).__name__}: {error}")
+            world.trace.note("successor", f"cannot write: {type(error).__name__}: {error}")
         decided = any(e.verdict is Verdict.COMPLETE for e in cluster.evidence)
-        simulated = Fate(self._survives(), decided, resumes)
+        simulated = LossOutcome(self._survives(), decided, resumes)
         return Case(self.setting, self.lost, predicted, simulated)
 
     async def _write(self, host: SimHost) -> None:
@@ -180,10 +185,10 @@ class _Run:
             while True:
                 token = token_of(1, self.called)
                 self.called += 1
-                host.spawn(self._hear(writer.append(token + b"." * 80), token), "hear")
+                host.spawn(self._record_ack(writer.append(token + b"." * 80), token), "record ack")
                 await asyncio.sleep(0.02)
 
-    async def _hear(self, append: Append, token: bytes) -> None:
+    async def _record_ack(self, append: Append, token: bytes) -> None:
         try:
             await append
         except RhumblineError:
@@ -191,14 +196,14 @@ class _Run:
         self.acked[token] = None
 
     async def _take_over(self, host: SimHost) -> bool:
-        """Whether appends go on, with everything that was acknowledged before them."""
+        """Return True once new appends succeed and every acknowledged record is read."""
         async with self.cluster.client(host) as client:
             while True:
                 try:
                     writer = await client.namespace.open_writer(STREAM)
                     break
                 except RhumblineError as error:
-                    self.world.trace.note("heir", f"{type(error).__name__}: {error}")
+                    self.world.trace.note("successor", f"{type(error).__name__}: {error}")
                     await asyncio.sleep(0.5)
             for number in range(_APPENDS):
                 await writer.append(token_of(2, number))
@@ -217,21 +222,23 @@ class _Run:
             return True
 
     def _survives(self) -> bool:
-        """Whether every acknowledged record is on a disk that is left."""
+        """True if every acknowledged record is on a surviving disk."""
         left = {
-            self.cluster.ids[h.name] for h in self.cluster.bookie_hosts if h.region in self.rest
+            self.cluster.bookie_ids[h.name]
+            for h in self.cluster.bookie_hosts
+            if h.region in self.rest
         }
         return all(left & set(self.cluster.durable.get(token, ())) for token in self.acked)
 
-    def _predicted(self) -> Fate:
-        """The planner's word for the very ensemble that the writer had."""
+    def _predicted(self) -> LossOutcome:
+        """Return the planner's prediction for the ensemble that the writer used."""
         [ledger] = self.cluster.ledgers_now()
         regions = [self.cluster.regions[b] for b in ledger.last_fragment.bookies]
         topology = PlannedTopology(dict.fromkeys(self.world.topology.regions, BOOKIES_EACH), None)
         loss: Loss = after_loss(topology, QuorumView(self.setting.quorum, regions), self.lost)
         voters = topology.voters()
         has_store = len([v for v in voters if v not in self.lost]) * 2 > len(voters)
-        return Fate(loss.data_survives, loss.end_decidable and has_store, loss.writes_resume)
+        return LossOutcome(loss.data_survives, loss.end_decidable and has_store, loss.writes_resume)
 
 
 async def _idle(host: SimHost) -> None:
@@ -242,21 +249,21 @@ async def _idle(host: SimHost) -> None:
 
 
 def page(cases: Sequence[Case]) -> str:
-    """The table as Markdown."""
+    """Return the table as a Markdown page."""
     lines = [
         "# What survives the loss of regions",
         "",
-        "Written by `python -m rhumbline.chaos.simulation.region_losses`; do not edit.",
+        "Generated by `python -m rhumbline.chaos.simulation.region_losses`; do not edit.",
         "",
         "Every region has two bookies and a member of the metadata store. The regions in the",
-        "second column go at once and for good. Each cell is what the planner predicts; the",
+        "second column are lost at once and for good. Each cell is the planner's prediction; the",
         "simulated run of the production code agreed, unless the cell says otherwise.",
         "",
-        "The run is made for the worst: before the loss the writer sits in a lost region, cut off",
-        "from all others, so that what the lost regions can acknowledge alone is acknowledged.",
-        "*End known*: a new writer can tell where the stream ends, and reaches the metadata store.",
-        "*Writes resume*: a writer in another region appends again, with everything acknowledged",
-        "before it.",
+        "The run creates the worst case: before the loss the writer is in a lost region that is",
+        "cut off from all others, so that the lost regions acknowledge whatever they can alone.",
+        "*End known*: a new writer can decide where the stream ends, and reaches the metadata",
+        "store. *Writes resume*: a writer in another region appends again, and everything that was",
+        "acknowledged is still readable.",
         "",
         "| regions, E/WQ/AQ/R | lost | data survives | end known | writes resume |",
         "|---|---|---|---|---|",
@@ -281,12 +288,12 @@ def _yes(holds: bool) -> str:
 
 
 def run_grid(grid: Iterable[Setting]) -> list[Case]:
-    """Every case of every setting."""
+    """Simulate every case of every setting."""
     return [simulate(setting, lost) for setting in grid for lost in cases_of(setting)]
 
 
 def main() -> int:
-    """0: they agree everywhere."""
+    """Write the page. Returns 0 if prediction and simulation agree everywhere, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path, nargs="?", default=PAGE)
     cases = run_grid(GRID)

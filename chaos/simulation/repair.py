@@ -1,4 +1,4 @@
-"""The repair service of the product on a simulated host, in a hurry."""
+"""The product's repair service on a simulated host, with short intervals."""
 
 import asyncio
 
@@ -20,12 +20,12 @@ REPAIR = RepairConfig(
 
 
 def repair_host(region: str) -> str:
-    """The machine of a region on which repair runs."""
+    """Return the name of a region's repair host. It is part of a seed's identity."""
     return f"repair-{region}"
 
 
 async def run_repair(cluster: SimCluster, host: SimHost) -> None:
-    """The program: audits if it is elected, mends what is to be mended."""
+    """Run the repair service: audit if elected, and repair under-replicated ledgers."""
     async with cluster.client(host) as client:
         service = RepairService(
             host.runtime(),

@@ -1,11 +1,14 @@
-"""One run from its plan: found a cluster, let applications work while faults happen, heal, judge.
+"""A simulated run of one seed: start a cluster, run a workload, inject faults, heal, check.
 
-A plan says everything that a seed decided, so a run can be repeated with parts of it left out.
+A ``RunPlan`` is data that a plan function draws from a seed; a ``SeedRun`` executes it. Because the
+plan holds everything that the seed decided, a run can be repeated with some faults left out. This
+is not the scenario of ``chaos.lab.scenario``, which a person writes in a TOML file and which can
+also run on real processes: the lab translates its scenarios to a ``RunPlan`` to run them here.
 
-The end of each run is the same. After the last fault all is healed; then a writer of another region
-must be able to take the stream over and append (liveness, within a bound); the stream is read from
-its start in every region; every bookie is asked for every entry that it should have; the checker
-judges what was seen.
+Every run ends the same way. After the last fault everything is healed. Then a writer in a randomly
+chosen region must take the stream over and append within ``RESUME_S_MAX`` (liveness), the stream is
+read from its start in every region, every bookie is asked for every entry that it should have, and
+the checker evaluates the invariants of ``docs/protocol/invariants.md``.
 """
 
 import asyncio
@@ -27,18 +30,18 @@ from ..checker.judge import judge
 from ..checker.run_record import LedgerVersion, RunRecord, SegmentVersion, StreamVersions, Violation
 from .answer_recorder import AnswerRecorder
 from .cluster import NAMESPACE, PORT, STREAM, Fault, SimCluster, SimClusterSettings, until
-from .entry_probe import probe
+from .entry_probe import read_entries
 from .faults.faults import schedule
 from .faults.triggered_faults import TriggeredFaults
 from .repair import repair_host, run_repair
-from .workload.workload import Applications, WriterHabits
+from .workload.workload import NO_WRITER, Applications, WriterHabits
 from .world.loop import SimulationFailedError
 from .world.metadata import Commit, ledger_id_of
 from .world.sim_world import SimHost, SimTopology, SimWorld
 from .world.wiretap import Wiretap
 
 RESUME_S_MAX = 60.0
-"""After the faults: how long a new writer may take to open, append and close; so each reader."""
+"""Time after the faults for a new writer to open, append and close, and for each final reader."""
 
 FINAL_APPENDS = 10
 TIME_LIMIT_S = 3600.0
@@ -56,46 +59,47 @@ STATES = (
     "segments",
     "sessions",
 )
-"""What coverage counts; see ``RunResult.states``."""
+"""Protocol states that are counted as coverage; see ``RunResult.states``."""
 
 LIVENESS = {
-    "V3": "each append that waited when the faults ended has an outcome soon",
+    "V3": "each append that was pending when the faults ended has an outcome soon",
     "V5": "a reader in each region reads everything soon after the faults",
     "V7": "a new writer takes the stream over and appends soon after the faults",
     "V9": "every bookie serves again soon after the faults",
 }
-"""What must happen after the faults, within ``RESUME_S_MAX``; the judge sees only what was."""
+"""Liveness invariants: verified while a run ends, within ``RESUME_S_MAX``, not from its record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that a seed decided."""
+    """Everything that a seed decided about a run."""
 
     seed: str
+    """Seeds every random generator of the run, so its text is part of the run's identity."""
     topology: SimTopology
     bookies_by_region: tuple[int, ...]
     settings: SimClusterSettings
     habits: WriterHabits
     faults: tuple[Fault, ...]
     writers: tuple[tuple[int, str], ...]
-    """(ms, host): from when on who is told to write."""
+    """(ms, host): the application that becomes the active writer, and when."""
     readers: tuple[str, ...]
-    """Client hosts that tail the stream."""
+    """Application hosts that tail the stream."""
     lasts_ms: int
     appends_max: int
     repairs: tuple[str, ...] = ()
-    """Regions in which repair runs."""
+    """Regions in which a repair service runs."""
     run: "type[SeedRun] | None" = None
-    """What runs it, if that is more than ``SeedRun``."""
+    """The class that executes the plan; None: ``SeedRun``."""
 
     def without(self, fault: Fault) -> "RunPlan":
-        """The same with one fault less."""
-        return replace(self, faults=tuple(one for one in self.faults if one is not fault))
+        """Return the plan without ``fault``."""
+        return replace(self, faults=tuple(other for other in self.faults if other is not fault))
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What came of a run."""
+    """The outcome of a run: violations, counters and coverage."""
 
     plan: RunPlan
     violations: list[Violation] = field(default_factory=list)
@@ -107,21 +111,21 @@ class RunResult:
     outcomes: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
-    """Coverage: which protocol states were seen how often."""
+    """Coverage: how often each protocol state was seen."""
     overlaps: dict[str, int] = field(default_factory=dict)
-    """By kind of fault: the fewest appends that were under way while one lasted."""
+    """For each kind of fault, the smallest number of appends in progress while one lasted."""
     orphans: int = 0
-    """Ledgers that were left behind: made for a segment, and never named by one. No violation."""
+    """Ledgers that were created for a segment which was never published; not a violation."""
     lines: list[str] = field(default_factory=list)
 
     @property
     def is_good(self) -> bool:
-        """Whether every promise was kept."""
+        """True if no invariant was violated."""
         return not self.violations
 
 
 def run_plan(plan: RunPlan, *, on_line: Callable[[str], None] | None = None) -> RunResult:
-    """Runs a plan in a world of its own. Raises nothing: a failed run is a violation, too."""
+    """Run a plan in a new world. Raises nothing: an exception of the run becomes a violation."""
     result = RunResult(plan)
     with SimWorld(plan.seed, plan.topology, on_line=on_line) as world:
         run = (plan.run or SeedRun)(world, plan)
@@ -129,90 +133,100 @@ def run_plan(plan: RunPlan, *, on_line: Callable[[str], None] | None = None) -> 
             Wiretap(world.network)
         try:
             world.run(run.play(), time_limit_s=TIME_LIMIT_S)
-            result.violations = run.judged()
+            result.violations = run.check()
         except LivenessError as error:
-            result.violations = [Violation(error.id, str(error)), *run.judged()]
-        except Exception as error:  # of production code in the run: that is what a run is for
-            result.violations = [Violation("CRASH", story_of(error))]
-        run.account(result)
+            result.violations = [Violation(error.id, str(error)), *run.check()]
+        except Exception as error:  # raised by the production code under test
+            result.violations = [Violation("CRASH", describe_failure(error))]
+        run.fill_result(result)
     return result
 
 
 class LivenessError(Exception):
-    """Something that had to happen after the faults did not: the promise ``id`` is broken."""
+    """The liveness invariant ``id`` is violated: something did not happen after the faults."""
 
-    def __init__(self, name: str, words: str) -> None:
-        super().__init__(words)
-        self.id = name
+    def __init__(self, invariant_id: str, message: str) -> None:
+        super().__init__(message)
+        self.id = invariant_id
 
 
 class SeedRun:
-    """The course of one run."""
+    """Executes one plan in a world and collects what the checker needs."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         self.world = world
         self.plan = plan
         self.cluster = SimCluster(world, plan.settings, plan.bookies_by_region)
-        self.witness = AnswerRecorder(self.cluster)
-        self.menders = [world.host(repair_host(region), region) for region in plan.repairs]
+        self.answer_recorder = AnswerRecorder(self.cluster)
+        self.repairers = [world.host(repair_host(region), region) for region in plan.repairs]
         self.history = History(lambda: world.loop.now * 1000)
         self.apps = Applications(self.cluster, self.history, plan.habits)
         self.copies: dict[int, dict[tuple[int, str], Any]] = {}
-        self.unasked: set[str] = set()
+        self.unreachable: set[str] = set()
 
-    # --- the course -----------------------------------------------------------------------------
+    # --- phases of a run ------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """From the founding to the last question."""
+        """Run all phases, from starting the cluster to verifying its end state."""
         world, plan, apps = self.world, self.plan, self.apps
-        await self.cluster.found()
+        await self.cluster.bootstrap()
         for host in self.cluster.app_hosts:
             apps.start(host, reads=host.name in plan.readers)
-        for host in self.menders:
+        for host in self.repairers:
             host.start(partial(run_repair, self.cluster))
-        apps.wanted = plan.appends_max
+        apps.appends_max = plan.appends_max
         for at_ms, name in plan.writers:
-            world.later(at_ms / 1000, partial(self._tell, name))
+            world.later(at_ms / 1000, partial(self._set_active_writer, name))
         schedule(self.cluster, plan.faults)
-        TriggeredFaults(self.cluster, plan.faults, self._tell)
+        TriggeredFaults(self.cluster, plan.faults, self._set_active_writer)
         ends = [fault.at_ms + fault.lasts_ms for fault in plan.faults]
         await asyncio.sleep(max([plan.lasts_ms, *ends]) / 1000 + 0.001)
         world.heal_everything()
         world.is_healed = True
-        await self._epilogue()
+        await self._verify_end_state()
 
-    async def _settle(self, heir: SimHost) -> None:
-        """What else is to come to an end before the bookies are asked."""
+    async def _finish_workload(self, successor: SimHost) -> None:
+        """Finish workloads of a subclass before the bookies' entries are read."""
 
-    def _tell(self, name: str) -> None:
+    def _set_active_writer(self, name: str) -> None:
         if not self.world.is_healed:
-            self.world.trace.note("world", f"{name} is told to write")
-            self.apps.active = name
+            self.world.trace.note("world", f"{name} becomes the active writer")
+            self.apps.active_writer = name
 
-    async def _epilogue(self) -> None:
+    async def _verify_end_state(self) -> None:
         apps = self.apps
-        await self._hear_of(apps.pending())
-        apps.active = "nobody"  # who writes goes on until it finds out that it has lost
-        heir = self.world.random.choice(self.cluster.app_hosts)
+        await self._await_outcomes(apps.pending())
+        apps.active_writer = NO_WRITER  # an active writer continues until it is fenced
+        successor = self.world.random.choice(self.cluster.app_hosts)
         try:
-            await self._finish("V7", heir, "a new writer", apps.write_the_end, FINAL_APPENDS)
+            await self._run_within_bound(
+                "V7", successor, "a new writer", apps.write_final_records, FINAL_APPENDS
+            )
         except LivenessError:
             if not self._is_undecidable():
                 raise
-            self.world.trace.note("world", "an end cannot be known: too much was lost for V5, V7")
+            self.world.trace.note("world", "a ledger's end is undecidable: V5 and V7 do not apply")
         else:
-            apps.wanted = 0
-            end = self._end()
+            apps.appends_max = 0
+            end = self._stream_end()
             for host in self.cluster.app_hosts:
-                await self._finish("V5", host, "a reader of everything", apps.read_everything, end)
-            await self._settle(heir)
-        for mender in self.menders:
-            mender.kill("is done")  # or copies would move while bookies are asked for them
+                await self._run_within_bound(
+                    "V5", host, "a reader of everything", apps.read_everything, end
+                )
+            await self._finish_workload(successor)
+        for repairer in self.repairers:
+            repairer.kill("is done")  # or copies would move while they are read
         await asyncio.sleep(1.0)
-        await self._finish("V9", heir, "asking the bookies", self._ask_all, self._closed_ledgers())
+        await self._run_within_bound(
+            "V9",
+            successor,
+            "reading the bookies' entries",
+            self._probe_bookies,
+            self._closed_ledgers(),
+        )
 
-    async def _hear_of(self, appends: list[RecordedAppend]) -> None:
-        """Each append that waited when the faults ended has an outcome soon (V3)."""
+    async def _await_outcomes(self, appends: list[RecordedAppend]) -> None:
+        """Wait until each of ``appends`` has an outcome (invariant V3)."""
         tokens = {append.token for append in appends}
 
         def waiting() -> list[RecordedAppend]:
@@ -226,10 +240,10 @@ class SeedRun:
                 "V3", f"{waiting()[0]} waits for {RESUME_S_MAX:.0f} s after the faults"
             ) from error
 
-    async def _finish(
+    async def _run_within_bound(
         self, name: str, host: SimHost, what: str, work: Callable[..., Any], *args: object
     ) -> None:
-        """Runs ``work`` in the process on ``host``, to its end."""
+        """Run ``work`` in the process on ``host``. Raises LivenessError ``name`` if it fails."""
         try:
             async with asyncio.timeout(RESUME_S_MAX):
                 await host.spawn(work(host, *args), what)
@@ -241,8 +255,8 @@ class SeedRun:
         versions = self._segment_versions()
         return {lssn: seen[-1].segment for lssn, seen in versions.items() if seen[-1].segment}
 
-    def _end(self) -> Dlsn:
-        """Behind the last entry of the stream."""
+    def _stream_end(self) -> Dlsn:
+        """Return the position behind the last entry of the stream."""
         segments = self._segments()
         last = segments[max(n for n, segment in segments.items() if not segment.is_empty)]
         return Dlsn(last.lssn, last.last_entry_id + 1, 0)
@@ -252,8 +266,11 @@ class SeedRun:
         return [m for m in last if m is not None and m.state is LedgerState.CLOSED]
 
     def _is_undecidable(self) -> bool:
-        """Whether an unfinished ledger ends nobody may say where: of its last ensemble so many are
-        wiped, or in limbo after all of them lost power, that the rest cannot exclude an ack."""
+        """True if no recovery may say where some unfinished ledger ends (rule REC-12).
+
+        So many bookies of its last ensemble were wiped, or are in limbo after a power failure, that
+        the others cannot exclude that an entry was acknowledged.
+        """
         silent = dict.fromkeys(self.cluster.lost)
         for bookie in self.cluster.bookies.values():
             if bookie.storage.states.limbo.is_active:
@@ -263,30 +280,32 @@ class SeedRun:
                 continue
             members = metadata.last_fragment.bookies
             quorum = metadata.quorum_at(metadata.last_fragment.first_entry_id)
-            view = QuorumView(quorum, [self.cluster.regions.get(one) for one in members])
-            heard = sum(1 << index for index, one in enumerate(members) if one not in silent)
-            if not view.is_fencing_complete(heard):
+            view = QuorumView(quorum, [self.cluster.regions.get(bookie) for bookie in members])
+            answering = sum(
+                1 << index for index, bookie in enumerate(members) if bookie not in silent
+            )
+            if not view.is_fencing_complete(answering):
                 return True
         return False
 
-    async def _ask_all(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
+    async def _probe_bookies(self, host: SimHost, ledgers: list[LedgerMetadata]) -> None:
         self.copies = {metadata.ledger_id: {} for metadata in ledgers}
         give_up_at = self.world.loop.now + RESUME_S_MAX / 2
         for bookie_host in self.cluster.bookie_hosts:
             name = bookie_host.name
             while True:
-                found = await probe((name, PORT), self.cluster.ids[name], ledgers)
+                found = await read_entries((name, PORT), self.cluster.bookie_ids[name], ledgers)
                 if found is not None or self.world.loop.now > give_up_at:
                     break
-                await asyncio.sleep(1.0)  # it may be starting again
-            bookie_id = self.cluster.ids[name]
+                await asyncio.sleep(1.0)  # it may be restarting
+            bookie_id = self.cluster.bookie_ids[name]
             if found is None:
-                self.unasked.add(bookie_id)
+                self.unreachable.add(bookie_id)
                 continue
             for (ledger_id, entry_id), copy in found.items():
                 self.copies[ledger_id][entry_id, bookie_id] = copy
 
-    # --- what is judged -------------------------------------------------------------------------
+    # --- the record for the checker -------------------------------------------------------------
 
     def _ledger_versions(self) -> dict[int, list[LedgerVersion]]:
         found: dict[int, list[LedgerVersion]] = {}
@@ -315,12 +334,12 @@ class SeedRun:
     def _segment_versions(self) -> dict[int, list[SegmentVersion]]:
         return self._stream_versions().segments
 
-    def judged(self) -> list[Violation]:
-        """What is broken."""
+    def check(self) -> list[Violation]:
+        """Return all violations in what was recorded of the run."""
         return judge(self.record())
 
     def record(self) -> RunRecord:
-        """For the judge."""
+        """Return the record of the run for the checker."""
         stored = self._stream_versions()
         return RunRecord(
             history=self.history,
@@ -328,25 +347,27 @@ class SeedRun:
             segments=stored.segments,
             stored=stored,
             streams={STREAM: stored},
-            swaps=self.world.metadata.swaps,
+            compare_and_sets=self.world.metadata.compare_and_sets,
             regions=dict(self.cluster.regions),
             lost=frozenset(self.cluster.lost),
-            liars=frozenset(self.cluster.liars),
+            lying_bookies=frozenset(self.cluster.lying_bookies),
             copies=self.copies,
-            unasked=frozenset(self.unasked),
+            unreachable=frozenset(self.unreachable),
             evidence=self.cluster.evidence,
-            testimony=replace(self.witness.testimony, durable=self.cluster.durable),
+            observed=replace(self.answer_recorder.observed, durable=self.cluster.durable),
         )
 
-    def account(self, result: RunResult) -> None:
-        """Fills in the figures."""
+    def fill_result(self, result: RunResult) -> None:
+        """Fill in the counters and the coverage of a result."""
         world = self.world
         result.digest = world.trace.digest()
         result.virtual_s = world.loop.now
         result.events = world.loop.handles_run
         result.messages = world.network.messages
         result.acked = self.apps.acked
-        result.outcomes = {o.value: len(self.history.of_outcome(o)) for o in AppendOutcome}
+        result.outcomes = {
+            o.value: len(self.history.appends_with_outcome(o)) for o in AppendOutcome
+        }
         result.faults = dict(world.trace.counts)
         result.lines = world.trace.lines
         result.states = self._states()
@@ -393,8 +414,8 @@ def _add_record(found: StreamVersions, stream: str, commit: Commit) -> None:
         found.deleting_ms = commit.at_ms
 
 
-def story_of(error: BaseException) -> str:
-    """An exception of a run, and where it was raised, for a result."""
+def describe_failure(error: BaseException) -> str:
+    """Return an exception of a run with its traceback as text."""
     cause = error.__cause__ if isinstance(error, SimulationFailedError) else error
     lines = traceback.format_exception(cause or error)
     return f"{error}\n{''.join(lines)}" if cause is not error else "".join(lines)

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: what they found, and how much was tried."""
+"""Runs many seeds of a plan on all cores and sums up their results."""
 
 import multiprocessing
 import os
@@ -11,11 +11,11 @@ from itertools import count
 from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
-from .plans.basic import first_light, steady
-from .plans.lying_disk import liar
+from .plans.basic import basic, steady
+from .plans.lying_disk import lying_disk
 from .plans.policies import policies
 from .plans.races import changes, races
-from .plans.recreation import rebirths
+from .plans.recreation import recreation
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
@@ -23,24 +23,26 @@ from .shrink import replay_command, shrink
 
 
 def mixed(seed: int) -> RunPlan:
-    """All that must never fail, in turn."""
+    """Return a plan of ``swarm``, ``races``, ``changes`` or ``policies``, by the seed in turn."""
     return (swarm, races, changes, policies, races, changes)[seed % 6](seed)
 
 
 def everything(seed: int) -> RunPlan:
-    """``mixed``, and every fourth seed ``streams`` instead."""
+    """Return a plan of ``streams`` for every fourth seed, else of ``mixed``."""
     return streams(seed) if seed % 4 == 0 else mixed(seed)
 
 
+# The names are those of the command line. The strings inside the plan functions that seed their
+# generators (for example f"{seed} first light") are part of a seed's identity and never change.
 PLANS: dict[str, Callable[[int], RunPlan]] = {
+    "basic": basic,
     "changes": changes,
     "everything": everything,
-    "first-light": first_light,
-    "liar": liar,
+    "lying-disk": lying_disk,
     "mixed": mixed,
     "policies": policies,
     "races": races,
-    "rebirths": rebirths,
+    "recreation": recreation,
     "steady": steady,
     "streams": streams,
     "swarm": swarm,
@@ -50,7 +52,7 @@ _SEEDS_A_TASK = 5
 
 
 class SeedResult(NamedTuple):
-    """What one seed came to. ``replay``: of a failed one, with as few faults as will do."""
+    """The result of one seed."""
 
     seed: int
     violations: tuple[str, ...]
@@ -64,13 +66,14 @@ class SeedResult(NamedTuple):
     states: dict[str, int]
     overlaps: dict[str, int]
     replay: str = ""
+    """For a failed seed: the command that replays it with as few faults as suffice."""
     schedule: tuple[str, ...] = ()
-    """Of a failed one: the faults that it takes."""
+    """For a failed seed: the faults that remain in ``replay``."""
     orphans: int = 0
 
 
 class Speed(NamedTuple):
-    """How fast one process goes through runs of 20 appends a second, checkers included."""
+    """The speed of one process in runs of 20 appends per second, with all checks."""
 
     virtual_s: float
     real_s: float
@@ -79,8 +82,8 @@ class Speed(NamedTuple):
 
 
 def measure_speed(seeds: Iterable[int] = (1, 2, 3)) -> Speed:
-    """Runs plan ``steady`` in this process. The first run of all is not counted."""
-    run_plan(PLANS["first-light"](1))
+    """Run the plan ``steady`` in this process. A warm-up run is not counted."""
+    run_plan(PLANS["basic"](1))
     real_s, cpu_s = time.monotonic(), time.process_time()
     results = [run_plan(PLANS["steady"](seed)) for seed in seeds]
     return Speed(
@@ -93,7 +96,7 @@ def measure_speed(seeds: Iterable[int] = (1, 2, 3)) -> Speed:
 
 @dataclass(slots=True)
 class SeedTotals:
-    """What all seeds came to."""
+    """The sums over all seeds of a hunt."""
 
     seeds: int = 0
     failed: list[SeedResult] = field(default_factory=list)
@@ -107,14 +110,14 @@ class SeedTotals:
     faults: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     orphans: int = 0
-    """Ledgers of segments that were never published; see ``Result``."""
+    """Ledgers of segments that were never published; see ``RunResult``."""
     checks: int = 0
-    """Invariants judged, over all seeds."""
+    """Evaluated invariants, summed over all seeds."""
     overlaps: dict[str, list[int]] = field(default_factory=dict)
-    """By kind of fault: for each seed, the fewest appends under way while one lasted."""
+    """For each kind of fault and each seed, the fewest appends in progress while one lasted."""
 
     def add(self, run: SeedResult) -> None:
-        """Counts one seed."""
+        """Add the result of one seed."""
         self.seeds += 1
         self.checks += len(INVARIANTS)
         if run.violations:
@@ -133,7 +136,7 @@ class SeedTotals:
 
 
 def run_seed(plan: str, seed: int) -> SeedResult:
-    """Runs one seed of a plan, and a failed one again with fewer and fewer faults."""
+    """Run one seed of a plan. If it fails, shrink its schedule to the faults that matter."""
     made = PLANS[plan](seed)
     result = run_plan(made)
     replay = ""
@@ -141,7 +144,7 @@ def run_seed(plan: str, seed: int) -> SeedResult:
     if not result.is_good:
         kept = shrink(made, result.violations[0].id)
         replay = replay_command(plan, seed, kept)
-        schedule = tuple(str(made.faults[place]) for place in kept)
+        schedule = tuple(str(made.faults[index]) for index in kept)
     return SeedResult(
         seed,
         tuple(str(violation) for violation in result.violations),
@@ -169,9 +172,9 @@ def run_many(
     jobs: int = 0,
     on_run: Callable[[SeedResult], None] = lambda run: None,
 ) -> SeedTotals:
-    """Runs ``seeds``, or from ``first`` on until ``minutes`` are over, in ``jobs`` processes.
+    """Run ``seeds``, or all from ``first`` on until ``minutes`` have passed.
 
-    0 jobs: one a core. Leaves no process behind.
+    ``jobs`` is the number of processes; 0 means one per core. No process is left behind.
     """
     started = time.monotonic()
     total = SeedTotals()

@@ -1,4 +1,4 @@
-"""A failing plan made smaller: faults are left out one at a time while it still fails."""
+"""Shrinks a failing plan: removes faults one at a time while the plan still fails."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,17 +11,17 @@ RUNS_MAX = 200
 def shrink(
     plan: RunPlan, failure: str, *, run: Callable[[RunPlan], RunResult] = run_plan
 ) -> tuple[int, ...]:
-    """Places in the schedule of faults without any of which the invariant ``failure`` would hold.
+    """Return the indexes of faults that are all needed to violate the invariant ``failure``.
 
-    Fewer may do: it stops after ``RUNS_MAX`` runs.
+    The search stops after ``RUNS_MAX`` runs, so a smaller set may exist.
     """
     kept = tuple(range(len(plan.faults)))
     runs = 0
     is_smaller = True
     while is_smaller and runs < RUNS_MAX:
         is_smaller = False
-        for place in kept[::-1]:
-            fewer = tuple(other for other in kept if other != place)
+        for index in kept[::-1]:
+            fewer = tuple(other for other in kept if other != index)
             result = run(only(plan, fewer))
             runs += 1
             if any(violation.id == failure for violation in result.violations):
@@ -31,12 +31,12 @@ def shrink(
     return kept
 
 
-def only(plan: RunPlan, places: tuple[int, ...]) -> RunPlan:
-    """The plan with these of its faults."""
-    return replace(plan, faults=tuple(plan.faults[place] for place in places))
+def only(plan: RunPlan, indexes: tuple[int, ...]) -> RunPlan:
+    """Return the plan with only the faults at these indexes."""
+    return replace(plan, faults=tuple(plan.faults[index] for index in indexes))
 
 
-def replay_command(name: str, seed: int, places: tuple[int, ...] | None = None) -> str:
-    """What to type to see a seed of a plan again, with all of its faults or with these only."""
+def replay_command(name: str, seed: int, indexes: tuple[int, ...] | None = None) -> str:
+    """Return the command that replays a seed, with all faults or only those at ``indexes``."""
     command = f"make sim PLAN={name} SEED={seed}"
-    return command if places is None else f"{command} KEEP={','.join(map(str, places)) or '-'}"
+    return command if indexes is None else f"{command} KEEP={','.join(map(str, indexes)) or '-'}"

@@ -1,7 +1,7 @@
-"""``rhumbline bench``: raw, write, tail, read, bookie, proxy."""
+"""``rhumbline bench`` for one region; the commands for several are in ``bench_regions``."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,11 +13,11 @@ from ...bench.harness.bookie_processes import BookieProcesses
 from ...bench.harness.load import Timing, run_workload
 from ...bench.harness.workload import READ, TAIL, WRITE, BenchWorkload
 from ...bench.many_streams import measure_many_streams
-from ...bench.one_bookie import SORTING, Load, measure_adds, measure_reads_and_restarts
+from ...bench.one_bookie import COMPACTING, BookieLoad, measure_adds, measure_reads_and_restarts
 from ...bench.positions import measure_positions
-from ...bench.proxies import run_proxy_work
+from ...bench.proxies import run_proxy_workload
 from ...bench.proxy_failover import measure_failover
-from ...bench.proxy_work import FAILOVER, PROXY, ProxyWork
+from ...bench.proxy_work import FAILOVER, PROXY, ProxyWorkload
 from ...bench.telemetry_cost import ObservedBookies, measure_telemetry, modes, sink
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError
@@ -29,23 +29,27 @@ Command = Callable[..., Any]
 
 _WARM_SECONDS = 2.0
 
+BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts")
+"""Parts of ``rhumbline bench bookie``."""
+
 
 @click.group()
 def bench() -> None:
-    """Measures three bookie processes on this machine, fsync on, E3/WQ3/AQ2.
+    """Measure three bookie processes on this machine, with fsync, E3/WQ3/AQ2.
 
-    Every benchmark first prints what the disk and the loopback do in the same minute: figures
-    are to be read as ratios to that.
+    Every benchmark first measures the disk and the loopback interface. Compare the results with
+    these limits, because they depend on the machine and its load.
     """
 
 
 def _measuring(command: Command) -> Command:
     for option in (
         click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
-                     help="Where the bookies' data goes (default: the temporary directory)."),
+                     help="Directory for the bookies' data. [default: the temporary directory]"),
         click.option("--json", "json_file", type=click.Path(path_type=Path),
-                     help="Also append the figures to this file as JSON lines."),
-        click.option("--repetitions", type=click.IntRange(1, 100), default=1, show_default=True),
+                     help="Also append the results to this file as JSON lines."),
+        click.option("--repetitions", type=click.IntRange(1, 100), default=1, show_default=True,
+                     help="Number of runs."),
         click.option("--seconds", type=click.FloatRange(0.1, 600), default=5, show_default=True,
                      help="Length of one timed window."),
     ):  # fmt: skip
@@ -54,9 +58,10 @@ def _measuring(command: Command) -> Command:
 
 
 @bench.command()
-@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Directory to measure. [default: the temporary directory]")  # fmt: skip
 def raw(directory: Path | None) -> None:
-    """Only the raw limits: append with fdatasync, round trips on loopback."""
+    """Measure only the raw limits: append with fdatasync, round trips on loopback."""
     print_raw(directory or Path(tempfile.gettempdir()))
 
 
@@ -67,7 +72,7 @@ def write(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Many streams at full speed, at a fixed rate, and one record at a time."""
+    """Write many streams at full speed, at a fixed rate, and one record at a time."""
     _run_workloads(_chosen(WRITE, only), seconds, repetitions, json_file, directory)
 
 
@@ -78,7 +83,7 @@ def tail(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Delivery: from append to tailing readers: one, at 1,000 and 10,000 records/s, and many."""
+    """Measure delivery from append to tailing readers: one, at 1,000 and 10,000/s, and many."""
     _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
 
 
@@ -88,9 +93,9 @@ def tail(
 def telemetry(
     only: str, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
 ) -> None:  # fmt: skip
-    """Cost of metrics and traces: a workload without them and with them, in turn.
+    """Measure the cost of metrics and traces: alternate a workload without and with them.
 
-    Every run has a fresh cluster of its own.
+    Every run uses a new cluster.
     """
     (workload,) = _chosen(WRITE, only)
     timing = Timing(_WARM_SECONDS, seconds, 1)
@@ -112,7 +117,7 @@ def telemetry(
 @bench.command()
 @_measuring
 def read(seconds: float, repetitions: int, json_file: Path | None, directory: Path | None) -> None:
-    """Catch-up: one stream from its beginning, page cache warm, by record and by Arrow batch.
+    """Measure catch-up reads of one stream with a warm page cache, by record and by Arrow batch.
 
     --seconds does not apply.
     """
@@ -127,14 +132,15 @@ def read(seconds: float, repetitions: int, json_file: Path | None, directory: Pa
 
 
 @bench.command()
-@click.option("--count", type=click.IntRange(1, 100_000), default=10_000, show_default=True)
+@click.option("--count", type=click.IntRange(1, 100_000), default=10_000, show_default=True,
+              help="Number of streams.")  # fmt: skip
 @_measuring
 def streams(
     count: int, seconds: float, repetitions: int, json_file: Path | None, directory: Path | None
 ) -> None:  # fmt: skip
-    """Many streams open in one process: opening them, a record to each, rest.
+    """Measure many open streams in one process: opening them, one record to each, idle time.
 
-    --seconds is how long it rests; --repetitions does not apply.
+    --seconds is the length of the idle phase; --repetitions does not apply.
     """
     del repetitions
 
@@ -145,24 +151,33 @@ def streams(
 
 
 @bench.command()
-@click.option("--segments", type=click.IntRange(1, 100_000), default=1_000, show_default=True)
-@click.option("--looks", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option("--segments", type=click.IntRange(1, 100_000), default=1_000, show_default=True,
+              help="Segments in the stream.")  # fmt: skip
+@click.option("--lookups", type=click.IntRange(1, 100_000), default=200, show_default=True,
+              help="Lookups of each kind.")  # fmt: skip
 @_measuring
 def positions(
-    segments: int, looks: int, seconds: float, repetitions: int, json_file: Path | None,
+    segments: int, lookups: int, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Finding a record among many segments. (--seconds and --repetitions do not apply.)"""
+    """Measure lookups of positions among many segments.
+
+    --seconds and --repetitions do not apply.
+    """
     del seconds, repetitions
 
     def rows(servers: BookieProcesses) -> Rows:
-        return measure_positions(servers, segments, looks)
+        return measure_positions(servers, segments, lookups)
 
     _measure(rows, json_file, directory, shown=_shown_of_positions)
 
 
 @bench.command()
-@click.option("--only", help="B1: adds; B2: adds while all is sorted; B3: reads and restarts.")
+@click.option(
+    "--only",
+    help="Parts to measure, separated by commas: adds, compacting (adds while the compactor keeps "
+    "up), reads, restarts. [default: all]",
+)
 @click.option(
     "--entries",
     type=click.IntRange(1_000, 1_000_000_000),
@@ -182,24 +197,39 @@ def bookie(
     only: str | None, entries: int, size: int, seconds: float, repetitions: int,
     json_file: Path | None, directory: Path | None,
 ) -> None:  # fmt: skip
-    """One bookie: adds by size, their cost on disk, reads, restarts, memory.
+    """Measure one bookie: adds by size with their disk writes, reads, restarts, memory.
 
-    Bytes written are told per byte of acknowledged entries, their headers included. The large
-    form is --entries 10000000 --size 1024: ten million entries, 10 GB.
+    Bytes written are per byte of acknowledged entries, including headers. A large run is
+    --entries 10000000 --size 1024: ten million entries, 10 GB.
     """
-    load = Load(seconds, entries, size)
-    parts: dict[str, tuple[Mapping[str, str], Callable[[BookieProcesses], Rows]]] = {
-        "B1": ({}, lambda servers: measure_adds(servers, "B1", load)),
-        "B2": (SORTING, lambda servers: measure_adds(servers, "B2", load)),
-        "B3": ({}, lambda servers: measure_reads_and_restarts(servers, load)),
-    }
-    names = list(parts) if only is None else [name.strip() for name in only.split(",")]
+    load = BookieLoad(seconds, entries, size)
+    names = BOOKIE_PARTS if only is None else tuple(name.strip() for name in only.split(","))
     for name in names:
-        if name not in parts:
-            raise InvalidArgumentError(f"no part {name}; there are: {', '.join(parts)}")
+        if name not in BOOKIE_PARTS:
+            raise InvalidArgumentError(
+                f"unknown part {name}; the parts are: {', '.join(BOOKIE_PARTS)}"
+            )
     for _ in range(repetitions):
-        for settings, measured in map(parts.__getitem__, names):
+        for settings, measured in _bookie_runs(names, load):
             _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
+
+
+def _bookie_runs(
+    names: Sequence[str], load: BookieLoad
+) -> Iterator[tuple[Mapping[str, str], Callable[[BookieProcesses], Rows]]]:
+    """Yield the bookie's settings and the measurement of each run; reads and restarts share one."""
+    if "adds" in names:
+        yield {}, lambda servers: measure_adds(servers, "adds", load)
+    if "compacting" in names:
+        yield COMPACTING, lambda servers: measure_adds(servers, "compacting", load)
+    has_reads, has_restarts = "reads" in names, "restarts" in names
+    if has_reads or has_restarts:
+        yield (
+            {},
+            lambda servers: measure_reads_and_restarts(
+                servers, load, has_reads=has_reads, has_restarts=has_restarts
+            ),
+        )
 
 
 @bench.command()
@@ -209,12 +239,13 @@ def proxy(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Many producers into a write proxy, many readers from a read proxy.
+    """Measure a write proxy with many producers, and a read proxy with many readers.
 
-    P1: 100 streams, batching producers. P2: 1,000 producers in four processes await each record,
-    as fast as it goes and at 20,000 records/s in all. P3: one stream of 1 MB/s to 100 readers, and
-    a small one to 1,000; MB/s and latencies are those of delivery. P4: 100 producers while the
-    owner of their stream is killed, and stopped in order; the gap is the median of five.
+    P1: 100 streams with batching producers. P2: 1,000 producers in four processes that wait for
+    each record, at full speed and at 20,000 records/s in total. P3: one stream of 1 MB/s to 100
+    readers, and a small one to 1,000; MB/s and latencies are those of delivery. P4: 100 producers
+    while the owner of their stream is killed, and stopped in an orderly way; the gap is the median
+    of five.
     """
     chosen = _chosen((*PROXY, FAILOVER), only)
     timing = Timing(_WARM_SECONDS, seconds, repetitions)
@@ -224,20 +255,21 @@ def proxy(
             if work is FAILOVER:
                 rows = measure_failover(servers, seconds)
             else:
-                rows = run_proxy_work(work, servers, timing)
+                rows = run_proxy_workload(work, servers, timing)
             async for row in rows:
                 yield row
 
     _measure(all_rows, json_file, directory, shown=_shown_of_proxy)
 
 
-Named = TypeVar("Named", BenchWorkload, ProxyWork)
+Named = TypeVar("Named", BenchWorkload, ProxyWorkload)
 
 
 @bench.command()
 @click.option(
-    "--records", type=click.IntRange(1000, 1_000_000_000), default=10_000_000, show_default=True
-)
+    "--records", type=click.IntRange(1000, 1_000_000_000), default=10_000_000, show_default=True,
+    help="Number of records.",
+)  # fmt: skip
 @click.option(
     "--size",
     type=click.IntRange(16, 65536),
@@ -245,18 +277,20 @@ Named = TypeVar("Named", BenchWorkload, ProxyWork)
     show_default=True,
     help="Bytes of each record.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True,
+              help="Number of rounds.")  # fmt: skip
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Where the archive goes (default: the temporary directory).",
+    help="Directory for the archive. [default: the temporary directory]",
 )
 def scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
-    """Spark over an archive: our data source and Spark's own Parquet reader in turn.
+    """Measure Spark on an archive: alternate Rhumbline's data source and Spark's Parquet reader.
 
-    Sum of payload lengths, largest txid, count; then what filters read. Needs no cluster.
+    The query sums payload lengths, takes the largest txid and counts; then the effect of filters is
+    measured. Needs no cluster.
     """
-    from .bench_scan import run_scan  # PySpark is needed by this alone
+    from .bench_scan import run_scan  # only this command needs PySpark
 
     run_scan(records, size, rounds, directory)
 
@@ -268,7 +302,9 @@ def _chosen(workloads: Sequence[Named], only: str | None) -> Sequence[Named]:
     known = dict.fromkeys(workload.name for workload in workloads)
     for name in names:
         if name not in known:
-            raise InvalidArgumentError(f"no workload {name}; there are: {', '.join(known)}")
+            raise InvalidArgumentError(
+                f"unknown workload {name}; the workloads are: {', '.join(known)}"
+            )
     return [workload for workload in workloads if workload.name in names]
 
 
@@ -291,7 +327,7 @@ def _run_workloads(
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Of the cluster: how many bookies, with which settings."""
+    """The shape of the measured cluster: number of bookies, and their settings."""
 
     bookie_count: int
     settings: Mapping[str, str]
@@ -307,7 +343,7 @@ def _measure(
     shape: _Shape = _THREE,
     shown: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> None:
-    """Raw limits, then rows as they come, then all of them as a table."""
+    """Print raw limits, then rows as they arrive, then all rows as a table."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as root:
         print_raw(Path(root))
         settings = shape.settings
@@ -319,7 +355,7 @@ def _measure(
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The columns of the table."""
+    """Return the columns of the table."""
     latency = row.get("del", row)
     return {
         "work": row["w"],
@@ -354,7 +390,7 @@ def _shown_of_streams(row: dict[str, Any]) -> dict[str, Any]:
 
 def _shown_of_positions(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "look-up": row["w"],
+        "lookup": row["w"],
         "segments": row["segments"],
         "p50 ms": row["p50_ms"],
         "max ms": row["max_ms"],

@@ -1,4 +1,4 @@
-"""What all benchmarks print: raw limits first, then a line for each row of figures as it comes."""
+"""Output of all benchmarks: raw limits first, then each row of results as it arrives."""
 
 import asyncio
 import json
@@ -9,25 +9,25 @@ from typing import Any
 import click
 
 from ...bench.raw_limits import measure_raw_limits
-from ...core.ledger.write import add_op
+from ...core.ledger import add_op
 from ..output import format_table
 
 Rows = AsyncIterator[dict[str, Any]]
 
 
 async def collect(rows: Rows, json_file: Path | None) -> list[dict[str, Any]]:
-    """All rows; each is shown, and appended to the file, when it is there."""
+    """Return all rows; each is printed and appended to the file as it arrives."""
     found = []
     async for row in rows:
         found.append(row)
-        click.echo(f"{row['w']:13} {row['peer']:16} {_figure(row)}")
+        click.echo(f"{row['w']:13} {row['peer']:16} {_headline(row)}")
         if json_file is not None:
             line = json.dumps(row) + "\n"
             await asyncio.to_thread(_append_line, json_file, line)
     return found
 
 
-def _figure(row: dict[str, Any]) -> str:
+def _headline(row: dict[str, Any]) -> str:
     if "rec_s" in row:
         return f"{row['rec_s']:>10,} records/s"
     for name in ("restart_s", "seconds"):
@@ -42,7 +42,7 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def print_raw(directory: Path) -> None:
-    """The table of raw limits, and in which form our own code runs."""
+    """Print the table of raw limits, and whether the code is compiled."""
     rows = [
         {
             "raw limit": limit.name,

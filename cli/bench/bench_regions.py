@@ -1,4 +1,4 @@
-"""``rhumbline bench`` of several regions: regions, speculation, lost."""
+"""``rhumbline bench`` for several regions: regions, speculation, lost."""
 
 import tempfile
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from ...bench.harness.region_processes import DistantProcesses
+from ...bench.harness.region_processes import RegionProcesses
 from ...bench.lost_bookie import REGIONS as LOSS_REGIONS
-from ...bench.lost_bookie import LossWork, measure_loss
-from ...bench.regions import DistantWork, fsync_samples, measure_distant
-from ...bench.speculation import SpeculationWork, measure_speculation
+from ...bench.lost_bookie import LossWorkload, measure_loss
+from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
+from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
@@ -26,9 +26,9 @@ _FSYNC_SAMPLES = 500
 def _measuring(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--directory", type=click.Path(path_type=Path, exists=True, file_okay=False),
-                     help="Where the bookies' data goes (default: the temporary directory)."),
+                     help="Directory for the bookies' data. [default: the temporary directory]"),
         click.option("--json", "json_file", type=click.Path(path_type=Path),
-                     help="Also append the figures to this file as JSON lines."),
+                     help="Also append the results to this file as JSON lines."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -44,11 +44,11 @@ class _Deployment:
     quorum: Quorum
     streams: int
     rate: int
-    """Records a second of the open loop, if no other is asked for."""
+    """Default records per second of the open loop."""
     loses: bool
     request_timeout_ms: int
     warm_seconds: float
-    """Until a closed loop of so many streams has become one."""
+    """Seconds until a closed loop with this many streams is in a steady state."""
 
 
 _DEPLOYMENTS = {
@@ -76,7 +76,7 @@ _DEPLOYMENTS = {
 
 
 @click.command()
-@click.option("--only", help="D1 or D2.")
+@click.option("--only", help="Deployments to measure, separated by commas: D1,D2. [default: all]")
 @click.option(
     "--round-trip",
     type=click.FloatRange(1, 1000),
@@ -84,13 +84,18 @@ _DEPLOYMENTS = {
     show_default=True,
     help="Milliseconds between any two regions.",
 )
-@click.option("--streams", type=click.IntRange(1, 100_000), help="Instead of 1,000 and 10,000.")
+@click.option(
+    "--streams",
+    type=click.IntRange(1, 100_000),
+    help="Number of streams. [default: 1,000 (D1), 10,000 (D2)]",
+)
 @click.option(
     "--rate",
     type=click.IntRange(1, 1_000_000),
-    help="Records a second of the open loop, over all streams, instead of 1,000 and 200.",
+    help="Records per second of the open loop, over all streams. [default: 1,000 (D1), 200 (D2)]",
 )
-@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True)
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True,
+              help="Bytes of each record.")  # fmt: skip
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 600),
@@ -103,18 +108,18 @@ def regions(
     only: str | None, round_trip: float, streams: int | None, rate: int | None, size: int,
     seconds: float, directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
-    """Immediate appends across regions: acknowledgements, throughput, one region cut off.
+    """Measure immediate appends across regions: latency, throughput, one region cut off.
 
-    D1: three regions of one bookie, 3/3/2/R2, 1,000 streams. D2: two regions of five, ten copies,
+    D1: three regions of one bookie, 3/3/2/R2, 1,000 streams. D2: two regions of five bookies,
     10/10/6/R2, 10,000 streams of which most are idle at any time. Latencies are those of the open
-    loop, beside round trip + fsync and beside what `plan` says. Afterwards some streams are read
-    back.
+    loop, compared with round trip + fsync and with the prediction of `plan`. Afterwards some
+    streams are read back.
     """
     names = list(_DEPLOYMENTS) if only is None else [name.strip() for name in only.split(",")]
     for name in names:
         if name not in _DEPLOYMENTS:
             raise InvalidArgumentError(
-                f"no deployment {name}; there are: {', '.join(_DEPLOYMENTS)}"
+                f"unknown deployment {name}; the deployments are: {', '.join(_DEPLOYMENTS)}"
             )
     found = []
     for name in names:
@@ -123,13 +128,13 @@ def regions(
             root = Path(folder)
             print_raw(root)
             fsync_ms = fsync_samples(root, _FSYNC_SAMPLES)
-            work = DistantWork(
+            work = RegionWorkload(
                 name, deployed.quorum, round_trip, streams or deployed.streams, size,
                 rate or deployed.rate, seconds, min(deployed.warm_seconds, 4 * seconds),
                 deployed.loses, deployed.request_timeout_ms,
             )  # fmt: skip
-            with DistantProcesses(root, deployed.regions, each=deployed.each) as servers:
-                found += run(collect(measure_distant(servers, work, fsync_ms), json_file))
+            with RegionProcesses(root, deployed.regions, each=deployed.each) as servers:
+                found += run(collect(measure_regions(servers, work, fsync_ms), json_file))
     click.echo()
     click.echo(format_table([_shown_of_distant(row) for row in found if "p50_ms" in row]))
     click.echo()
@@ -137,9 +142,9 @@ def regions(
     for row in found:
         if row["w"].endswith("-open"):
             click.echo(
-                f"\n{row['w']}: {row['streams']:,} streams made and opened in {row['seconds']} s; "
-                f"then the bookies have {row['srv_rss']:,} MiB of memory, the client "
-                f"{row['cli_rss']:,} MiB"
+                f"\n{row['w']}: {row['streams']:,} streams created and opened in "
+                f"{row['seconds']} s; memory of the bookies: {row['srv_rss']:,} MiB, "
+                f"of the client: {row['cli_rss']:,} MiB"
             )
         if "all_acknowledged_after_s" in row:
             click.echo(
@@ -147,7 +152,7 @@ def regions(
                 f"after {row['all_acknowledged_after_s']} s"
             )
         if "records" in row:
-            click.echo(f"\n{row['w']}: {row['records']:,} records, each there once")
+            click.echo(f"\n{row['w']}: {row['records']:,} records, each read exactly once")
 
 
 def _shown_of_distant(row: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +184,7 @@ def _shown_of_plan(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# --- reading past a replica in trouble -----------------------------------------------------------
+# --- reading with a slow replica -----------------------------------------------------------------
 
 
 @click.command()
@@ -197,14 +202,16 @@ def _shown_of_plan(row: dict[str, Any]) -> dict[str, Any]:
     show_default=True,
     help="Round trip to the local replica while it is slow.",
 )
-@click.option("--entries", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True)
-@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True)
+@click.option("--entries", type=click.IntRange(1, 1_000_000), default=2_000, show_default=True,
+              help="Entries in the ledger that is read.")  # fmt: skip
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=1024, show_default=True,
+              help="Bytes of each record.")  # fmt: skip
 @click.option(
     "--rate",
     type=click.IntRange(1, 100_000),
     default=200,
     show_default=True,
-    help="Reads a second, in an open loop.",
+    help="Reads per second, in an open loop.",
 )
 @click.option(
     "--seconds",
@@ -218,16 +225,16 @@ def speculation(
     round_trip: float, slow: float, entries: int, size: int, rate: int, seconds: float,
     directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
-    """Reads from a region whose own replica is slow, or stopped by SIGSTOP.
+    """Measure reads in a region whose own replica is slow, or stopped by SIGSTOP.
 
-    Three regions of one bookie, 3/3/2/R2. With speculation another replica is asked after the
-    usual latency, within a budget; without it each waits for its time-out (5 s).
+    Three regions of one bookie, 3/3/2/R2. With speculation a second replica gets the request after
+    the usual latency, within a budget; without it every read waits for its timeout (5 s).
     """
-    work = SpeculationWork(round_trip, slow, entries, size, rate, seconds)
+    work = SpeculationWorkload(round_trip, slow, entries, size, rate, seconds)
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
         root = Path(folder)
         print_raw(root)
-        with DistantProcesses(root, ("a", "b", "c"), slows_local=True) as servers:
+        with RegionProcesses(root, ("a", "b", "c"), slows_local=True) as servers:
             found = run(collect(measure_speculation(servers, work), json_file))
     click.echo()
     click.echo(format_table([_shown_of_speculation(row) for row in found]))
@@ -235,7 +242,7 @@ def speculation(
 
 def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
     return {
-        "local replica": row["w"].removeprefix("local-").replace("none", "well"),
+        "local replica": row["w"].removeprefix("local-").replace("none", "healthy"),
         "speculation": "yes" if row["peer"] == "speculation" else "no",
         "reads": row["reads"],
         "p50 ms": row["p50_ms"],
@@ -251,63 +258,68 @@ def _shown_of_speculation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--size", default="5GiB", show_default=True, help="Payload that it holds.")
+@click.option("--size", default="5GiB", show_default=True, help="Payload on the lost bookie.")
 @click.option(
-    "--bytes-per-second", default="50MiB", show_default=True, help="What repair may copy."
+    "--bytes-per-second",
+    default="50MiB",
+    show_default=True,
+    help="Limit of the copying rate of repair.",
 )
 @click.option(
     "--streams",
     type=click.IntRange(1, 10_000),
     default=16,
     show_default=True,
-    help="Written meanwhile, at --rate records of 1 KiB a second in all.",
+    help="Streams written during repair, at --rate records of 1 KiB per second in total.",
 )
-@click.option("--rate", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option("--rate", type=click.IntRange(1, 100_000), default=200, show_default=True,
+              help="Records per second, over all streams.")  # fmt: skip
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 600),
     default=10,
     show_default=True,
-    help="How long writers are measured before and after.",
+    help="Length of the measurements before and after the repair.",
 )
 @click.option(
     "--replace-after",
     default="30s",
     show_default=True,
-    help="How long a writer bears with a bookie that is away.",
+    help="Time after which a writer replaces a bookie that is down.",
 )
 @click.option(
     "--seconds-max",
     type=click.FloatRange(1, 86_400),
     default=3_600,
     show_default=True,
-    help="Fails if there are not as many copies again by then.",
+    help="Fail if replication is not complete by then.",
 )
 @_measuring
 def lost(
     size: str, bytes_per_second: str, streams: int, rate: int, seconds: float, replace_after: str,
     seconds_max: float, directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
-    """Kills a bookie for good: time to full replication, bytes moved, what writers notice.
+    """Kill a bookie permanently: time to full replication, bytes moved, effect on writers.
 
-    Three regions of one bookie, 3/3/2/R2, and a spare one. Needs about five times --size of disk.
+    Three regions of one bookie, 3/3/2/R2, and a spare one. Needs about five times --size of disk
+    space.
     """
-    work = LossWork(
+    work = LossWorkload(
         parse_bytes(size), parse_bytes(bytes_per_second), streams, rate, seconds, seconds_max,
         parse_ms(replace_after),
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="rhumbline-bench-", dir=directory) as folder:
         root = Path(folder)
         print_raw(root)
-        with DistantProcesses(root, LOSS_REGIONS, spares=LOSS_REGIONS[-1:], has_links=False) as b:
+        with RegionProcesses(root, LOSS_REGIONS, spares=LOSS_REGIONS[-1:], has_links=False) as b:
             found = run(collect(measure_loss(b, root, work), json_file))
     by_name = {row["w"]: row for row in found}
     during, filled = by_name["during"], by_name["fill"]
     click.echo()
     click.echo(format_table([_shown_of_loss(by_name[n]) for n in ("before", "during", "after")]))
     click.echo(
-        f"\nheld {show_bytes(filled['bytes'])}; whole again after {during['seconds']} s "
-        f"({during['open_ledgers_too_seconds']} s with those being written), "
+        f"\nlost {show_bytes(filled['bytes'])}; fully replicated after {during['seconds']} s "
+        f"({during['open_ledgers_too_seconds']} s including open ledgers), "
         f"{show_bytes(during['moved_bytes'])} moved ({during['moved_MB_s']} MB/s); "
         f"at risk afterwards, entries by region: {during['entries_at_risk']}"
     )

@@ -1,4 +1,4 @@
-"""``rhumbline bench scan``: how fast Spark reads an archive."""
+"""``rhumbline bench scan``: the speed of Spark on an archive."""
 
 import tempfile
 from pathlib import Path
@@ -6,24 +6,22 @@ from statistics import median
 
 import click
 
-from ...core.protocol.errors import ConfigurationError
+from ...core.protocol.extras import needs_extra
 from ..output import format_table
 from ..units import show_bytes
 
-try:
+with needs_extra("the Spark benchmark", "spark"):
     from ...bench.scan import measure_filters, measure_scans
     from ...bench.scan_archive import write_archive
     from ...spark.session import FAST_PYTHON, open_session
-except ModuleNotFoundError as error:
-    raise ConfigurationError(f"Spark needs {error.name}: pip install 'rhumbline[spark]'") from error
 
 
 def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> None:
-    """Makes an archive, scans it, prints the figures. Raises AssertionError for a wrong result."""
+    """Write an archive, scan it, print the results. Raises AssertionError for a wrong result."""
     with tempfile.TemporaryDirectory(prefix="rhumbline-scan-", dir=directory) as folder:
         root = Path(folder)
         manifests = write_archive(root, records, size)
-        parts = [part for one in manifests for part in one.parts]
+        parts = [part for manifest in manifests for part in manifest.parts]
         stored = sum(part.size_bytes for part in parts)
         click.echo(
             f"{records:,} records of {size} bytes: {show_bytes(records * size)} of payload, "
@@ -41,22 +39,22 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
         format_table(
             [
                 {
-                    "round": one.round,
-                    "reader": one.reader,
-                    "rows/s": f"{one.rows_per_s:,.0f}",
-                    "s": round(one.seconds, 2),
-                    "CPU s": round(one.cpu_seconds, 2),
-                    "rows/CPU s": f"{records / max(one.cpu_seconds, 0.01):,.0f}",
+                    "round": scan.round,
+                    "reader": scan.reader,
+                    "rows/s": f"{scan.rows_per_s:,.0f}",
+                    "s": round(scan.seconds, 2),
+                    "CPU s": round(scan.cpu_seconds, 2),
+                    "rows/CPU s": f"{records / max(scan.cpu_seconds, 0.01):,.0f}",
                 }
-                for one in scans
+                for scan in scans
             ]
         )
     )
-    native, ours = (
-        [one for one in scans if one.reader == name] for name in ("native Parquet", "rhumbline")
+    native, source = (
+        [scan for scan in scans if scan.reader == name] for name in ("native Parquet", "rhumbline")
     )
-    by_time = median(n.seconds for n in native) / median(o.seconds for o in ours)
-    by_cpu = sum(n.cpu_seconds for n in native) / max(0.01, sum(o.cpu_seconds for o in ours))
+    by_time = median(n.seconds for n in native) / median(o.seconds for o in source)
+    by_cpu = sum(n.cpu_seconds for n in native) / max(0.01, sum(o.cpu_seconds for o in source))
     click.echo(
         f"\nthe data source reaches {by_time:.0%} of native speed (medians), "
         f"{by_cpu:.0%} by CPU seconds\n"
@@ -65,14 +63,14 @@ def run_scan(records: int, size: int, rounds: int, directory: Path | None) -> No
         format_table(
             [
                 {
-                    "where": one.query,
-                    "rows": f"{one.rows:,}",
-                    "files": one.files,
-                    "row groups": one.row_groups,
-                    "read": show_bytes(one.bytes_read),
-                    "s": round(one.seconds, 2),
+                    "where": scan.query,
+                    "rows": f"{scan.rows:,}",
+                    "files": scan.files,
+                    "row groups": scan.row_groups,
+                    "read": show_bytes(scan.bytes_read),
+                    "s": round(scan.seconds, 2),
                 }
-                for one in touched
+                for scan in touched
             ]
         )
     )

@@ -1,1 +1,1 @@
-"""The demo: a three-region log in one process, real data through it, and a region outage."""
+"""The demo: a three-region log in one process, with real data and a region outage."""

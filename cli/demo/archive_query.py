@@ -1,6 +1,6 @@
-"""The end of the demo: the stream goes to an archive, the cluster ends, and Spark asks the archive.
+"""The last part of the demo: archive the stream, stop the cluster, query the archive with Spark.
 
-Each half is left out where what it needs is not installed.
+A step whose dependencies are not installed is skipped.
 """
 
 import os
@@ -27,7 +27,7 @@ FROM log GROUP BY lssn ORDER BY lssn"""
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What the archive got."""
+    """Counts of the archived data."""
 
     segments: int
     files: int
@@ -36,8 +36,8 @@ class Archived:
     stored_bytes: int
     seconds: float
 
-    def told(self) -> str:
-        """In a line."""
+    def summary(self) -> str:
+        """Return the counts in one line."""
         return (
             f"{self.record_count:>9,} records in {self.files} Parquet files, "
             f"{show_bytes(self.stored_bytes)} for {show_bytes(self.payload_bytes)}, "
@@ -46,8 +46,8 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryAnswer:
-    """What Spark found in the archive."""
+class QueryResult:
+    """The result of the Spark query."""
 
     table: str
     record_count: int
@@ -58,35 +58,35 @@ class QueryAnswer:
 async def archive_stream(
     client: Client, namespace: str, stream: str, root: Path
 ) -> Archived | None:
-    """Archives the completed segments of a stream below ``root``; None without pyarrow."""
+    """Archive the completed segments of a stream below ``root``; return None without pyarrow."""
     if find_spec("pyarrow") is None:
         return None
-    from ...coldstore.archive.archive_service import unarchived
+    from ...coldstore.archive.archive_service import unarchived_lssns
     from ...coldstore.archive.segment_archiver import SegmentArchiver
     from ...coldstore.stores.local import LocalColdStore
 
     started = time.monotonic()
     cold = LocalColdStore(root)
     try:
-        archiver = SegmentArchiver.of_namespace(
+        archiver = SegmentArchiver.for_namespace(
             namespace, cold, runtime=client.runtime, ledgers=client.ledgers, store=client.store
         )
-        waiting = await unarchived(client.namespace(), stream)
+        waiting = await unarchived_lssns(client.namespace(), stream)
         done = [await archiver.archive(stream, lssn) for lssn in waiting]
     finally:
         await cold.close()
     return Archived(
         len(done),
-        sum(len(one.parts) for one in done),
-        sum(one.record_count for one in done),
-        sum(one.payload_bytes for one in done),
-        sum(part.size_bytes for one in done for part in one.parts),
+        sum(len(manifest.parts) for manifest in done),
+        sum(manifest.record_count for manifest in done),
+        sum(manifest.payload_bytes for manifest in done),
+        sum(part.size_bytes for manifest in done for part in manifest.parts),
         time.monotonic() - started,
     )
 
 
-def why_no_spark() -> str | None:
-    """What is missing for a query; None when all is there."""
+def missing_for_spark() -> str | None:
+    """Return what a query with Spark lacks, or None."""
     if find_spec("pyspark") is None:
         return "pip install 'rhumbline[spark]'"
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
@@ -94,23 +94,23 @@ def why_no_spark() -> str | None:
     return None
 
 
-def ask_spark(namespace: str, stream: str, root: Path, log: Path) -> QueryAnswer:
-    """Runs ``QUERY`` over the archive below ``root``. What Spark says goes to ``log``.
+def query_with_spark(namespace: str, stream: str, root: Path, log: Path) -> QueryResult:
+    """Run ``QUERY`` over the archive below ``root``. Spark's messages are written to ``log``.
 
     Raises RhumblineError with the end of the log.
     """
     started = time.monotonic()
     with _stderr_to(log):
         try:
-            rows = _asked(namespace, stream, root)
+            rows = _run_query(namespace, stream, root)
         except Exception as error:  # whatever Spark and Java raise
-            said = log.read_text(errors="replace").strip()
-            raise RhumblineError(f"Spark: {error}\n{said[-2000:]}") from error
+            messages = log.read_text(errors="replace").strip()
+            raise RhumblineError(f"Spark: {error}\n{messages[-2000:]}") from error
     records, size = (sum(int(str(row[name])) for row in rows) for name in ("records", "bytes"))
-    return QueryAnswer(format_table(rows), records, size, time.monotonic() - started)
+    return QueryResult(format_table(rows), records, size, time.monotonic() - started)
 
 
-def _asked(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:
+def _run_query(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:
     from ...spark.session import QUICK_START, open_session
 
     spark = open_session("rhumbline demo", master="local[2]", **QUICK_START)
@@ -131,7 +131,7 @@ def _asked(namespace: str, stream: str, root: Path) -> list[dict[str, object]]:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """This process and what it starts write their errors to a file."""
+    """Redirect stderr of this process and its children to a file until the block ends."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,4 +1,4 @@
-"""``rhumbline demo``: the command around the script and its views."""
+"""``rhumbline demo``: the command; its steps are in ``script``, its views beside it."""
 
 import asyncio
 import signal
@@ -12,8 +12,8 @@ from rich.console import Console
 
 from ...client.system_runtime import run
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
-from ..output import say
-from .archive_query import QUERY, ask_spark, why_no_spark
+from ..output import print_message
+from .archive_query import QUERY, missing_for_spark, query_with_spark
 from .live import LiveView
 from .plain import PlainView
 from .script import NAMESPACE, STREAM, Demo, DemoOptions, DemoOutcome
@@ -28,20 +28,22 @@ _ROUND_TRIPS = "10,40,80"
 @click.command()
 @click.argument("file", required=False)
 @click.option("--seconds", type=click.FloatRange(1, 3600), default=30, show_default=True,
-              help="How long the writing takes, if the machine keeps up.")  # fmt: skip
+              help="Duration of the writes, if the machine is fast enough.")  # fmt: skip
 @click.option("--rtt", "round_trips", default=_ROUND_TRIPS, show_default=True,
               help="Round trips bonn-oslo, bonn-rome, oslo-rome in ms.")  # fmt: skip
-@click.option("--plain", is_flag=True, help="Plain lines, also on a terminal.")
-@click.option("--spark/--no-spark", "asks_spark", default=True,
-              help="Whether Spark, if it is installed, queries the archive.")  # fmt: skip
-def demo(file: str | None, seconds: float, round_trips: str, plain: bool, asks_spark: bool) -> None:
-    """Three regions, real data, a region outage.
+@click.option("--plain", is_flag=True, help="Print plain lines, even on a terminal.")
+@click.option("--spark/--no-spark", "queries_spark", default=True,
+              help="Query the archive with Spark, if it is installed.")  # fmt: skip
+def demo(
+    file: str | None, seconds: float, round_trips: str, plain: bool, queries_spark: bool
+) -> None:
+    """Demonstrate three regions with real data and a region outage.
 
     Runs three regions with two bookies each in this process, on real sockets and files. FILE ("-":
     standard input; default: a log file found on this machine) is written line by line in one
-    region and tailed in another; halfway a whole region is cut off and brought back. At the end
-    what the readers saw is compared with the input: count, order, SHA-256. Then the stream is
-    archived, the cluster ends, and Spark queries the archive.
+    region and tailed in another, while a whole region is cut off and reconnected. At the end the
+    records that the readers got are compared with the input: count, order, SHA-256. Then the stream
+    is archived, the cluster is stopped, and Spark queries the archive.
     """
     options = DemoOptions(seconds, _parse_round_trips(round_trips))
     with tempfile.TemporaryDirectory(prefix="rhumbline-demo-") as scratch:
@@ -50,32 +52,32 @@ def demo(file: str | None, seconds: float, round_trips: str, plain: bool, asks_s
         try:
             outcome = run(_play(source, Path(scratch), options, is_live))
             is_good = outcome.is_good
-            if is_good and asks_spark and outcome.archived is not None:
+            if is_good and queries_spark and outcome.archived is not None:
                 is_good = _query(source, Path(scratch))
         except (KeyboardInterrupt, asyncio.CancelledError):
             sys.exit(_EXIT_INTERRUPTED)
     click.echo(
-        "OK: count, order and SHA-256 are those of the input"
+        "OK: count, order and SHA-256 match the input"
         if is_good
-        else "FAILED: what was read is not what was written"
+        else "FAILED: the records read differ from the records written"
     )
     sys.exit(0 if is_good else _EXIT_DIFFERS)
 
 
 def _query(source: Source, scratch: Path) -> bool:
-    """Asks Spark where it is installed; False when it says anything else than the input."""
-    missing = why_no_spark()
+    """Query with Spark if installed; return False if its result differs from the input."""
+    missing = missing_for_spark()
     if missing is not None:
-        click.echo(f"spark    is not here to query the archive: {missing}")
+        click.echo(f"spark    skipped: {missing}")
         return True
-    click.echo("spark    the cluster has ended; Spark starts, and asks the archive alone:\n")
+    click.echo("spark    the cluster is stopped; Spark queries the archive alone:\n")
     click.echo(textwrap.indent(f"{QUERY}\n", " " * 9))
-    answer = ask_spark(NAMESPACE, STREAM, scratch / "cold", scratch / "spark.log")
-    is_same = (answer.record_count, answer.payload_bytes) == (source.line_count, source.size)
-    click.echo(textwrap.indent(f"{answer.table}\n", " " * 9))
+    result = query_with_spark(NAMESPACE, STREAM, scratch / "cold", scratch / "spark.log")
+    is_same = (result.record_count, result.payload_bytes) == (source.line_count, source.size)
+    click.echo(textwrap.indent(f"{result.table}\n", " " * 9))
     click.echo(
-        f"         {answer.record_count:>9,} records, {answer.payload_bytes:,} bytes in "
-        f"{answer.seconds:.1f} s  {'same' if is_same else 'DIFFERENT'}"
+        f"         {result.record_count:>9,} records, {result.payload_bytes:,} bytes in "
+        f"{result.seconds:.1f} s  {'same' if is_same else 'DIFFERENT'}"
     )
     return is_same
 
@@ -91,17 +93,17 @@ async def _play(source: Source, root: Path, options: DemoOptions, is_live: bool)
             outcome = await demo_run.run()
     except (RhumblineError, TimeoutError, asyncio.CancelledError) as error:
         why = "interrupted" if isinstance(error, asyncio.CancelledError) else "failed"
-        say(f"{why} after {_progress(demo_run.state)}")
+        print_message(f"{why} after {_progress(demo_run.state)}")
         raise
     if is_live:
-        with PlainView(click.echo) as told:  # what the live view showed would be gone
-            told.update(demo_run.state)
+        with PlainView(click.echo) as plain:  # the live view has left the screen
+            plain.update(demo_run.state)
     click.echo(summary(demo_run.state, outcome))
     return outcome
 
 
 def summary(state: DemoState, outcome: DemoOutcome) -> str:
-    """What the demo showed."""
+    """Return the summary of a demo run."""
     source = outcome.source
     acks, delivery = state.ack_latency, state.delivery_latency
     lines = [
@@ -124,9 +126,9 @@ def summary(state: DemoState, outcome: DemoOutcome) -> str:
         f"segments {len(state.segments)}, quorum E/WQ/AQ/R {state.quorum}",
         "archive  "
         + (
-            "needs pip install 'rhumbline[arrow]'"
+            "skipped: pip install 'rhumbline[arrow]'"
             if outcome.archived is None
-            else outcome.archived.told()
+            else outcome.archived.summary()
         ),
     ]
     return "\n".join(lines)
@@ -142,8 +144,10 @@ def _progress(state: DemoState) -> str:
 def _parse_round_trips(text: str) -> tuple[int, int, int]:
     parts = text.split(",")
     if len(parts) != 3 or not all(part.strip().isdigit() for part in parts):
-        raise InvalidArgumentError(f"--rtt {text!r}: three numbers of ms, e.g. {_ROUND_TRIPS}")
+        raise InvalidArgumentError(
+            f"--rtt {text!r} is not three round trips in ms, e.g. {_ROUND_TRIPS}"
+        )
     near, far, other = (int(part) for part in parts)
     if max(near, far, other) > 2_000:
-        raise InvalidArgumentError(f"--rtt {text!r}: a round trip is at most 2000 ms")
+        raise InvalidArgumentError(f"--rtt {text!r}: a round trip is above 2000 ms")
     return near, far, other

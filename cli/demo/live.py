@@ -1,6 +1,6 @@
-"""The demo as a live terminal view: regions, segments and their copies, plots, a timeline.
+"""The live terminal view of the demo: regions, segments and their copies, plots, a timeline.
 
-Built for 80x24 and whatever is larger: what does not fit is shortened from its old end.
+Designed for terminals of 80x24 and larger; the oldest lines are omitted if there is no room.
 """
 
 from rich.console import Console, Group, RenderableType
@@ -13,14 +13,14 @@ from rich.text import Text
 from .plot import bars
 from .state import BookieState, DemoState, RegionState, SegmentState
 
-_MOODS = {"bad": "bold red", "good": "bold green", "plain": ""}
+_STYLES = {"bad": "bold red", "good": "bold green", "plain": ""}
 _WIDE = 120
 _HEADER_LINES = 2
 _BORDER = 2
 
 
 class LiveView:
-    """Redraws the whole screen at every tick; leaves the terminal as it was."""
+    """Redraws the whole screen at every tick; restores the terminal at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -34,12 +34,12 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def update(self, state: DemoState) -> None:
-        """Called once a tick, and once more at the end."""
+        """Show the state; called once per tick, and once at the end."""
         self._live.update(screen(state, self._console.width, self._console.height), refresh=True)
 
 
 def screen(state: DemoState, width: int, height: int) -> Layout:
-    """The whole picture for a terminal of this size."""
+    """Return the layout for a terminal of this size."""
     regions_height = max(len(region.bookies) for region in state.regions) + 1 + _BORDER
     rest = height - _HEADER_LINES - regions_height
     layout = Layout()
@@ -118,10 +118,10 @@ def _segments_panel(state: DemoState, height: int) -> Panel:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column("seg", justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    places = [(region, bookie) for region in state.regions for bookie in region.bookies]
-    for _ in places:
+    columns = [(region, bookie) for region in state.regions for bookie in region.bookies]
+    for _ in columns:
         table.add_column(justify="center", no_wrap=True)
-    heads = [Text(_name(bookie), "red" if region.is_cut else "dim") for region, bookie in places]
+    heads = [Text(_name(bookie), "red" if region.is_cut else "dim") for region, bookie in columns]
     table.add_row(Text("segment", "dim"), "", *heads)
     room = max(height - _BORDER - 1, 1)
     for segment in state.segments[-room:]:
@@ -130,9 +130,9 @@ def _segments_panel(state: DemoState, height: int) -> Panel:
         else:
             what = Text("being written", "yellow")
         table.add_row(
-            str(segment.lssn), what, *(_copies(segment, bookie.bookie_id) for _, bookie in places)
+            str(segment.lssn), what, *(_copies(segment, bookie.bookie_id) for _, bookie in columns)
         )
-    return Panel(table, title="segments and where their copies are", border_style="blue")
+    return Panel(table, title="segments and their copies", border_style="blue")
 
 
 def _copies(segment: SegmentState, bookie: str) -> Text:
@@ -181,10 +181,10 @@ def _plots(state: DemoState, width: int, height: int) -> Layout:
 
 def _timeline_panel(state: DemoState, height: int) -> Panel:
     text = Text(no_wrap=True, overflow="ellipsis")
-    shown = state.happenings[-max(height - _BORDER, 1) :]
-    for number, happening in enumerate(shown):
-        text.append(f"{happening.at_seconds:5.1f} s ", "dim")
-        text.append(happening.text, _MOODS[happening.mood])
+    shown = state.events[-max(height - _BORDER, 1) :]
+    for number, event in enumerate(shown):
+        text.append(f"{event.at_seconds:5.1f} s ", "dim")
+        text.append(event.text, _STYLES[event.tone])
         if number < len(shown) - 1:
             text.append("\n")
-    return Panel(text, title="what happens", border_style="white")
+    return Panel(text, title="events", border_style="white")

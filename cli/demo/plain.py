@@ -1,4 +1,4 @@
-"""The demo as plain lines: for pipes, files and terminals without cursor control."""
+"""The plain view of the demo, for pipes, files and terminals without cursor control."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ _LINE_EVERY_TICKS = 4
 
 
 class PlainView:
-    """Prints happenings when they happen, and one line of figures a second."""
+    """Prints events as they happen, and one line of statistics per second."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -22,18 +22,18 @@ class PlainView:
         return None
 
     def update(self, state: DemoState) -> None:
-        """Called once a tick, and once more at the end."""
-        for happening in state.happenings[self._shown :]:
-            mark = {"bad": "!", "good": "+"}.get(happening.mood, " ")
-            self._write(f"{happening.at_seconds:6.1f} s {mark} {happening.text}")
-        self._shown = len(state.happenings)
+        """Show the state; called once per tick, and once at the end."""
+        for event in state.events[self._shown :]:
+            mark = {"bad": "!", "good": "+"}.get(event.tone, " ")
+            self._write(f"{event.at_seconds:6.1f} s {mark} {event.text}")
+        self._shown = len(state.events)
         if self._ticks % _LINE_EVERY_TICKS == _LINE_EVERY_TICKS - 1 and not state.is_over:
-            self._write(figures_line(state))
+            self._write(statistics_line(state))
         self._ticks += 1
 
 
-def figures_line(state: DemoState) -> str:
-    """Records/s, ack latency and tail lag of the last second, and which regions hold the data."""
+def statistics_line(state: DemoState) -> str:
+    """Return records/s, ack latency and tail lag of the last second, and entries by region."""
     recent = list(state.ticks)[-_LINE_EVERY_TICKS:]
     busy = [tick for tick in recent if tick.p50_ms] or recent
     rate = sum(tick.records_per_second for tick in recent) / len(recent)

@@ -1,4 +1,4 @@
-"""Bar plots of block characters, and the fitting of a series to so many columns."""
+"""Bar plots of block characters, and the scaling of a series to a number of columns."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def fit(values: Sequence[float], total: int, columns: int) -> list[float]:
-    """The first ``len(values)`` of ``total`` values, where all of them would fill ``columns``.
+    """Scale the first ``len(values)`` of ``total`` values to columns; ``total`` fill ``columns``.
 
-    A column is the mean of its values; zeros (nothing happened) do not count in a mean.
+    A column is the mean of its values that are not zero (zero means no event).
     """
     total = max(total, len(values))
     fitted = []
@@ -33,7 +33,7 @@ def bars(
     height: int,
     style: str,
 ) -> Text:
-    """Bars from 0 to the largest value; those that are ``marked`` in red."""
+    """Return bars scaled to the largest value; those that are ``marked`` are red."""
     tops = fit(values, total, width)
     marks = [share > 0 for share in fit([float(mark) for mark in marked], total, width)]
     scale = height * 8 / max(max(tops, default=0), 1e-9)

@@ -1,7 +1,7 @@
-"""What happens in the demo: write in one region, tail in another, lose a third, compare.
+"""The steps of the demo: write in one region, tail in another, cut off a third, compare.
 
-The writer's region is nearest to the one that is cut, so that the cut shows: acknowledgements need
-a second region, and the next nearest is farther away.
+The region that is cut off is the one nearest to the writer, so that the cut is visible in the
+latency: acknowledgements need a second region, and the remaining one is farther away.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ...core.log.namespace import create_namespace
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.batch import AppendMany
 from ...core.protocol.quorum import Quorum
-from ...core.runtime.tasks import Tasks, settled
+from ...core.runtime.tasks import Tasks, wait_until_done
 from ..servers.local_cluster import LocalCluster
 from .archive_query import Archived, archive_stream
 from .source import Source
@@ -32,7 +32,7 @@ NAMESPACE = "demo"
 BOOKIES_PER_REGION = 2
 CUT_AT, HEAL_AT = 0.4, 0.7
 _QUORUM = Quorum(3, 3, 2, 2)
-_SEGMENTS = 8  # so many segments are rolled in a run, by time
+_SEGMENTS = 8  # segments in a run, rolled by time
 _BATCH_SECONDS = 0.02
 _BATCH_MAX = 5_000
 _ACK_SECONDS_MAX = 60.0
@@ -47,17 +47,17 @@ _LEDGER = LedgerConfig(
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the user may choose."""
+    """The options of a run."""
 
     seconds: float
-    """How long the writing takes, if the machine keeps up."""
+    """Duration of the writes, if the machine is fast enough."""
     round_trips_ms: tuple[int, int, int]
-    """bonn-oslo, bonn-rome, oslo-rome."""
+    """Round trips bonn-oslo, bonn-rome, oslo-rome."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """What a reader saw, from the first record to the last."""
+    """Count and digest of all records that a reader got."""
 
     region: str
     count: int
@@ -66,17 +66,17 @@ class ReadBack:
 
 @dataclass(slots=True)
 class DemoOutcome:
-    """How the demo ended."""
+    """The result of a run."""
 
     source: Source
     acked_count: int
     readers: list[ReadBack] = field(default_factory=list)
     archived: Archived | None = None
-    """None where archives need more than is installed."""
+    """None if the dependencies of archives are not installed."""
 
     @property
     def is_good(self) -> bool:
-        """Whether every record was acknowledged and archived, and all readers saw the input."""
+        """True if every record was acknowledged and archived, and all readers got the input."""
         expected = (self.source.line_count, self.source.sha256)
         archived = self.archived
         return (
@@ -87,14 +87,14 @@ class DemoOutcome:
 
 
 class Demo:
-    """One run. ``on_tick`` is called several times a second with the state."""
+    """A run of the demo. ``on_tick`` is called several times per second with the state."""
 
     def __init__(
         self, source: Source, root: Path, options: DemoOptions, on_tick: Callable[[DemoState], None]
     ) -> None:
         near, far, other = options.round_trips_ms
         self.cold = root / "cold"
-        """Where the archive goes."""
+        """Directory of the archive."""
         self._options = options
         self._source = source
         self._on_tick = on_tick
@@ -114,13 +114,13 @@ class Demo:
             str(_QUORUM),
             planned_ticks=round((options.seconds + 1) / TICK_SECONDS),
         )
-        self._sent: deque[tuple[int, float]] = deque()  # (records sent until then, when)
+        self._sent: deque[tuple[int, float]] = deque()  # (records sent so far, time)
         self._tail_digest = hashlib.sha256()
         self._failure: BaseException | None = None
         self._main: asyncio.Task[object] | None = None
 
     async def run(self) -> DemoOutcome:
-        """Plays it to the end. Raises what went wrong; everything is stopped before it returns."""
+        """Run to the end. Everything is stopped on return; errors are raised after that."""
         self._main = asyncio.current_task()
         try:
             async with self._cluster:
@@ -143,9 +143,9 @@ class Demo:
             ]
         ticking = Tasks(on_failure=self._on_failure)
         ticking.spawn(self._tick(), "tick")
-        state.happened(f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions")
+        state.add_event(f"{len(cluster.bookies)} bookies are up in {len(cluster.regions)} regions")
         near, far, other = self._options.round_trips_ms
-        state.happened(
+        state.add_event(
             f"emulated round trips: {WRITER}-{NEAR} {near} ms, {WRITER}-{TAIL} {far} ms, "
             f"{NEAR}-{TAIL} {other} ms"
         )
@@ -160,33 +160,33 @@ class Demo:
         return outcome
 
     async def _write_and_tail(self) -> None:
-        following = Tasks(on_failure=self._on_failure)
+        followers = Tasks(on_failure=self._on_failure)
         cluster = self._cluster
         async with (
-            cluster.client(WRITER, namespace=NAMESPACE, ledger=_LEDGER) as here,
-            cluster.client(TAIL, namespace=NAMESPACE, ledger=_LEDGER) as there,
+            cluster.client(WRITER, namespace=NAMESPACE, ledger=_LEDGER) as writer_client,
+            cluster.client(TAIL, namespace=NAMESPACE, ledger=_LEDGER) as tail_client,
         ):
             try:
-                await self._follow(following, here, there)
-                await self._write(here)
+                await self._follow(followers, writer_client, tail_client)
+                await self._write(writer_client)
                 await self._wait_for_tail()
             finally:
-                await following.aclose()
+                await followers.aclose()
 
-    async def _follow(self, following: Tasks, here: Client, there: Client) -> None:
-        """Makes the stream, and starts the tail and the watch of the segments."""
+    async def _follow(self, followers: Tasks, writer_client: Client, tail_client: Client) -> None:
+        """Create the stream, and start the tail and the watcher of the segments."""
         roll_ms = max(1_000, round(self._options.seconds * 1000 / _SEGMENTS))
         policy = StreamPolicy(quorum=_QUORUM, roll_ms=roll_ms)
-        await create_namespace(here.store, here.runtime, NAMESPACE, policy)
-        await here.namespace().create_stream(STREAM)
-        following.spawn(self._tail(there), "tail")
-        following.spawn(self._watch_segments(here), "segments")
-        self.state.happened(f"tail in {TAIL}, writer in {WRITER}: the stream is open", "good")
+        await create_namespace(writer_client.store, writer_client.runtime, NAMESPACE, policy)
+        await writer_client.namespace().create_stream(STREAM)
+        followers.spawn(self._tail(tail_client), "tail")
+        followers.spawn(self._watch_segments(writer_client), "segments")
+        self.state.add_event(f"tail in {TAIL}, writer in {WRITER}: the stream is open", "good")
 
     # --- writing --------------------------------------------------------------------------------
 
     async def _write(self, client: Client) -> None:
-        """Appends all lines, evenly over the time, and waits for the acknowledgements."""
+        """Append all lines, evenly over the time, and wait for the acknowledgements."""
         state, total = self.state, self._source.line_count
         lines = self._source.lines()
         writer = await client.namespace().open_writer(STREAM)
@@ -205,12 +205,12 @@ class Demo:
                     self._sent.append((state.sent_count, now))
                     await tickets.put((tickets_of, count, now))
                     await writer.room()
-                self._break_and_mend()
+                self._cut_and_heal()
                 await asyncio.sleep(0 if due - state.sent_count > 0 else _BATCH_SECONDS)
             await tickets.put(None)
             async with asyncio.timeout(_ACK_SECONDS_MAX):
-                await settled(acking)
-            state.happened(f"all {total:,} records are acknowledged", "good")
+                await wait_until_done(acking)
+            state.add_event(f"all {total:,} records are acknowledged", "good")
             await writer.close()
         except BaseException:
             await writer.abort()
@@ -224,26 +224,26 @@ class Demo:
         while (item := await tickets.get()) is not None:
             ticket, count, sent_at = item
             result = await ticket
-            self.state.acked(count, time.monotonic() - sent_at, result.regions)
+            self.state.add_acks(count, time.monotonic() - sent_at, result.regions)
 
-    def _break_and_mend(self) -> None:
-        """Cuts the near region off and brings it back, when it is time."""
+    def _cut_and_heal(self) -> None:
+        """Cut the near region off and reconnect it, at the planned times."""
         state = self.state
         share = state.sent_count / self._source.line_count
         near = next(region for region in state.regions if region.name == NEAR)
         if not near.is_cut and CUT_AT <= share < HEAL_AT:
             self._cluster.cut(NEAR)
             near.is_cut = True
-            state.happened(f"{NEAR} IS CUT OFF: nothing gets in or out of the region", "bad")
+            state.add_event(f"{NEAR} IS CUT OFF: no traffic into or out of the region", "bad")
         elif near.is_cut and share >= HEAL_AT:
             self._cluster.heal(NEAR)
             near.is_cut = False
-            state.happened(f"{NEAR} is back", "good")
+            state.add_event(f"{NEAR} is reconnected", "good")
 
     # --- reading --------------------------------------------------------------------------------
 
     async def _tail(self, client: Client) -> None:
-        """Follows the stream from its beginning."""
+        """Tail the stream from its beginning."""
         state = self.state
         async with client.reader(STREAM) as reader:
             async for batch in reader.batches():
@@ -260,8 +260,8 @@ class Demo:
             await asyncio.sleep(_BATCH_SECONDS)
 
     async def _read_back(self, region: str) -> ReadBack:
-        """Reads everything once more, in the region that had been away."""
-        self.state.happened(f"reading everything once more, in {region}")
+        """Read the whole stream again, in the region that was cut off."""
+        self.state.add_event(f"reading the whole stream again, in {region}")
         digest = hashlib.sha256()
         count = 0
         client = self._cluster.client(region, namespace=NAMESPACE, ledger=_LEDGER)
@@ -275,7 +275,7 @@ class Demo:
         return ReadBack(region, count, digest.hexdigest())
 
     async def _archive(self) -> Archived | None:
-        self.state.happened(f"archiving {STREAM} as Parquet")
+        self.state.add_event(f"archiving {STREAM} as Parquet")
         async with self._cluster.client(WRITER, namespace=NAMESPACE, ledger=_LEDGER) as client:
             return await archive_stream(client, NAMESPACE, STREAM, self.cold)
 
@@ -293,7 +293,7 @@ class Demo:
             self._on_tick(self.state)
 
     async def _watch_segments(self, client: Client) -> None:
-        """Keeps the picture of the segments, and tells when one goes on with other bookies."""
+        """Refresh the segments, and add an event when one continues with other bookies."""
         namespace = client.namespace()
         while True:
             segments = []
@@ -307,25 +307,25 @@ class Demo:
                     segment.lssn, segment.is_completed, segment.record_count, fragments
                 )
                 segments.append(shown)
-                self._tell_of_moves(shown)
+                self._report_changes(shown)
             self.state.segments = segments
             await asyncio.sleep(2 * TICK_SECONDS)
 
-    def _tell_of_moves(self, segment: SegmentState) -> None:
+    def _report_changes(self, segment: SegmentState) -> None:
         known = next((old for old in self.state.segments if old.lssn == segment.lssn), None)
         if known is None:
             names = ", ".join(map(_name, segment.fragments[0][1]))
-            self.state.happened(f"segment {segment.lssn} begins on {names}")
+            self.state.add_event(f"segment {segment.lssn} starts on {names}")
             return
         for (_, before), (first, after) in pairwise(segment.fragments[len(known.fragments) - 1 :]):
             gone = ", ".join(_name(bookie) for bookie in before if bookie not in after)
             new = ", ".join(_name(bookie) for bookie in after if bookie not in before)
-            self.state.happened(
-                f"segment {segment.lssn} goes on from entry {first} with {new} for {gone}", "good"
+            self.state.add_event(
+                f"segment {segment.lssn} continues from entry {first} with {new} for {gone}", "good"
             )
 
     def _on_failure(self, error: BaseException) -> None:
-        """A task of ours failed: the demo is over."""
+        """End the demo because one of its tasks failed."""
         if self._failure is None and self._main is not None:
             self._failure = error
             self._main.cancel()

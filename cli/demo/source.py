@@ -1,4 +1,4 @@
-"""What the demo writes: the lines of a file, of standard input, or of a log found here."""
+"""The input of the demo: lines of a file, of standard input, or of a log file of this host."""
 
 import hashlib
 import shutil
@@ -31,7 +31,7 @@ _STDIN_BYTES_MAX = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of lines that was read through once."""
+    """A file of lines whose count, size and digest are known."""
 
     path: Path
     label: str
@@ -40,13 +40,13 @@ class Source:
     sha256: str
 
     def lines(self) -> Iterator[bytes]:
-        """The lines with their ends: joined they are the file."""
+        """Yield the lines with their line ends; joined they are the file."""
         with self.path.open("rb") as file:
             yield from file
 
 
 def open_source(file: str | None, stdin: BinaryIO, scratch: Path) -> Source:
-    """The source that the user named: a path, "-" for standard input, None for a log found here.
+    """Open a path, "-" for standard input, or None for a log file found on this host.
 
     Standard input is copied into ``scratch`` first. Raises InvalidArgumentError.
     """
@@ -59,7 +59,7 @@ def open_source(file: str | None, stdin: BinaryIO, scratch: Path) -> Source:
 
 
 def find_log() -> Path:
-    """A real log of some length on this machine. Raises InvalidArgumentError when there is none."""
+    """Find a log file with many lines on this host. Raises InvalidArgumentError if none exists."""
     seen: list[tuple[int, Path]] = []
     for pattern in _LOGS:
         for path in sorted(Path("/").glob(pattern.removeprefix("/"))):
@@ -69,12 +69,12 @@ def find_log() -> Path:
             if count:
                 seen.append((count, path))
     if not seen:
-        raise InvalidArgumentError("no log file was found on this machine; name one: demo FILE")
+        raise InvalidArgumentError("no log file found on this machine; name one: demo FILE")
     return max(seen)[1]
 
 
 def _count_lines(path: Path) -> int:
-    """Lines up to ``_LINES_MIN``; 0 for what cannot be read or is not text."""
+    """Count the lines in the first MiB; 0 if the file is unreadable or not text."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 20)
@@ -90,7 +90,7 @@ def _spool(stdin: BinaryIO, scratch: Path) -> Path:
             if file.tell() > _STDIN_BYTES_MAX:
                 raise InvalidArgumentError("standard input is longer than 4 GiB; name a file")
         if shutil.disk_usage(scratch).free < 4 * file.tell():
-            raise InvalidArgumentError("too little space to store standard input three times")
+            raise InvalidArgumentError("not enough free space for three copies of standard input")
     return Path(file.name)
 
 
@@ -105,10 +105,10 @@ def _scan(path: Path, label: str) -> Source:
                 size += len(line)
                 if len(line) > RECORD_BYTES_MAX:
                     raise InvalidArgumentError(
-                        f"{label}: line {count} is longer than a record's {RECORD_BYTES_MAX} bytes"
+                        f"{label}: line {count} is longer than {RECORD_BYTES_MAX} bytes"
                     )
     except OSError as error:
         raise InvalidArgumentError(f"{label}: {error.strerror}") from error
     if not count:
-        raise InvalidArgumentError(f"{label} is empty: there is nothing to write")
+        raise InvalidArgumentError(f"{label} is empty")
     return Source(path, label, count, size, digest.hexdigest())

@@ -1,4 +1,4 @@
-"""What the demo knows at a moment; the views only read it."""
+"""The state of the demo; the views only read it."""
 
 import time
 from collections import deque
@@ -14,7 +14,7 @@ TICK_SECONDS = 0.25
 
 @dataclass(slots=True)
 class RegionState:
-    """A region: its bookies, and whether it is cut off."""
+    """A region with its bookies; ``is_cut`` is true while it is cut off."""
 
     name: str
     role: str
@@ -23,11 +23,11 @@ class RegionState:
     bookies: list["BookieState"]
     is_cut: bool = False
     acked_count: int = 0
-    """Acknowledged records of which this region was known to hold a copy at that moment."""
+    """Acknowledged records that had a copy in this region when they were acknowledged."""
 
     @property
     def entry_count(self) -> int:
-        """Entries that its bookies hold on disk."""
+        """Entries stored by the bookies of the region."""
         return sum(bookie.entry_count for bookie in self.bookies)
 
 
@@ -41,7 +41,7 @@ class BookieState:
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """A log segment, as the metadata store knows it."""
+    """A log segment, as recorded in the metadata store."""
 
     lssn: int
     is_completed: bool
@@ -51,17 +51,17 @@ class SegmentState:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """A line of the timeline. ``mood``: plain, bad or good."""
+class DemoEvent:
+    """A line of the timeline. ``tone`` is plain, bad or good."""
 
     at_seconds: float
     text: str
-    mood: str
+    tone: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One interval of ``TICK_SECONDS``."""
+    """Statistics of one interval of ``TICK_SECONDS``."""
 
     records_per_second: float
     read_per_second: float
@@ -73,19 +73,19 @@ class Tick:
 
 @dataclass(slots=True)
 class DemoState:
-    """All of it. Counts are of records."""
+    """The complete state. Counts are numbers of records."""
 
     source: Source
     regions: list[RegionState]
     quorum: str
     planned_ticks: int
-    """Ticks that the writing is going to take, if the machine keeps up."""
+    """Ticks that the writes take, if the machine is fast enough."""
     sent_count: int = 0
     acked_count: int = 0
     read_count: int = 0
     is_over: bool = False
     segments: list[SegmentState] = field(default_factory=list)
-    happenings: list[Happening] = field(default_factory=list)
+    events: list[DemoEvent] = field(default_factory=list)
     ticks: deque[Tick] = field(default_factory=lambda: deque(maxlen=SERIES_LENGTH))
     ack_latency: Histogram = field(default_factory=Histogram)
     delivery_latency: Histogram = field(default_factory=Histogram)
@@ -97,7 +97,7 @@ class DemoState:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     @property
@@ -105,12 +105,12 @@ class DemoState:
         """The region that is cut off now, if any."""
         return next((region for region in self.regions if region.is_cut), None)
 
-    def happened(self, text: str, mood: str = "plain") -> None:
-        """Adds to the timeline."""
-        self.happenings.append(Happening(self.seconds, text, mood))
+    def add_event(self, text: str, tone: str = "plain") -> None:
+        """Add a line to the timeline."""
+        self.events.append(DemoEvent(self.seconds, text, tone))
 
-    def acked(self, count: int, seconds: float, regions: Sequence[str]) -> None:
-        """``count`` records held by ``regions`` were acknowledged ``seconds`` after append."""
+    def add_acks(self, count: int, seconds: float, regions: Sequence[str]) -> None:
+        """Count ``count`` records, stored in ``regions`` and acknowledged after ``seconds``."""
         self.acked_count += count
         self.ack_latency.add(seconds, count)
         self._interval.add(seconds, count)
@@ -119,7 +119,7 @@ class DemoState:
                 region.acked_count += count
 
     def tick(self) -> Tick:
-        """Closes an interval and returns it."""
+        """End an interval and return its statistics."""
         now = self.seconds
         width = max(now - self._ticked, 0.001)
         p50, p99 = self._interval.quantiles_ms((0.5, 0.99))

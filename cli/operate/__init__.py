@@ -1,1 +1,1 @@
-"""Commands about a running cluster: regions, nodes, repair, metadata, plans, outages."""
+"""Commands that operate a cluster: regions, nodes, repair, metadata, plans, outages."""

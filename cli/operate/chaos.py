@@ -12,49 +12,54 @@ from ...chaos.lab.report.junit import junit_xml
 from ...chaos.lab.report.scenario_outcome import ScenarioOutcome, load_folder
 from ...chaos.lab.scenario import SIM, WAN, WORLDS, Scenario
 from ...core.protocol.errors import ConfigurationError
-from ..output import ProgressBar, print_rows, say
+from ..output import ProgressBar, print_message, print_rows
 
 FOLDER = Path("chaos-report")
 
 
 @click.group()
 def chaos() -> None:
-    """Outages are rehearsed: scenarios in the simulator, or with real processes over toxiproxy."""
+    """Rehearse outages: run scenarios in the simulator, or with real processes behind toxiproxy."""
 
 
 _output = click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    help="Output format.",
+)  # fmt: skip
 
 
 @chaos.command()
 @_output
 def ls(output: str) -> None:
-    """Lists the scenarios of the library."""
+    """List the scenarios of the library."""
     rows = []
     for name in scenario_library.names():
-        one = scenario_library.load(name)
-        rows.append({"scenario": name, "worlds": ", ".join(one.worlds), "title": one.title})
+        scenario = scenario_library.load(name)
+        rows.append(
+            {"scenario": name, "worlds": ", ".join(scenario.worlds), "title": scenario.title}
+        )
     print_rows(rows, output, empty="the library is empty")
 
 
 @chaos.command()
 @click.argument("scenarios", nargs=-1, metavar="SCENARIO...")
-@click.option("--all", "all_of", is_flag=True, help="Every scenario of the library.")
+@click.option("--all", "all_of", is_flag=True, help="Run every scenario of the library.")
 @click.option(
     "--world",
     type=click.Choice(WORLDS),
     default=SIM,
     show_default=True,
-    help="Virtual time, or real processes.",
+    help="sim: the simulator, in virtual time; wan: real processes.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="First seed."
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1, 100_000),
     default=1,
     show_default=True,
-    help="So many seeds, from --seed on.",
+    help="Number of consecutive seeds, from --seed on.",
 )
 @click.option(
     "--report",
@@ -62,18 +67,18 @@ def ls(output: str) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=FOLDER,
     show_default=True,
-    help="Where outcomes and reports are written.",
+    help="Directory for outcomes and reports.",
 )
 @click.option(
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="RHUMBLINE_SERVERS",
-    help="Where toxiproxy and etcd are looked for besides PATH.",
+    help="Directory with toxiproxy and etcd, searched besides PATH.",
 )
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep logs and data of real processes here.",
+    help="Keep logs and data of real processes in this directory.",
 )
 @_output
 def run(
@@ -87,63 +92,65 @@ def run(
     keep: Path | None,
     output: str,
 ) -> int:
-    """Plays scenarios (names of the library, or files), judges them and writes a report.
+    """Run scenarios (names in the library, or files), evaluate them and write a report.
 
-    Exit code 0: every promise was kept and every expectation held; 1: not.
+    Exits with 0 if every invariant and every expectation held, otherwise with 1.
     """  # fmt: skip
     wanted = [
         scenario_library.load(name) for name in (scenario_library.names() if all_of else scenarios)
     ]
     if not wanted:
-        raise ConfigurationError("which scenario? `rhumbline chaos ls` lists them")
+        raise ConfigurationError("no scenario given; `rhumbline chaos ls` lists them")
     if all_of:
-        wanted = [one for one in wanted if world in one.worlds]
-    for one in wanted:
-        if world not in one.worlds:
-            raise ConfigurationError(f"{one.name} is not for world {world}: its worlds say so")
+        wanted = [scenario for scenario in wanted if world in scenario.worlds]
+    for scenario in wanted:
+        if world not in scenario.worlds:
+            raise ConfigurationError(
+                f"{scenario.name} does not run in world {world}; its worlds are: "
+                f"{', '.join(scenario.worlds)}"
+            )
     progress, outcomes = ProgressBar(), []
-    for one in wanted:
+    for scenario in wanted:
         for number in range(seed, seed + seeds):
-            progress.show(f"{one.name}, {world}, seed {number}")
-            outcome = _played(one, world, number, servers, keep)
+            progress.show(f"{scenario.name}, {world}, seed {number}")
+            outcome = _run_scenario(scenario, world, number, servers, keep)
             outcome.save(folder)
             outcomes.append(outcome)
             progress.clear()
             if not outcome.is_good:
-                say(f"{one.name} failed:")
-                for fault in outcome.faults:
-                    say(f"  {fault}")
+                print_message(f"{scenario.name} failed:")
+                for fault in outcome.problems:
+                    print_message(f"  {fault}")
     _print(outcomes, output)
     _write(outcomes, folder)
-    return 0 if all(one.is_good for one in outcomes) else 1
+    return 0 if all(outcome.is_good for outcome in outcomes) else 1
 
 
 @chaos.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @_output
 def report(folder: Path, output: str) -> int:
-    """Writes report.html and junit.xml anew from the outcomes in FOLDER, and prints the table."""
+    """Write report.html and junit.xml again from the outcomes in FOLDER, and print the table."""
     outcomes = load_folder(folder)
     if not outcomes:
-        raise ConfigurationError(
-            f"{folder}: there are no outcomes; `rhumbline chaos run` makes some"
-        )
+        raise ConfigurationError(f"{folder}: no outcomes; `rhumbline chaos run` writes them")
     _print(outcomes, output)
     _write(outcomes, folder)
-    return 0 if all(one.is_good for one in outcomes) else 1
+    return 0 if all(outcome.is_good for outcome in outcomes) else 1
 
 
 @chaos.command()
-@click.option("--appends", type=click.IntRange(10, 100_000), default=500, show_default=True)
+@click.option("--appends", type=click.IntRange(10, 100_000), default=500, show_default=True,
+              help="Number of appends.")  # fmt: skip
 @click.option(
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="RHUMBLINE_SERVERS",
-    help="Where toxiproxy is looked for besides PATH.",
+    help="Directory with toxiproxy, searched besides PATH.",
 )
 @_output
 def overhead(appends: int, servers: Path | None, output: str) -> None:
-    """Measures toxiproxy itself: append latency through idle links, and without links."""
+    """Measure toxiproxy itself: append latency through idle links, and without links."""
     from ...chaos.lab.toxiproxy_overhead import measure
     from ...chaos.lab.wan.cluster import SERVERS
 
@@ -151,7 +158,7 @@ def overhead(appends: int, servers: Path | None, output: str) -> None:
     print_rows([row._asdict() for row in rows], output, empty="nothing was measured")
 
 
-def _played(
+def _run_scenario(
     scenario: Scenario, world: str, seed: int, servers: Path | None, keep: Path | None
 ) -> ScenarioOutcome:
     from ...chaos.lab.report.judgement import outcome_of
@@ -171,24 +178,24 @@ def _played(
 def _print(outcomes: Sequence[ScenarioOutcome], output: str) -> None:
     rows = [
         {
-            "scenario": one.scenario,
-            "world": one.world,
-            "seed": one.seed,
-            "verdict": "held" if one.is_good else "failed",
-            "acked": one.acked,
-            "lost": one.lost,
-            "twice": one.doubled,
-            "unavailable_ms": round(one.unavailable_ms),
-            "resume_ms": None if one.resume_ms is None else round(one.resume_ms),
-            "seconds": round(one.real_s, 1),
+            "scenario": outcome.scenario,
+            "world": outcome.world,
+            "seed": outcome.seed,
+            "verdict": "passed" if outcome.is_good else "failed",
+            "acked": outcome.acked,
+            "lost": outcome.lost,
+            "duplicated": outcome.doubled,
+            "unavailable_ms": round(outcome.unavailable_ms),
+            "resume_ms": None if outcome.resume_ms is None else round(outcome.resume_ms),
+            "seconds": round(outcome.real_s, 1),
         }
-        for one in outcomes
+        for outcome in outcomes
     ]
-    print_rows(rows, output, empty="nothing was played")
+    print_rows(rows, output, empty="no scenario was run")
 
 
 def _write(outcomes: Sequence[ScenarioOutcome], folder: Path) -> None:
     page, xml = folder / "report.html", folder / "junit.xml"
     page.write_text(report_page(outcomes), encoding="utf-8")
     xml.write_text(junit_xml(outcomes), encoding="utf-8")
-    say(f"report: {page}, {xml}")
+    print_message(f"report: {page}, {xml}")

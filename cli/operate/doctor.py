@@ -1,4 +1,4 @@
-"""``rhumbline doctor``: checks the settings and everything they reach."""
+"""``rhumbline doctor``: checks the settings and the cluster that they refer to."""
 
 import asyncio
 import sys
@@ -22,9 +22,9 @@ _CONNECT_SECONDS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``verdict``: ok, warning or fault."""
+    """The result of one check. ``verdict`` is ok, warning or fault."""
 
-    what: str
+    subject: str
     verdict: str
     detail: str
 
@@ -33,9 +33,9 @@ class Finding:
 @session_options
 @runs
 async def doctor(session: CommandSession) -> None:
-    """Checks settings, metadata store, bookies and namespaces; says what is wrong.
+    """Check settings, metadata store, bookies and namespaces.
 
-    Exits 1 when there is a fault.
+    Exits with 1 if there is a fault.
     """
     findings = [Finding("settings", "ok", str(session.loaded.file or "no file"))]
     try:
@@ -48,7 +48,7 @@ async def doctor(session: CommandSession) -> None:
     except RhumblineError as error:
         findings.append(Finding("cluster", "fault", str(error)))
     rows = [
-        {"check": finding.what, "verdict": finding.verdict, "detail": finding.detail}
+        {"check": finding.subject, "verdict": finding.verdict, "detail": finding.detail}
         for finding in findings
     ]
     print_rows(rows, session.output, empty="nothing was checked")
@@ -61,7 +61,7 @@ async def _region(client: Client) -> Finding:
         await client.check_region()
     except ConfigurationError as error:
         return Finding("region", "fault", str(error))
-    return Finding("region", "ok", client.region or "none, and none is needed")
+    return Finding("region", "ok", client.region or "not set, and not required")
 
 
 async def _bookies(client: Client) -> AsyncIterator[Finding]:
@@ -69,42 +69,42 @@ async def _bookies(client: Client) -> AsyncIterator[Finding]:
     known = await directory.all_known()
     writable, read_only = await directory.writable(), await directory.read_only()
     if not known:
-        yield Finding("bookies", "fault", "none was ever formatted: `rhumbline bookie format`")
+        yield Finding("bookies", "fault", "none is formatted; see `rhumbline bookie format`")
     for bookie in known:
         if bookie in writable:
-            yield await _reach(client, bookie, "ok")
+            yield await _check_connection(client, bookie, "ok")
         elif bookie in read_only:
-            yield await _reach(client, bookie, "warning")
+            yield await _check_connection(client, bookie, "warning")
         else:
-            yield Finding(f"bookie {bookie}", "warning", "is down (not registered)")
+            yield Finding(f"bookie {bookie}", "warning", "down (not registered)")
 
 
-async def _reach(client: Client, bookie: BookieId, verdict: str) -> Finding:
-    """Whether a connection to the address that this process would use succeeds."""
-    what = f"bookie {bookie}"
+async def _check_connection(client: Client, bookie: BookieId, verdict: str) -> Finding:
+    """Try to connect to the address that this process would use."""
+    subject = f"bookie {bookie}"
     try:
         address = address_for(await client.directory.registration(bookie), client.region)
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
             _, writer = await asyncio.open_connection(address.host, address.port)
         writer.close()
     except (OSError, TimeoutError, RhumblineError) as error:
-        return Finding(what, "fault", f"cannot be reached: {error or type(error).__name__}")
+        return Finding(subject, "fault", f"cannot be reached: {error or type(error).__name__}")
     region = await client.directory.region_of(bookie) or "unknown region"
     note = "" if verdict == "ok" else ", read-only"
-    return Finding(what, verdict, f"reached at {address}, {region}{note}")
+    return Finding(subject, verdict, f"reachable at {address}, {region}{note}")
 
 
 async def _namespaces(client: Client) -> AsyncIterator[Finding]:
     names = await list_namespaces(client.store)
     if not names:
-        yield Finding("namespaces", "warning", "there is none: `rhumbline namespace create`")
+        yield Finding("namespaces", "warning", "none exists; see `rhumbline namespace create`")
     for name in names:
         policy = await client.namespace(name).policy()
-        yield await _can_write(client, name, policy.quorum)
+        yield await _check_writable(client, name, policy.quorum)
 
 
-async def _can_write(client: Client, name: str, quorum: Quorum) -> Finding:
-    """Whether a new segment could be made now."""
+async def _check_writable(client: Client, name: str, quorum: Quorum) -> Finding:
+    """Check that a new segment could be created now."""
     candidates = await client.directory.snapshot()
     try:
         RegionAwarePlacement().new_ensemble(

@@ -1,7 +1,7 @@
-"""Moving data away from bookies and regions: what ``node`` and ``region`` commands share.
+"""Drains bookies and regions: the parts that the ``node`` and ``region`` commands share.
 
-The command says what should be so; repair processes do the work, and the command only watches. It
-can be stopped and given again at any time.
+A command stores the wanted state; repair processes move the data, and the command only shows their
+progress. It can be interrupted and repeated at any time.
 """
 
 import asyncio
@@ -16,17 +16,22 @@ import click
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
-from ...regions.repair.progress import IsLeaving, Remaining, remaining, without_a_place
+from ...regions.repair.progress import (
+    IsLeaving,
+    RemainingCopies,
+    count_remaining,
+    unplaceable_quorums,
+)
 from ...regions.repair.task_store import TaskStore
-from ...regions.states import State, States
+from ...regions.states import PlacementState, PlacementStates
 from ...regions.steered_directory import SteeredDirectory
 from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, say
+from ..output import ProgressBar, print_message
 from ..units import show_bytes, show_ms
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _REASONS_SHOWN = 3
 
 
@@ -39,23 +44,23 @@ class Cluster:
     tasks: TaskStore
 
     async def find(self, name: str) -> BookieId:
-        """The bookie with this id, or this name if only one has it."""
+        """Return the bookie with this id, or with this name if it is unique."""
         known = await self.directory.all_known()
-        found = [one for one in known if name in (one, bookie_name(one))]
+        found = [bookie for bookie in known if name in (bookie, bookie_name(bookie))]
         if len(found) != 1:
-            among = ", ".join(found or known) or "none"
-            many = "several bookies are called" if found else "no bookie"
-            raise InvalidArgumentError(f"{many} {name}; there are: {among}")
+            candidates = ", ".join(found or known) or "none"
+            reason = "several bookies have the name" if found else "unknown bookie"
+            raise InvalidArgumentError(f"{reason} {name}; the bookies are: {candidates}")
         return found[0]
 
-    async def set(self, change: Callable[[States], States]) -> None:
-        """Changes the states."""
+    async def set(self, change: Callable[[PlacementStates], PlacementStates]) -> None:
+        """Change the stored states of bookies and regions."""
         await self.directory.states.change(change)
 
 
 @asynccontextmanager
 async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
-    """The cluster that the options name."""
+    """Open the cluster that the options select."""
     async with cluster_store(session) as store:
         directory = SteeredDirectory(store)
         try:
@@ -64,31 +69,33 @@ async def opened(session: CommandSession) -> AsyncIterator[Cluster]:
             directory.close()
 
 
-def waiting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --no-wait and --force."""
-    command = click.option("--no-wait", is_flag=True, help="Say it, and do not watch.")(command)
-    return click.option("--force", is_flag=True, help="Even if the data cannot go elsewhere.")(
-        command
-    )
+def drain_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --no-wait and --force."""
+    command = click.option(
+        "--no-wait", is_flag=True, help="Return at once, without waiting for the data to move."
+    )(command)
+    return click.option(
+        "--force", is_flag=True, help="Proceed even if the data has no legal place elsewhere."
+    )(command)
 
 
 async def check_there_is_room(cluster: Cluster, is_leaving: IsLeaving, *, force: bool) -> None:
-    """Raises UnsafeError when what is there could go nowhere without breaking its region rule."""
-    found = await remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
-    faults = await without_a_place(found, cluster.directory, is_leaving)
+    """Raise UnsafeError if the data has no place elsewhere that satisfies its region rule."""
+    found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
+    faults = await unplaceable_quorums(found, cluster.directory, is_leaving)
     if faults and not force:
-        raise UnsafeError("; ".join(faults) + "; --force says it all the same")
+        raise UnsafeError("; ".join(faults) + "; --force overrides this check")
 
 
 async def watch(session: CommandSession, cluster: Cluster, is_leaving: IsLeaving) -> None:
-    """Shows progress until nothing is left there."""
+    """Show progress until no data is left."""
     if await cluster.tasks.auditor() is None:
-        say("no repair process is running: start `rhumbline repair run`")
+        print_message("no repair process is running: start `rhumbline repair run`")
     progress = ProgressBar()
     loop = asyncio.get_running_loop()
     start, first, last = loop.time(), None, ""
     while True:
-        found = await remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
+        found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
         first = first or found
         line = describe(found, first, loop.time() - start)
         if session.output == "json" and line != last:
@@ -98,17 +105,17 @@ async def watch(session: CommandSession, cluster: Cluster, is_leaving: IsLeaving
         if found.is_empty:
             progress.clear()
             return
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
-def eta_s(found: Remaining, first: Remaining, elapsed_s: float) -> float | None:
-    """Seconds to go at the rate so far; None: nothing has moved yet."""
+def eta_s(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -> float | None:
+    """Return the remaining seconds at the rate so far; None if nothing has moved yet."""
     done = first.entries - found.entries
     return None if done <= 0 else elapsed_s * found.entries / done
 
 
-def as_document(found: Remaining, first: Remaining, elapsed_s: float) -> dict[str, Any]:
-    """Progress as JSON."""
+def as_document(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -> dict[str, Any]:
+    """Return the progress as JSON values."""
     eta = eta_s(found, first, elapsed_s)
     return {
         "ledgers": found.ledgers,
@@ -122,10 +129,10 @@ def as_document(found: Remaining, first: Remaining, elapsed_s: float) -> dict[st
     }
 
 
-def describe(found: Remaining, first: Remaining, elapsed_s: float) -> str:
-    """Progress in one line."""
+def describe(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -> str:
+    """Return the progress in one line."""
     if found.is_empty:
-        return "nothing is left there"
+        return "no data left"
     eta = eta_s(found, first, elapsed_s)
     parts = [
         f"{found.ledgers} ledgers, {found.copies} copies, {show_bytes(found.bytes)} left",
@@ -137,16 +144,16 @@ def describe(found: Remaining, first: Remaining, elapsed_s: float) -> str:
     return "; ".join(parts)
 
 
-# --- the verbs of ``node`` ----------------------------------------------------------------------
+# --- commands of ``node`` -----------------------------------------------------------------------
 
 
 @click.command()
 @click.argument("bookie")
-@waiting_options
+@drain_options
 @session_options
 @runs
 async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
-    """Moves everything off a bookie; it gets no new data. Safe to repeat."""
+    """Move all data off a bookie, which gets no new data. Safe to repeat."""
     async with opened(session) as cluster:
         await _drain(session, cluster, await cluster.find(bookie), force=force, no_wait=no_wait)
 
@@ -156,45 +163,47 @@ async def drain(session: CommandSession, bookie: str, force: bool, no_wait: bool
 @session_options
 @runs
 async def undrain(session: CommandSession, bookie: str) -> None:
-    """Lets a bookie take new data again."""
+    """Let a bookie accept new data again."""
     async with opened(session) as cluster:
-        one = await cluster.find(bookie)
-        await cluster.set(lambda states: states.with_bookie(one, None))
-        say(f"{one} takes new data")
+        bookie_id = await cluster.find(bookie)
+        await cluster.set(lambda states: states.with_bookie(bookie_id, None))
+        print_message(f"{bookie_id} accepts new data")
 
 
 @click.command()
 @click.argument("bookie")
-@waiting_options
+@drain_options
 @session_options
 @runs
 async def decommission(session: CommandSession, bookie: str, force: bool, no_wait: bool) -> None:
-    """Moves everything off a bookie, up or down, and forgets it: it will never be started again."""
+    """Move all data off a bookie, up or down, and remove it from the cluster permanently."""
     async with opened(session) as cluster:
-        one = await cluster.find(bookie)
-        await _drain(session, cluster, one, force=force, no_wait=no_wait)
+        bookie_id = await cluster.find(bookie)
+        await _drain(session, cluster, bookie_id, force=force, no_wait=no_wait)
         if no_wait:
             return
-        await cluster.directory.delete_cookie(one)
+        await cluster.directory.delete_cookie(bookie_id)
         up = [*await cluster.directory.writable(), *await cluster.directory.read_only()]
-        if one in up:
-            say(f"{one} is decommissioned; stop its process now, it cannot be started again")
+        if bookie_id in up:
+            print_message(
+                f"{bookie_id} is decommissioned; stop its process now, it cannot be restarted"
+            )
         else:
-            await cluster.set(lambda states: states.with_bookie(one, None))
-            say(f"{one} is decommissioned")
+            await cluster.set(lambda states: states.with_bookie(bookie_id, None))
+            print_message(f"{bookie_id} is decommissioned")
 
 
 async def _drain(
     session: CommandSession, cluster: Cluster, bookie: BookieId, *, force: bool, no_wait: bool
 ) -> None:
-    def is_leaving(one: BookieId, _: object) -> bool:
-        return one == bookie
+    def is_leaving(candidate: BookieId, _: object) -> bool:
+        return candidate == bookie
 
     await check_there_is_room(cluster, is_leaving, force=force)
     up = [*await cluster.directory.writable(), *await cluster.directory.read_only()]
-    state = State.DRAINED if bookie in up else State.OFFLINE
+    state = PlacementState.DRAINED if bookie in up else PlacementState.OFFLINE
     await cluster.set(lambda states: states.with_bookie(bookie, state))
-    say(f"{bookie} is {state.value}: it gets no new data")
+    print_message(f"{bookie} is {state.value}: it gets no new data")
     if not no_wait:
         await watch(session, cluster, is_leaving)
-        say(f"{bookie} is empty")
+        print_message(f"{bookie} is empty")

@@ -1,4 +1,4 @@
-"""``rhumbline durability``: what of the live data would not be safe if regions were lost."""
+"""``rhumbline durability``: the live data that the loss of regions would put at risk."""
 
 from typing import Any
 
@@ -18,14 +18,19 @@ _STREAMS_SHOWN = 20
 
 
 @click.command()
-@click.option("--lose", "lost", multiple=True, help="A region; several times: all of them at once.")
-@click.option("--strict", is_flag=True, help="Exit with 3 when anything is at risk.")
+@click.option(
+    "--lose",
+    "lost",
+    multiple=True,
+    help="Region to lose; repeat it for several regions lost at once.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 3 if any data is at risk.")
 @session_options
 @runs
 async def durability(session: CommandSession, lost: tuple[str, ...], strict: bool) -> None:
-    """Says what hangs on a region, from the metadata of every ledger that there is now.
+    """Show the data that the loss of a region puts at risk, from the metadata of all ledgers.
 
-    Without --lose, each region is looked at by itself.
+    Without --lose, each region is evaluated separately.
     """
     async with cluster_store(session) as store:
         directory, ledgers = BookieDirectory(store), LedgerStore(store)
@@ -38,15 +43,21 @@ async def durability(session: CommandSession, lost: tuple[str, ...], strict: boo
         )
         unknown = [name for name in lost if name not in known]
         if unknown:
-            there = ", ".join(known) or "none"
-            raise InvalidArgumentError(f"no bookie is in region {unknown[0]}; there are: {there}")
+            regions = ", ".join(known) or "none"
+            raise InvalidArgumentError(
+                f"no bookie is in region {unknown[0]}; the regions are: {regions}"
+            )
         sets = [lost] if lost else [(name,) for name in known]
         found = list(zip(sets, await exposures(ledgers, directory, sets), strict=True))
         directory.close()
-    rows = [_row(names, one, session.output) for names, one in found]
+    rows = [_row(names, exposure, session.output) for names, exposure in found]
     print_rows(rows, session.output, empty="no region is known")
-    if strict and any(one.ledgers_at_risk or one.ledgers_unreadable for _, one in found):
-        raise UnsafeError("acknowledged entries hang on these regions alone")
+    if strict and any(
+        exposure.ledgers_at_risk or exposure.ledgers_unreadable for _, exposure in found
+    ):
+        raise UnsafeError(
+            "the loss of these regions would lose acknowledged entries or make them unreadable"
+        )
 
 
 def _row(lost: tuple[str, ...], found: Exposure, output: str) -> dict[str, Any]:

@@ -15,15 +15,15 @@ from ...backends.migration import (
 )
 from ...backends.migration import MigrationProgress as Step
 from ...backends.migration_fence import FenceState, MovableStore
-from ...backends.open_store import open_as_it_is, open_store
+from ...backends.open_store import open_store, open_without_following
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, print_record, print_rows, say
+from ..output import ProgressBar, print_message, print_record, print_rows
 from ..units import parse_ms
 
 
 @click.group()
 def metadata() -> None:
-    """The metadata store: what is in it, and moving to another one."""
+    """Inspect the metadata store, and migrate to another one."""
 
 
 @metadata.command()
@@ -31,16 +31,16 @@ def metadata() -> None:
 @session_options
 @runs
 async def status(session: CommandSession, uri: str | None) -> None:
-    """Shows the store at URI (default: the cluster's) as it is, also when it was replaced."""
+    """Show the state of the store at URI (default: the cluster's), even if it was replaced."""
     async with AsyncExitStack() as closing:
         store = await _opened(closing, session, uri or session.metadata_uri())
-        gate = await store.gate_state()
+        fence = await store.fence_state()
         nodes = await scan(store)
     record = {
         "store": store.uri,
-        "state": _state(gate),
-        "epoch": gate.epoch,
-        "tree": gate.tree,
+        "state": _state(fence),
+        "epoch": fence.epoch,
+        "tree": fence.tree,
         "nodes": len(nodes),
         "ephemeral": sum(copy.data is None for copy in nodes.values()),
         "highest ledger": highest_ledger_id(nodes) if highest_ledger_id(nodes) >= 0 else None,
@@ -54,7 +54,7 @@ async def status(session: CommandSession, uri: str | None) -> None:
 @session_options
 @runs
 async def list_children(session: CommandSession, path: str) -> None:
-    """Lists the nodes below PATH."""
+    """List the nodes below PATH."""
     store = await open_store(session.metadata_uri())
     try:
         names = await store.children(path)
@@ -72,7 +72,7 @@ async def list_children(session: CommandSession, path: str) -> None:
 @session_options
 @runs
 async def get(session: CommandSession, path: str) -> None:
-    """Writes the value of the node at PATH to the output, as it is."""
+    """Print the value of the node at PATH without conversion."""
     store = await open_store(session.metadata_uri())
     try:
         value = await store.get(path)
@@ -90,18 +90,18 @@ async def get(session: CommandSession, path: str) -> None:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--longest-pause", "longest_pause", default="10s", show_default=True,
-              help="Give up, and go on with FROM, when the cut takes longer.")  # fmt: skip
-@click.option("--abort", is_flag=True, help="Give up a migration that was begun before.")
+              help="Abandon the switch to TO if it takes longer than this.")  # fmt: skip
+@click.option("--abort", is_flag=True, help="Abort a migration that was started earlier.")
 @session_options
 @runs
 async def migrate(
     session: CommandSession, source: str, target: str, longest_pause: str, *, abort: bool
 ) -> None:
-    """Moves the cluster's metadata FROM one store TO another while the cluster runs.
+    """Move the cluster's metadata FROM one store TO another while the cluster runs.
 
-    Both are URIs that every process of the cluster can open. Running processes follow by
-    themselves. After a failure: the same command again goes on, --abort goes back. After a success
-    the way back is to migrate in the other direction.
+    Both are URIs that every process of the cluster can open. Running processes switch without a
+    restart. After a failure, repeat the command to continue, or use --abort to go back. After a
+    success, migrate in the other direction to go back.
     """
     async with AsyncExitStack() as closing:
         ends = [End(await _opened(closing, session, uri), uri) for uri in (source, target)]
@@ -109,13 +109,13 @@ async def migrate(
         migration = Migration(
             ends[0],
             ends[1],
-            longest_pause_ms=parse_ms(longest_pause),
+            pause_ms_max=parse_ms(longest_pause),
             on_progress=lambda step: progress.show(_line(step)),
         )
         try:
             if abort:
                 await migration.abort()
-                say(f"{source} is in use; what was copied to {target} is of no meaning")
+                print_message(f"{source} is in use; the copies in {target} are to be ignored")
                 return
             outcome = await migration.run()
         finally:
@@ -125,15 +125,15 @@ async def migrate(
 
 async def _opened(closing: AsyncExitStack, session: CommandSession, uri: str) -> MovableStore:
     timeout_ms = session.settings.cluster.metadata_timeout_ms
-    store = await open_as_it_is(uri, timeout_ms=timeout_ms)
+    store = await open_without_following(uri, timeout_ms=timeout_ms)
     closing.push_async_callback(store.close)
     return store
 
 
-def _state(gate: FenceState) -> str:
-    if gate.successor is None:
+def _state(fence: FenceState) -> str:
+    if fence.successor is None:
         return "in use"
-    return f"{'being filled from' if gate.is_partial else 'replaced by'} {gate.successor}"
+    return f"{'being filled from' if fence.is_partial else 'replaced by'} {fence.successor}"
 
 
 def _line(step: Step) -> str:
@@ -142,10 +142,10 @@ def _line(step: Step) -> str:
 
 
 def _report(outcome: MigrationOutcome, source: str, target: str, output: str) -> None:
-    if outcome.was_done:
-        say(f"{source} was migrated to {target} before")
+    if outcome.was_already_done:
+        print_message(f"{source} was already migrated to {target}")
     else:
-        say(f"{target} is in use; processes follow by themselves, {source} sends them there")
+        print_message(f"{target} is in use; running processes switch to it, redirected by {source}")
     record = {
         "nodes": outcome.nodes,
         "passes": outcome.passes,

@@ -12,6 +12,7 @@ from ...server.status_server import fetch_status
 from ..options import CommandSession, runs, session_options
 from ..output import print_record, print_rows
 from ..units import show_bytes
+from ..waiting import wait_count_options, wait_until
 from .draining import decommission, drain, undrain
 
 _STATUS_TIMEOUT_MS = 2_000
@@ -19,7 +20,7 @@ _STATUS_TIMEOUT_MS = 2_000
 
 @click.group()
 def node() -> None:
-    """A node is a bookie: a server that stores entries."""
+    """Show, drain and decommission nodes, which are the bookies."""
 
 
 for _command in (drain, undrain, decommission):
@@ -27,13 +28,26 @@ for _command in (drain, undrain, decommission):
 
 
 @node.command()
+@wait_count_options("bookies that are up")
 @session_options
 @runs
-async def ls(session: CommandSession) -> None:
-    """Lists all bookies that the cluster knows, also those that are down."""
+async def ls(session: CommandSession, wait_count: int | None, timeout_ms: int) -> None:
+    """List all bookies of the cluster, including those that are down."""
     async with session.client(moves_data=False) as client:
-        rows = [await _row(client, bookie) for bookie in await client.directory.all_known()]
-        print_rows(rows, session.output, empty="no bookie was ever formatted for this cluster")
+
+        async def check() -> list[dict[str, Any]]:
+            return [await _row(client, bookie) for bookie in await client.directory.all_known()]
+
+        def count_up(rows: list[dict[str, Any]]) -> int:
+            return sum(row["state"] == "up" for row in rows)
+
+        rows = await wait_until(
+            check,
+            lambda rows: count_up(rows) >= (wait_count or 0),
+            timeout_ms=timeout_ms,
+            describe=lambda rows: f"{count_up(rows)} of {wait_count} bookies are up",
+        )
+        print_rows(rows, session.output, empty="no bookie is formatted for this cluster")
 
 
 @node.command()
@@ -41,15 +55,19 @@ async def ls(session: CommandSession) -> None:
 @session_options
 @runs
 async def stat(session: CommandSession, bookie: str | None) -> None:
-    """Shows the counters of a bookie (its id or its name), or of each that answers."""
+    """Show the statistics of a bookie (by id or name), or of every bookie."""
     async with session.client(moves_data=False) as client:
         known = await client.directory.all_known()
-        wanted = [one for one in known if bookie in (None, one, bookie_name(one))]
+        wanted = [
+            known_id for known_id in known if bookie in (None, known_id, bookie_name(known_id))
+        ]
         if bookie is not None and not wanted:
             names = ", ".join(known) or "none"
-            raise InvalidArgumentError(f"no bookie {bookie}; there are: {names}")
-        for one in wanted:
-            print_record({"bookie": one, **await _statistics(client, one)}, session.output)
+            raise InvalidArgumentError(f"unknown bookie {bookie}; the bookies are: {names}")
+        for bookie_id in wanted:
+            print_record(
+                {"bookie": bookie_id, **await _statistics(client, bookie_id)}, session.output
+            )
 
 
 async def _row(client: Client, bookie: BookieId) -> dict[str, Any]:
@@ -76,9 +94,9 @@ async def _row(client: Client, bookie: BookieId) -> dict[str, Any]:
 async def _statistics(client: Client, bookie: BookieId) -> dict[str, Any]:
     address = await status_address(client.store, bookie)
     if address is None:
-        return {"status": "serves no figures"}
+        return {"status": "no status server"}
     try:
         return await fetch_status(*address, "/stat", timeout_ms=_STATUS_TIMEOUT_MS)
     except (OSError, TimeoutError, ValueError) as error:
         host, port = address
-        return {"status": f"{host}:{port} does not answer: {error or type(error).__name__}"}
+        return {"status": f"{host}:{port} does not respond: {error or type(error).__name__}"}

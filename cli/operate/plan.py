@@ -1,4 +1,4 @@
-"""``rhumbline plan``: what a quorum promises on a topology, on paper or of the live cluster."""
+"""``rhumbline plan``: the guarantees of a quorum on a planned topology or the live cluster."""
 
 import json
 import re
@@ -27,16 +27,18 @@ _YES = {True: "yes", False: "NO"}
 
 @click.command()
 @click.argument("topology", required=False, type=click.Path(path_type=Path))
-@click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions; 3/3/2/2.")
-@click.option("--e", "ensemble_size", type=int, help="Bookies of an ensemble.")
+@click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions, e.g. 3/3/2/2.")
+@click.option("--e", "ensemble_size", type=int, help="Bookies in an ensemble.")
 @click.option("--wq", "write_quorum", type=int, help="Copies of an entry.")
-@click.option("--aq", "ack_quorum", type=int, help="Copies on disk before it is acknowledged.")
-@click.option("--r", "min_regions", type=int, help="Regions that those must lie in.")
-@click.option("--regions", help="Only these may hold the data: eu,us.")
+@click.option(
+    "--aq", "ack_quorum", type=int, help="Copies on disk before an entry is acknowledged."
+)
+@click.option("--r", "min_regions", type=int, help="Regions that these copies must be in.")
+@click.option("--regions", help="Regions that may store the data, e.g. eu,us.")
 @click.option(
     "--must-survive",
     type=click.IntRange(min=0),
-    help="Exit with 3 unless any so many regions may be lost and writes resume.",
+    help="Exit with 3 unless writes can resume after the loss of any N regions.",
 )
 @session_options
 @runs
@@ -45,11 +47,11 @@ async def plan(
     write_quorum: int | None, ack_quorum: int | None, min_regions: int | None,
     regions: str | None, must_survive: int | None,
 ) -> None:  # fmt: skip
-    """Says what a quorum promises before anything is deployed.
+    """Show the guarantees of a quorum before deployment.
 
-    TOPOLOGY is a TOML file with the regions, their bookies, round trips and fsync times; without it
-    the live cluster's bookies are counted (then nothing is known about latency), and quorum and
-    regions are those of the namespace unless others are given.
+    TOPOLOGY is a TOML file with the regions, their bookies, round trips and fsync times. Without it
+    the bookies of the live cluster are counted (without latencies), and quorum and regions are
+    those of the namespace unless given.
     """
     given = (ensemble_size, write_quorum, ack_quorum, min_regions)
     allowed = parse_regions(regions) if regions else ()
@@ -72,13 +74,13 @@ async def plan(
 
 
 def read_topology(file: Path) -> Topology:
-    """The topology in a TOML file. Raises ConfigurationError, InvalidArgumentError."""
+    """Read the topology from a TOML file. Raises ConfigurationError, InvalidArgumentError."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file}: not TOML: {error}") from error
+        raise ConfigurationError(f"{file}: invalid TOML: {error}") from error
     try:
         return topology_from(table)
     except InvalidArgumentError as error:
@@ -105,13 +107,13 @@ def _numbers(quorum: str | None, given: tuple[int | None, ...]) -> Numbers:
     if quorum is None:
         e, wq, aq, r = given
         if e is None:
-            raise InvalidArgumentError("which quorum? give --quorum E/WQ/AQ/R, e.g. 3/3/2/2")
+            raise InvalidArgumentError("no quorum: give --quorum E/WQ/AQ/R, e.g. 3/3/2/2")
         wq = e if wq is None else wq
         return e, wq, wq // 2 + 1 if aq is None else aq, 1 if r is None else r
     match = _QUORUM.fullmatch(quorum.strip())
     if match is None or any(number is not None for number in given):
         raise InvalidArgumentError(
-            f"{quorum!r} is no quorum; write E/WQ/AQ/R, e.g. 3/3/2/2"
+            f"{quorum!r} is not a quorum; write E/WQ/AQ/R, e.g. 3/3/2/2"
             if match is None
             else "give either --quorum or --e, --wq, --aq and --r"
         )
@@ -120,7 +122,7 @@ def _numbers(quorum: str | None, given: tuple[int | None, ...]) -> Numbers:
 
 
 def as_document(found: DeploymentPlan) -> dict[str, Any]:
-    """A plan as JSON."""
+    """Return a plan as JSON values."""
     document: dict[str, Any] = {
         "quorum": _show(found.numbers),
         "legal": found.refusal is None,
@@ -160,7 +162,7 @@ def as_document(found: DeploymentPlan) -> dict[str, Any]:
 
 
 def as_text(found: DeploymentPlan) -> str:
-    """A plan for people."""
+    """Return a plan as text."""
     if found.refusal is not None:
         nearest = "none" if found.nearest is None else str(found.nearest)
         return f"{_show(found.numbers)}: REFUSED\n  {found.refusal}\n  nearest accepted: {nearest}"
@@ -181,7 +183,7 @@ def as_text(found: DeploymentPlan) -> str:
             "lost": ", ".join(loss.lost),
             "reads": _YES[loss.data_survives],
             "recovery": _YES[loss.end_decidable],
-            "writer goes on": _YES[loss.writer_continues],
+            "writer continues": _YES[loss.writer_continues],
             "writes resume": _YES[loss.writes_resume],
             "because": loss.obstacle or "",
         }

@@ -6,22 +6,22 @@ import click
 
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.errors import InvalidArgumentError
-from ...regions.states import State
+from ...regions.states import PlacementState
 from ..options import CommandSession, runs, session_options
-from ..output import print_rows, say
-from .draining import Cluster, check_there_is_room, opened, waiting_options, watch
+from ..output import print_message, print_rows
+from .draining import Cluster, check_there_is_room, drain_options, opened, watch
 
 
 @click.group()
 def region() -> None:
-    """A region is a place that may be lost as a whole."""
+    """Show regions, drain them, take them offline. A region may be lost as a whole."""
 
 
 @region.command()
 @session_options
 @runs
 async def ls(session: CommandSession) -> None:
-    """Lists the regions, their bookies, and what operators have said of them."""
+    """List the regions with their bookies and the state that operators have set."""
     async with opened(session) as cluster:
         directory = cluster.directory
         states = await directory.states.read()
@@ -38,7 +38,7 @@ async def ls(session: CommandSession) -> None:
             }
             for name in sorted({*known, *writable, *states.regions}, key=str)
         ]
-        print_rows(rows, session.output, empty="no bookie was ever formatted for this cluster")
+        print_rows(rows, session.output, empty="no bookie is formatted for this cluster")
 
 
 @region.command()
@@ -46,18 +46,18 @@ async def ls(session: CommandSession) -> None:
 @session_options
 @runs
 async def disallow(session: CommandSession, name: str) -> None:
-    """No new data in the region; what is there stays and is read."""
+    """Place no new data in the region; existing data stays and is read."""
     async with opened(session) as cluster:
-        await _set(cluster, name, State.DISALLOWED)
+        await _set(cluster, name, PlacementState.DISALLOWED)
 
 
 @region.command()
 @click.argument("name")
-@waiting_options
+@drain_options
 @session_options
 @runs
 async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) -> None:
-    """Moves everything out of the region. Safe to repeat."""
+    """Move all data out of the region. Safe to repeat."""
     async with opened(session) as cluster:
         place = await _find(cluster, name)
 
@@ -65,10 +65,10 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
             return its_region == place
 
         await check_there_is_room(cluster, is_leaving, force=force)
-        await _set(cluster, name, State.DRAINED)
+        await _set(cluster, name, PlacementState.DRAINED)
         if not no_wait:
             await watch(session, cluster, is_leaving)
-            say(f"region {place} is empty")
+            print_message(f"region {place} is empty")
 
 
 @region.command()
@@ -76,9 +76,9 @@ async def drain(session: CommandSession, name: str, force: bool, no_wait: bool) 
 @session_options
 @runs
 async def offline(session: CommandSession, name: str) -> None:
-    """The region is away for long: its copies count as lost, and are made again elsewhere."""
+    """Declare a long outage of the region: its copies count as lost and are replaced elsewhere."""
     async with opened(session) as cluster:
-        await _set(cluster, name, State.OFFLINE)
+        await _set(cluster, name, PlacementState.OFFLINE)
 
 
 @region.command()
@@ -86,12 +86,12 @@ async def offline(session: CommandSession, name: str) -> None:
 @session_options
 @runs
 async def undrain(session: CommandSession, name: str) -> None:
-    """Back to normal: new data goes there, and repair spreads copies there again."""
+    """Return the region to normal: it gets new data, and repair places copies there again."""
     async with opened(session) as cluster:
         await _set(cluster, name, None)
 
 
-def _shown(state: State | None) -> str:
+def _shown(state: PlacementState | None) -> str:
     return "open" if state is None else state.value
 
 
@@ -100,16 +100,16 @@ async def _find(cluster: Cluster, name: str) -> Region:
     known = {await directory.region_of(bookie) for bookie in await directory.all_known()}
     known |= set((await directory.states.read()).regions)
     if name not in known:
-        among = ", ".join(sorted(str(one) for one in known if one)) or "none"
-        raise InvalidArgumentError(f"no bookie is in region {name}; there are: {among}")
+        regions = ", ".join(sorted(str(region) for region in known if region)) or "none"
+        raise InvalidArgumentError(f"no bookie is in region {name}; the regions are: {regions}")
     return Region(name)
 
 
-async def _set(cluster: Cluster, name: str, state: State | None) -> None:
+async def _set(cluster: Cluster, name: str, state: PlacementState | None) -> None:
     place = await _find(cluster, name)
     await cluster.set(lambda states: states.with_region(place, state))
-    say(
-        f"region {place} takes new data"
+    print_message(
+        f"region {place} accepts new data"
         if state is None
         else f"region {place} is {state.value}: it gets no new data"
     )

@@ -11,23 +11,27 @@ from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.repair_service import RepairService
 from ...server.status_server import StatusServer
 from ..options import CommandSession, runs, session_options
-from ..output import print_rows, say
+from ..output import print_message, print_rows
 from ..units import parse_bytes, parse_ms
+from ..waiting import timeout_option, wait_until
 from .draining import opened
 
 
 @click.group()
 def repair() -> None:
-    """Repair makes copies again that were lost, and moves those that are misplaced."""
+    """Repair the cluster: replace lost copies, and move misplaced ones."""
 
 
 @repair.command()
-@click.option("--lost-after", help="A bookie that is silent for so long is lost.")
-@click.option("--audit-interval", help="Between two looks.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Ledgers mended side by side.")
-@click.option("--bytes-per-second", help="Copied at most.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where figures are served.")
-@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True)
+@click.option("--lost-after", help="Time after which a bookie that is down counts as lost.")
+@click.option("--audit-interval", help="Interval between two audits.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Ledgers repaired concurrently.")
+@click.option("--bytes-per-second", help="Limit of the copying rate.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
+)
+@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
+              help="Port of the status server; 0 selects a free one.")  # fmt: skip
 @session_options
 @runs
 async def run(
@@ -39,10 +43,10 @@ async def run(
     host: str,
     status_port: int,
 ) -> None:
-    """Audits (if no other process does) and mends, until it is stopped.
+    """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
 
-    What no option says is in section [repair] of the settings. /stat on the status port says how it
-    goes and, in the process that audits, what hangs on each region alone.
+    The defaults of the options are in section [repair] of the settings. /stat on the status port
+    shows the progress and, in the auditing process, the entries at risk by region.
     """
     given: dict[str, int | None] = {
         "lost_after_ms": parse_ms(lost_after) if lost_after else None,
@@ -50,8 +54,8 @@ async def run(
         "worker_count": workers,
         "bytes_per_second": parse_bytes(bytes_per_second) if bytes_per_second else None,
     }
-    said = {name: value for name, value in given.items() if value is not None}
-    config = replace(session.settings.repair, **said)
+    overrides = {name: value for name, value in given.items() if value is not None}
+    config = replace(session.settings.repair, **overrides)
     async with (
         session.telemetry("rhumbline-repair") as telemetry,
         session.client(tracer=telemetry.tracer) as client,
@@ -71,14 +75,14 @@ async def run(
         telemetry.observe("repair", statistics)
         status = StatusServer(
             statistics,
-            lambda: None if service.is_working else service.last_error or "it is starting",
+            lambda: None if service.is_working else service.last_error or "starting",
             service="repair",
         )
         port = await status.start(host, status_port)
         service.start()
-        say(
-            f"repairs the cluster at {client.store.uri}, figures at http://{host}:{port}/stat; "
-            "Ctrl-C stops it"
+        print_message(
+            f"repairing the cluster at {client.store.uri}; "
+            f"statistics at http://{host}:{port}/stat; Ctrl-C stops it"
         )
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,11 +95,19 @@ async def run(
 
 
 @repair.command()
+@click.option("--wait", "waits", is_flag=True, help="Wait until no ledger needs repair.")
+@timeout_option
 @session_options
 @runs
-async def ls(session: CommandSession) -> None:
-    """Lists the ledgers that wait to be mended, and why they are stuck if they are."""
+async def ls(session: CommandSession, waits: bool, timeout_ms: int) -> None:
+    """List the ledgers that need repair, with the reason if one is stuck."""
     async with opened(session) as cluster:
+        tasks = await wait_until(
+            cluster.tasks.all,
+            lambda tasks: not tasks or not waits,
+            timeout_ms=timeout_ms,
+            describe=lambda tasks: f"{len(tasks)} ledgers need repair",
+        )
         rows = [
             {
                 "ledger": task.ledger_id,
@@ -103,9 +115,9 @@ async def ls(session: CommandSession) -> None:
                 "stuck": task.stuck or None,
                 "hopeless": task.is_hopeless,
             }
-            for task in await cluster.tasks.all()
+            for task in tasks
         ]
         auditor = await cluster.tasks.auditor()
-        print_rows(rows, session.output, empty="nothing waits to be mended")
+        print_rows(rows, session.output, empty="no ledger needs repair")
         if auditor is None:
-            say("no repair process is running: start `rhumbline repair run`")
+            print_message("no repair process is running: start `rhumbline repair run`")

@@ -1,4 +1,4 @@
-"""The reference page of the gRPC service, made from the .proto file and its comments."""
+"""Generates the reference page of the gRPC service from the .proto file and its comments."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ PROTO = Path(__file__).parents[2] / "proxies" / "rpc" / "rhumbline.proto"
 _HEAD = """\
 # gRPC API
 
-Made from `proxies/rpc/rhumbline.proto`; do not edit. Service `rhumbline.v1.Rhumbline`, served by
-every write and read proxy beside `grpc.health.v1.Health` and server reflection (v1alpha). How to
-run proxies and use them from Python: [Run proxies](../how-to/run-proxies.md).
+Generated from `proxies/rpc/rhumbline.proto`; do not edit. Every write and read proxy serves
+`rhumbline.v1.Rhumbline`, `grpc.health.v1.Health` and server reflection (v1alpha). To run proxies
+and use them from Python, see [Run proxies](../how-to/run-proxies.md).
 """
 _RPC = re.compile(r"rpc (\w+)\((stream )?(\w+)\) returns \((stream )?(\w+)\);")
 _FIELD = re.compile(r"(?:(repeated|optional) )?([\w.]+) (\w+) = (\d+);")
@@ -30,13 +30,13 @@ class _Field(NamedTuple):
 
 
 def grpc_page() -> str:
-    """Calls, messages and error codes."""
+    """Return the page with calls, messages and error codes."""
     lines = list(_commented(PROTO.read_text(encoding="utf-8")))
     return "\n".join([_HEAD, *_calls(lines), *_messages(lines), *_errors()])
 
 
 def _commented(proto: str) -> Iterator[tuple[str, str]]:
-    """(line, the comment above it). Relies on the form of the file: one thing a line."""
+    """Yield each line with the comment above it. Relies on one declaration per line."""
     comments: list[str] = []
     for line in map(str.strip, proto.splitlines()):
         if line.startswith("//"):
@@ -50,9 +50,9 @@ def _calls(lines: list[tuple[str, str]]) -> Iterator[str]:
     yield "## Calls\n"
     for line, doc in lines:
         if rpc := _RPC.fullmatch(line):
-            name, is_in, given, is_out, answer = rpc.groups()
+            name, is_in, request, is_out, response = rpc.groups()
             yield f"### {name}\n"
-            yield f"`{is_in or ''}{given}` → `{is_out or ''}{answer}`\n"
+            yield f"`{is_in or ''}{request}` → `{is_out or ''}{response}`\n"
             yield f"{doc}\n"
 
 
@@ -83,16 +83,17 @@ def _messages(lines: list[tuple[str, str]]) -> Iterator[str]:
 def _table(fields: list[_Field]) -> Iterator[str]:
     yield "| field | type | meaning |"
     yield "|---|---|---|"
-    for one in sorted(fields):
-        yield f"| `{one.name}` = {one.number} | {one.type} | {one.doc.replace('|', '&#124;')} |"
+    for field in sorted(fields):
+        meaning = field.doc.replace("|", "&#124;")
+        yield f"| `{field.name}` = {field.number} | {field.type} | {meaning} |"
     yield ""
 
 
 def _errors() -> Iterator[str]:
     yield "## Error codes\n"
     yield (
-        "What `Error.code` may be; the status is that of the call. Clients that do not know a code "
-        "go by `retryable`.\n"
+        "The values of `Error.code`, with the gRPC status of the call. A client that does not know "
+        "a code uses `retryable`.\n"
     )
     yield "| code | status | retryable |"
     yield "|---|---|---|"

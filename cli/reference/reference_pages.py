@@ -1,6 +1,6 @@
-"""The reference pages of commands, settings and the gRPC service, made from what they describe.
+"""Generates the reference pages of commands, settings and the gRPC service from the code.
 
-``make reference`` writes them; a test compares.
+``make reference`` writes them; a test checks that they are up to date.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ GRPC_FILE = "grpc-api.md"
 _COMMANDS_HEAD = """\
 # Commands
 
-Made from the program; do not edit. Every command has `--help`. Exit codes: 0 done, 1 failed,
-2 wrong usage, 3 refused because it is unsafe, 130 interrupted.
+Generated from the program; do not edit. Every command has `--help`. Exit codes: 0 success,
+1 failure, 2 invalid usage, 3 refused because it is unsafe, 130 interrupted.
 
-Commands that work on a cluster take `--config`, `--metadata`, `--namespace`, `--region` and
-`--output table|json`; they are left out below.
+Commands that work on a cluster also have the options `--config`, `--metadata`, `--namespace`,
+`--region` and `--output table|json`, which are omitted below.
 """
 _SETTINGS_HEAD = """\
 # Settings
 
-Made from the program; do not edit. A setting comes from its option, else from the environment, else
-from the TOML file (`--config`, `RHUMBLINE_CONFIG`, `./rhumbline.toml`,
+Generated from the program; do not edit. A setting is read from its option, else from the
+environment, else from the TOML file (`--config`, `RHUMBLINE_CONFIG`, `./rhumbline.toml`,
 `./rhumbline-dev/rhumbline.toml`, `/etc/rhumbline/rhumbline.toml`), else it has its default. Unknown
 keys are errors. Durations are written like `10ms`, `1.5s`, `2h`; sizes like `64MiB`.
 """
@@ -37,12 +37,12 @@ _SHARED = {"config_file", "metadata", "namespace", "region", "output"}
 
 
 def commands_page() -> str:
-    """All commands with their arguments and options."""
+    """Return the page of all commands with their arguments and options."""
     return "\n".join([_COMMANDS_HEAD, *_describe(main, "rhumbline")])
 
 
 def settings_page() -> str:
-    """All settings, a table for each section."""
+    """Return the page of all settings, with a table for each section."""
     lines = [_SETTINGS_HEAD]
     section = ""
     for key in all_keys():
@@ -81,7 +81,7 @@ def _text(help_text: str | None) -> str:
 
 
 def write_pages(directory: Path) -> None:
-    """Writes all pages."""
+    """Write all pages to ``directory``."""
     (directory / COMMANDS_FILE).write_text(commands_page(), encoding="utf-8")
     (directory / SETTINGS_FILE).write_text(settings_page(), encoding="utf-8")
     (directory / GRPC_FILE).write_text(grpc_page(), encoding="utf-8")

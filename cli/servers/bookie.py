@@ -1,4 +1,4 @@
-"""``rhumbline bookie``: format, run; what works on a stopped one is in ``bookie_storage``."""
+"""``rhumbline bookie``: format, run; commands on a stopped bookie are in ``bookie_storage``."""
 
 import asyncio
 import signal
@@ -11,40 +11,47 @@ from ...core.protocol.errors import ConfigurationError
 from ...server.bookie_host import format_bookie, running_bookie
 from ...server.process_memory import bound_heap
 from ..options import CommandSession, runs, session_options
-from ..output import say
+from ..output import print_message
 from .bookie_storage import COMMANDS
 
 
 @click.group()
 def bookie() -> None:
-    """A bookie stores entries."""
+    """Format, run and examine a bookie, the server that stores entries."""
 
 
 @bookie.command("format")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--name", required=True, help="Its name; a fresh id is minted from it.")
-@click.option("--rack", default="default", show_default=True)
+@click.option(
+    "--name", required=True, help="Name of the bookie; its id is the name and a random suffix."
+)
+@click.option("--rack", default="default", show_default=True, help="Rack of the bookie.")
 @session_options
 @runs
 async def format_(session: CommandSession, directory: Path, name: str, rack: str) -> None:
-    """Makes an empty DIRECTORY the storage of a new bookie. Its --region is for ever."""
+    """Format an empty DIRECTORY as the storage of a new bookie. Its --region is permanent."""
     region = session.settings.cluster.region
     if not region:
-        raise ConfigurationError("in which region is this bookie? say --region; it is for ever")
+        raise ConfigurationError(
+            "no region for the bookie: set --region (it cannot be changed later)"
+        )
     store = await open_store(session.metadata_uri())
     try:
         minted = await format_bookie(directory, store, name=name, region=region, rack=rack)
     finally:
         await store.close()
-    say(f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}")
+    print_message(
+        f"{directory} is now the storage of bookie {minted} in region {region}, rack {rack}"
+    )
     click.echo(minted)
 
 
 @bookie.command("run")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
 @click.option("--host", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 selects a free one.")
+@click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
+              help="Port of the status server; 0 selects a free one.")  # fmt: skip
 @session_options
 @runs
 async def run_(
@@ -54,13 +61,13 @@ async def run_(
     port: int | None,
     status_port: int,
 ) -> None:
-    """Serves the storage in DIRECTORY until it is told to stop (Ctrl-C, SIGTERM)."""
+    """Serve the storage in DIRECTORY until Ctrl-C or SIGTERM."""
     serve = session.settings.serve
     where = directory or (Path(serve.directory) if serve.directory else None)
     if where is None:
-        raise ConfigurationError("which directory? give it, or set [serve] directory")
+        raise ConfigurationError("no directory: give DIRECTORY, or set [serve] directory")
     if not where.is_dir():
-        raise ConfigurationError(f"{where}: there is no such directory; format it first")
+        raise ConfigurationError(f"{where}: no such directory; format it first")
     bound_heap()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -80,9 +87,11 @@ async def run_(
                 observe=telemetry.observe,
             ) as running,
         ):
-            say(f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}")
+            print_message(
+                f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}"
+            )
             await stop.wait()
-            say(f"bookie {running.bookie_id} is stopping")
+            print_message(f"bookie {running.bookie_id} is stopping")
     finally:
         await store.close()
 

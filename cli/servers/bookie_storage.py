@@ -1,4 +1,4 @@
-"""``rhumbline bookie`` on a stopped one: verify, ls, dump, rebuild-index, clear-limbo."""
+"""``rhumbline bookie`` on a stopped bookie: verify, ls, dump, rebuild-index, clear-limbo."""
 
 import json
 import time
@@ -10,7 +10,7 @@ import click
 from ...client.system_runtime import boot_id as running_boot_id
 from ...core.bookie.log.file_set import file_path
 from ...core.bookie.log.replay import Damage
-from ...core.bookie.maintenance.limbo_recovery import clear_all
+from ...core.bookie.maintenance.limbo_recovery import end_limbo
 from ...core.bookie.maintenance.offline_verify import (
     LedgerSummary,
     StorageSummary,
@@ -22,7 +22,7 @@ from ...core.protocol.errors import CorruptionError
 from ...server.stopped_bookie import opened_storage, stopped_bookie
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
-from ..output import ProgressBar, print_record, print_rows, say
+from ..output import ProgressBar, print_message, print_record, print_rows
 
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path))
 _DAMAGES_SHOWN = 20
@@ -34,10 +34,10 @@ _PROGRESS_ENTRIES = 20_000
 @session_options
 @runs
 async def verify(session: CommandSession, directory: Path) -> None:
-    """Reads every byte of a stopped bookie's DIRECTORY and compares every checksum.
+    """Read every byte of a stopped bookie's DIRECTORY and verify every checksum.
 
-    Changes nothing. Exit code 1 when anything is damaged. (The index is not looked at: it can be
-    built anew.)
+    Changes nothing. Exits with 1 if anything is damaged. The index is not read, because it can be
+    rebuilt.
     """
     found = await _verified(session, directory)
     record = {
@@ -54,7 +54,7 @@ async def verify(session: CommandSession, directory: Path) -> None:
         "damaged regions": len(found.damages),
     }
     print_record(record, session.output)
-    _refuse_damage(directory, found.damages)
+    _fail_if_damaged(directory, found.damages)
 
 
 @click.command("ls")
@@ -62,7 +62,7 @@ async def verify(session: CommandSession, directory: Path) -> None:
 @session_options
 @runs
 async def ls(session: CommandSession, directory: Path) -> None:
-    """Lists the ledgers in a stopped bookie's DIRECTORY, with what is held of each."""
+    """List the ledgers in a stopped bookie's DIRECTORY, with the stored entries of each."""
     found = await _verified(session, directory)
     rows = [
         {
@@ -76,19 +76,19 @@ async def ls(session: CommandSession, directory: Path) -> None:
         for ledger in found.ledgers
     ]
     print_rows(rows, session.output, empty="no ledgers")
-    _refuse_damage(directory, found.damages)
+    _fail_if_damaged(directory, found.damages)
 
 
 @click.command()
 @_DIRECTORY
-@click.option("--ledger", type=click.IntRange(min=0), help="Only entries of this one.")
+@click.option("--ledger", type=click.IntRange(min=0), help="Only entries of this ledger.")
 @session_options
 @runs
 async def dump(session: CommandSession, directory: Path, ledger: int | None) -> None:
-    """Prints the header of every entry in a stopped bookie's DIRECTORY, as the files hold them.
+    """Print the header of every entry in a stopped bookie's DIRECTORY, in file order.
 
-    An entry that was copied or written anew comes up once for each place. What cannot be read is
-    named on stderr; `verify` judges it.
+    An entry that is stored in several places is printed once for each. Unreadable regions are
+    reported on stderr; `verify` explains them.
     """
     is_json = session.output == "json"
     if not is_json:
@@ -110,7 +110,7 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
 
     with stopped_bookie(directory) as disk:
         damages = await dump_storage(disk, show)
-    _say_damage(damages)
+    _report_damage(damages)
 
 
 @click.command("rebuild-index")
@@ -118,7 +118,7 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
 @session_options
 @runs
 async def rebuild_index(session: CommandSession, directory: Path) -> None:
-    """Removes the index in a stopped bookie's DIRECTORY and builds it anew from the files."""
+    """Remove the index in a stopped bookie's DIRECTORY and rebuild it from the files."""
     progress = ProgressBar()
     started = time.monotonic()
     async with opened_storage(
@@ -129,37 +129,37 @@ async def rebuild_index(session: CommandSession, directory: Path) -> None:
     ) as storage:
         progress.clear()
         count, damages = storage.index.recent.row_count, storage.damages
-    say(f"{directory}: {count:,} entries indexed in {time.monotonic() - started:.1f} s")
-    _refuse_damage(directory, damages)
+    print_message(f"{directory}: {count:,} entries indexed in {time.monotonic() - started:.1f} s")
+    _fail_if_damaged(directory, damages)
 
 
 @click.command("clear-limbo")
 @_DIRECTORY
-@click.option("--yes", is_flag=True, help="Yes, this disk lost nothing that it acknowledged.")
+@click.option("--yes", is_flag=True, help="Confirm that this disk lost no acknowledged write.")
 @session_options
 @runs
 async def clear_limbo(session: CommandSession, directory: Path, yes: bool) -> None:
-    """Has a stopped bookie trust its DIRECTORY again after a crash of the machine.
+    """End limbo: let a stopped bookie trust its DIRECTORY after a crash of the machine.
 
-    After such a crash with an unfinished write at the end, a bookie says "unknown" instead of
-    "never had it", and takes no adds to the ledgers of before. Each ledger gets out by itself once
-    it is closed. When all replicas of an open one are so, nobody can close it without this word.
+    After a crash with an unfinished write, a bookie responds "unknown" instead of "no such entry"
+    and accepts no adds to older ledgers. A ledger leaves limbo by itself once it is closed. If all
+    replicas of an open ledger are in limbo, it cannot be closed without this command.
     """
     async with opened_storage(directory, session.settings.bookie) as storage:
         limbo = storage.states.limbo
         waiting = sum(map(limbo.covers, storage.states.ledgers))
         if not limbo.is_active:
-            say(f"{directory}: not in limbo")
+            print_message(f"{directory}: not in limbo")
             return
         if not yes:
             raise UnsafeError(
-                f"{directory}: {waiting} ledgers are in limbo. If this disk lost anything that it "
-                "had acknowledged (a write cache without power protection, a file cut by hand), "
-                "the end of a ledger may be lost for good, although another copy exists. If you "
-                "know that it did not, say --yes"
+                f"{directory}: {waiting} ledgers are in limbo. If this disk lost any acknowledged "
+                "write (a write cache without power protection, a file truncated by hand), the end "
+                "of a ledger may be lost permanently although another copy exists. If you are sure "
+                "that it did not, give --yes"
             )
-        await clear_all(storage)
-    say(f"{directory}: out of limbo; {waiting} ledgers count in full again")
+        await end_limbo(storage)
+    print_message(f"{directory}: no longer in limbo; {waiting} ledgers are fully trusted again")
 
 
 COMMANDS = (verify, ls, dump, rebuild_index, clear_limbo)
@@ -190,9 +190,9 @@ def _state_of(ledger: LedgerSummary) -> str:
     return ", ".join(words)
 
 
-def _refuse_damage(directory: Path, damages: Sequence[Damage]) -> None:
-    """Names the damaged regions, then fails."""
-    _say_damage(damages)
+def _fail_if_damaged(directory: Path, damages: Sequence[Damage]) -> None:
+    """Report the damaged regions, and fail if there are any."""
+    _report_damage(damages)
     if damages:
         raise CorruptionError(
             f"{directory}: {len(damages)} damaged regions; a running bookie repairs them from the "
@@ -200,8 +200,10 @@ def _refuse_damage(directory: Path, damages: Sequence[Damage]) -> None:
         )
 
 
-def _say_damage(damages: Sequence[Damage]) -> None:
+def _report_damage(damages: Sequence[Damage]) -> None:
     for damage in damages[:_DAMAGES_SHOWN]:
-        say(f"file {damage.number}, bytes {damage.start} to {damage.end}: {damage.reason}")
+        print_message(
+            f"file {damage.number}, bytes {damage.start} to {damage.end}: {damage.reason}"
+        )
     if len(damages) > _DAMAGES_SHOWN:
-        say(f"and {len(damages) - _DAMAGES_SHOWN} more")
+        print_message(f"and {len(damages) - _DAMAGES_SHOWN} more")

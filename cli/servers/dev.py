@@ -1,9 +1,12 @@
-"""``rhumbline dev``: a cluster of several regions in one process, kept in one directory."""
+"""``rhumbline dev``: a development cluster of several regions in one process and directory."""
 
 import asyncio
 import itertools
+import os
 import signal
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,14 +17,16 @@ from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import InvalidArgumentError, NamespaceExistsError
 from ..config_file import DEV_DIRECTORY
 from ..options import runs
-from ..output import say
+from ..output import print_message
 from ..streams.policy_options import default_quorum
+from ..waiting import timeout_option, wait_until
+from .dev_process import DevProcess, locked, running_process
 from .local_cluster import LocalCluster
 
 _REGIONS = "bonn,oslo,rome"
 _NAMESPACE = "default"
 _CONFIG = """\
-# Written by `rhumbline dev`; commands that run beside this directory find it by themselves.
+# Written by `rhumbline dev`. Commands that run in the parent directory read it by default.
 [cluster]
 metadata = "{metadata}"
 namespace = "{namespace}"
@@ -31,18 +36,70 @@ region = "{region}"
 
 @click.command()
 @click.argument("directory", default=DEV_DIRECTORY, type=click.Path(path_type=Path))
-@click.option("--regions", help=f"Names, separated by commas.  [default: {_REGIONS}]")
+@click.option("--regions", help=f"Names of the regions, separated by commas. [default: {_REGIONS}]")
 @click.option("--bookies", type=click.IntRange(1, 20), default=2, show_default=True,
               help="Bookies in each region.")  # fmt: skip
 @click.option("--rtt", type=click.IntRange(0, 2000), default=0, show_default=True,
               help="Emulated round trip between regions in ms.")  # fmt: skip
+@click.option("--wait", "waits", is_flag=True,
+              help="Start nothing: wait until the cluster in DIRECTORY is ready.")  # fmt: skip
+@click.option("--stop", "stops", is_flag=True,
+              help="Start nothing: stop the cluster in DIRECTORY.")  # fmt: skip
+@timeout_option
 @runs
-async def dev(directory: Path, regions: str | None, bookies: int, rtt: int) -> None:
-    """Runs a cluster of three regions until Ctrl-C, and keeps it in DIRECTORY.
+async def dev(
+    directory: Path, regions: str | None, bookies: int, rtt: int, waits: bool, stops: bool,
+    timeout_ms: int,
+) -> None:  # fmt: skip
+    """Run a cluster of three regions until Ctrl-C, with its data in DIRECTORY.
 
-    A second start finds what the first one stored. Other commands find the cluster when they run
-    in the same place, or with --config DIRECTORY/rhumbline.toml.
+    A later start in the same DIRECTORY continues with the stored data. Other commands find the
+    cluster if they run in the same working directory, or with --config DIRECTORY/rhumbline.toml.
     """
+    if waits and stops:
+        raise click.UsageError("--wait and --stop exclude each other")
+    if waits:
+        await _wait_until_ready(directory, timeout_ms)
+    elif stops:
+        await _stop(directory, timeout_ms)
+    else:
+        await _serve(directory, regions, bookies, rtt)
+
+
+async def _wait_until_ready(directory: Path, timeout_ms: int) -> None:
+    await wait_until(
+        partial(_running, directory),
+        lambda process: process is not None and process.is_ready,
+        timeout_ms=timeout_ms,
+        describe=lambda process: (
+            f"no `rhumbline dev` serves {directory}"
+            if process is None
+            else f"the cluster in {directory} (process {process.pid}) is starting"
+        ),
+    )
+    print_message(f"the cluster in {directory} is ready")
+
+
+async def _stop(directory: Path, timeout_ms: int) -> None:
+    process = running_process(directory)
+    if process is None:
+        print_message(f"no cluster runs in {directory}")
+        return
+    os.kill(process.pid, signal.SIGTERM)
+    await wait_until(
+        partial(_running, directory),
+        lambda found: found is None,
+        timeout_ms=timeout_ms,
+        describe=lambda _: f"process {process.pid} still serves {directory}",
+    )
+    print_message(f"the cluster in {directory} is stopped")
+
+
+async def _running(directory: Path) -> DevProcess | None:
+    return running_process(directory)
+
+
+async def _serve(directory: Path, regions: str | None, bookies: int, rtt: int) -> None:
     names = _region_names(regions) if regions else _known_regions(directory) or _split(_REGIONS)
     pairs = itertools.combinations(names, 2)
     cluster = LocalCluster(
@@ -56,22 +113,30 @@ async def dev(directory: Path, regions: str | None, bookies: int, rtt: int) -> N
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     file = _prepare(directory, cluster.metadata_uri, names[0])
-    async with cluster:
+    async with AsyncExitStack() as closing:
+        lock = closing.enter_context(locked(directory))
+        await closing.enter_async_context(cluster)
         await _ensure_namespace(cluster, names[0])
-        for item in cluster.bookies:
-            if item.bookie is not None:
-                say(f"  {item.bookie.bookie_id:24} region {item.region:12} port {item.bookie.port}")
-        say(f"the cluster is up, its data is in {directory}/; Ctrl-C stops it. Beside it, try:")
+        for local in cluster.bookies:
+            if local.bookie is not None:
+                bookie = local.bookie
+                print_message(
+                    f"  {bookie.bookie_id:24} region {local.region:12} port {bookie.port}"
+                )
+        print_message(
+            f"the cluster is up; its data is in {directory}/; Ctrl-C stops it. In another shell:"
+        )
         where = "" if directory == Path(DEV_DIRECTORY) else f" --config {file}"
-        say(f"  rhumbline stream create greetings{where}")
-        say(f"  echo hello | rhumbline stream append greetings{where}")
-        say(f"  rhumbline stream tail -f greetings{where}")
+        print_message(f"  rhumbline stream create greetings{where}")
+        print_message(f"  echo hello | rhumbline stream append greetings{where}")
+        print_message(f"  rhumbline stream tail -f greetings{where}")
+        lock.set_ready()
         await stop.wait()
-        say("stopping")
+        print_message("stopping")
 
 
 def _prepare(directory: Path, metadata: str, region: str) -> Path:
-    """Makes the directory, and the file in it by which other commands find the cluster."""
+    """Create the directory and its settings file, through which other commands find the cluster."""
     file = directory / "rhumbline.toml"
     text = _CONFIG.format(metadata=metadata, namespace=_NAMESPACE, region=region)
     try:
@@ -98,7 +163,7 @@ def _region_names(text: str) -> Sequence[str]:
     for name in names:
         check_region(name)
     if len(set(names)) != len(names):
-        raise InvalidArgumentError(f"--regions {text}: a region is named twice")
+        raise InvalidArgumentError(f"--regions {text}: a region occurs twice")
     return names
 
 
@@ -107,6 +172,6 @@ def _split(text: str) -> Sequence[str]:
 
 
 def _known_regions(directory: Path) -> Sequence[str]:
-    """The regions of the bookies that an earlier start left."""
+    """Return the regions of the bookies that an earlier start formatted."""
     found = sorted(path.name.rpartition("-")[0] for path in directory.glob("bookies/*-*"))
     return tuple(dict.fromkeys(found))

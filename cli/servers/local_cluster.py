@@ -1,8 +1,8 @@
-"""Regions of bookies in this process, on real sockets and files, with wide-area links between.
+"""A cluster of several regions in this process, on real sockets and files, with emulated WAN links.
 
-Every bookie listens on loopback. Whoever views it from another region is told another address,
-that of a relay which delays both directions by half the round trip between the two regions. The
-metadata store is a file of this host: it is neither delayed nor cut.
+Every bookie listens on loopback. Clients in another region connect to a relay, whose address is the
+one advertised to that region; it delays both directions by half the round trip between the two
+regions. The metadata store is a file on this host: it is neither delayed nor cut off.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ _MIB = 1 << 20
 SMALL_BOOKIES = BookieConfig(
     log_file_bytes=32 * _MIB, read_only_below_bytes=256 * _MIB, reserve_below_bytes=64 * _MIB
 )
-"""Several bookies share one disk here, so that each reserves less of it."""
+"""Settings of a bookie that shares its disk with others, so that it reserves less space."""
 
 
 @dataclass(slots=True)
 class LocalBookie:
-    """One bookie of the cluster: where its data is, and how each region reaches it."""
+    """A bookie of the cluster, with its directory and the relays of the other regions."""
 
     name: str
     region: str
@@ -44,10 +44,10 @@ class LocalBookie:
 
 
 class LocalCluster:
-    """A cluster below ``root``: ``bookies_per_region`` bookies in each of ``regions``.
+    """A cluster below ``root`` with ``bookies_per_region`` bookies in each of ``regions``.
 
-    ``round_trips_ms`` by (region, region), in either order; none: no relay between the two. What an
-    earlier cluster left in ``root`` is used again.
+    ``round_trips_ms`` maps pairs of regions, in either order; a pair without a value has no relay.
+    Data that an earlier cluster left in ``root`` is reused.
     """
 
     def __init__(
@@ -73,29 +73,29 @@ class LocalCluster:
         ]
 
     async def start(self) -> None:
-        """Opens the metadata store and starts every bookie, formatting those that are new."""
+        """Open the metadata store and start every bookie, formatting the new ones."""
         store = await open_store(self.metadata_uri)
         self._closing.push_async_callback(store.close)
         await initialise_cluster(store, system_runtime().random)
-        for item in self.bookies:
-            await self._start_bookie(item, store)
+        for local in self.bookies:
+            await self._start_bookie(local, store)
 
     def client(self, region: str, *, namespace: str, ledger: LedgerConfig | None = None) -> Client:
-        """A client that stands in ``region``; to be used with ``async with``."""
+        """Return a client in ``region``, for use with ``async with``."""
         return Client(self.metadata_uri, namespace=namespace, region=region, ledger=ledger)
 
     def cut(self, region: str) -> None:
-        """Nothing passes between ``region`` and the others any more, in either direction."""
+        """Cut ``region`` off: hold all traffic between it and the others, in both directions."""
         for relay in self._links_of(region):
             relay.cut()
 
     def heal(self, region: str) -> None:
-        """Passes on what was held, and everything from now on."""
+        """Reconnect ``region``: deliver the held traffic and everything after it."""
         for relay in self._links_of(region):
             relay.heal()
 
     async def aclose(self) -> None:
-        """Stops bookies and relays, newest first. Safe to repeat."""
+        """Stop bookies and relays, in reverse order of start. Safe to repeat."""
         await self._closing.aclose()
 
     async def __aenter__(self) -> Self:
@@ -112,26 +112,26 @@ class LocalCluster:
     def _links_of(self, region: str) -> list[Relay]:
         return [
             relay
-            for item in self.bookies
-            for viewer, relay in item.relays.items()
-            if region in (item.region, viewer)
+            for local in self.bookies
+            for client_region, relay in local.relays.items()
+            if region in (local.region, client_region)
         ]
 
-    async def _start_bookie(self, item: LocalBookie, store: MetadataStore) -> None:
-        if not is_formatted(item.directory):
+    async def _start_bookie(self, local: LocalBookie, store: MetadataStore) -> None:
+        if not is_formatted(local.directory):
             await format_bookie(
-                item.directory, store, name=item.name, region=item.region, rack=_RACK
+                local.directory, store, name=local.name, region=local.region, rack=_RACK
             )
         addresses = []
-        for viewer in self.regions:
-            delay_ms = self._one_way_ms(viewer, item.region)
+        for client_region in self.regions:
+            delay_ms = self._one_way_ms(client_region, local.region)
             if delay_ms is not None:
-                relay = item.relays[viewer] = Relay(None, delay_ms=delay_ms)
+                relay = local.relays[client_region] = Relay(None, delay_ms=delay_ms)
                 self._closing.push_async_callback(relay.aclose)
-                addresses.append((viewer, f"{HOST}:{await relay.start(HOST)}"))
-        item.bookie = await self._closing.enter_async_context(
+                addresses.append((client_region, f"{HOST}:{await relay.start(HOST)}"))
+        local.bookie = await self._closing.enter_async_context(
             running_bookie(
-                item.directory,
+                local.directory,
                 store,
                 replace(self._config, advertised_addresses=tuple(addresses)),
                 host=HOST,
@@ -139,11 +139,11 @@ class LocalCluster:
                 status_port=0 if self._serves_status else None,
             )
         )
-        for relay in item.relays.values():
-            relay.target = (HOST, item.bookie.port)
+        for relay in local.relays.values():
+            relay.target = (HOST, local.bookie.port)
 
-    def _one_way_ms(self, viewer: str, region: str) -> float | None:
-        for pair in ((viewer, region), (region, viewer)):
+    def _one_way_ms(self, client_region: str, region: str) -> float | None:
+        for pair in ((client_region, region), (region, client_region)):
             if pair in self._round_trips_ms:
                 return self._round_trips_ms[pair] / 2
         return None

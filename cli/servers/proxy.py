@@ -1,4 +1,4 @@
-"""``rhumbline write-proxy`` and ``rhumbline read-proxy``: run a proxy of one region."""
+"""``rhumbline write-proxy`` and ``rhumbline read-proxy``: run a proxy in one region."""
 
 import asyncio
 import signal
@@ -13,17 +13,19 @@ from ...core.log.namespace import Namespace
 from ...core.protocol.errors import ConfigurationError
 from ...server.proxy_host import running_proxy
 from ..options import Command, CommandSession, runs, session_options
-from ..output import say
+from ..output import print_message
 
 WRITE, READ = "write", "read"
 
 
 def _serving_options(command: Command) -> Command:
     for option in (
-        click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True),
-        click.option("--advertise", default="", help="host:port for clients, if it differs."),
+        click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
+                     help="Port of the status server; 0 selects a free one."),
+        click.option("--advertise", default="",
+                     help="host:port for clients, if it differs from the listening address."),
         click.option("--port", type=click.IntRange(0, 65535), default=4281, show_default=True,
-                     help="0 takes a free one."),
+                     help="Port; 0 selects a free one."),
         click.option("--host", default="127.0.0.1", show_default=True,
                      help="Address to listen on."),
     ):  # fmt: skip
@@ -33,15 +35,15 @@ def _serving_options(command: Command) -> Command:
 
 @click.command("write-proxy")
 @_serving_options
-@click.option("--with-read", is_flag=True, help="Be a read proxy too.")
+@click.option("--with-read", is_flag=True, help="Also serve as a read proxy.")
 @session_options
 @runs
 async def write_proxy(
     session: CommandSession, host: str, port: int, advertise: str, status_port: int, with_read: bool
 ) -> None:
-    """Takes records of many producers for the streams of its region, until it is told to stop.
+    """Accept records of many producers for the streams of a region, until Ctrl-C or SIGTERM.
 
-    SIGTERM hands its streams over to the other write proxies first.
+    On either signal the streams are handed over to the other write proxies first.
     """
     roles = (WRITE, READ) if with_read else (WRITE,)
     await _serve(session, roles, host, port, advertise, status_port)
@@ -54,7 +56,7 @@ async def write_proxy(
 async def read_proxy(
     session: CommandSession, host: str, port: int, advertise: str, status_port: int
 ) -> None:
-    """Reads each stream once for all readers of its region, until it is told to stop."""
+    """Read each stream once for all readers of a region, until Ctrl-C or SIGTERM."""
     await _serve(session, (READ,), host, port, advertise, status_port)
 
 
@@ -85,15 +87,15 @@ async def _serve(
         ) as running,
     ):
         region = f" in region {client.region}" if client.region else ""
-        figures = f", figures at http://{running.status_address}/metrics"
-        say(f"{' and '.join(roles)} proxy serves at {running.address}{region}{figures}")
+        metrics = f", metrics at http://{running.status_address}/metrics"
+        print_message(f"{' and '.join(roles)} proxy serves at {running.address}{region}{metrics}")
         await stop.wait()
-        say(f"{' and '.join(roles)} proxy at {running.address} is stopping")
+        print_message(f"{' and '.join(roles)} proxy at {running.address} is stopping")
 
 
 @asynccontextmanager
 async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterator[Namespace]:
-    """The namespace that a command works on, through proxies if ``via`` names some."""
+    """Open the namespace that a command works on, through the proxies ``via`` if given."""
     async with session.telemetry("rhumbline-stream") as telemetry:
         if via is None:
             async with session.client(tracer=telemetry.tracer) as direct:
@@ -106,8 +108,8 @@ async def namespace_via(session: CommandSession, via: str | None) -> AsyncIterat
             via, namespace=session.settings.cluster.namespace, tracer=telemetry.tracer
         )
         async with client:
-            # It has all calls of the core's namespace that appending and reading need.
+            # It has all methods of the core namespace that appending and reading need.
             yield cast(Namespace, client.namespace())
 
 
-via_option = click.option("--via", help="Through proxies: grpc://host:port,host:port.")
+via_option = click.option("--via", help="Use these proxies: grpc://host:port,host:port.")

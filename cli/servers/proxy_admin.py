@@ -3,31 +3,53 @@
 import click
 
 from ...client.connect import connect_proxies
-from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError
+from ...core.protocol.errors import InvalidArgumentError, NoSuchObjectError, UnavailableError
+from ...core.protocol.extras import needs_extra
 from ...core.runtime.metadata_store import MetadataStore
-from ...server.proxy_host import missing_grpc
 from ..options import CommandSession, runs, session_options
-from ..output import print_rows, say
+from ..output import print_message, print_rows
+from ..waiting import list_when, wait_count_options
 
 _ROLES = ("write", "read")
 
 
 @click.group()
 def proxy() -> None:
-    """A proxy serves streams to clients of its region."""
+    """Show the proxies, and move streams between them."""
 
 
 @proxy.command()
+@click.option("--role", type=click.Choice(_ROLES), help="Only proxies with this role.")
+@click.option("--uri", "shows_uri", is_flag=True,
+              help="Print one URI with all addresses, as --via expects it.")  # fmt: skip
+@wait_count_options("proxies")
 @session_options
 @runs
-async def ls(session: CommandSession) -> None:
-    """Lists the proxies that are up."""
+async def ls(
+    session: CommandSession,
+    role: str | None,
+    shows_uri: bool,
+    wait_count: int | None,
+    timeout_ms: int,
+) -> None:
+    """List the proxies that are up."""
     async with session.client(moves_data=False) as client:
-        rows = [
-            {"address": address, **about}
-            for address, about in (await _members(client.store)).items()
-        ]
-    print_rows(rows, session.output, empty="no proxy is up")
+
+        async def check() -> list[dict[str, object]]:
+            members = await _members(client.store)
+            return [
+                {"address": address, **properties}
+                for address, properties in members.items()
+                if role is None or role in str(properties["roles"]).split()
+            ]
+
+        rows = await list_when(check, wait_count, timeout_ms=timeout_ms, things="proxies")
+    if not shows_uri:
+        print_rows(rows, session.output, empty="no proxy is up")
+    elif rows:
+        click.echo("grpc://" + ",".join(str(row["address"]) for row in rows))
+    else:
+        raise UnavailableError("no proxy is up")
 
 
 @proxy.command()
@@ -35,9 +57,9 @@ async def ls(session: CommandSession) -> None:
 @session_options
 @runs
 async def drain(session: CommandSession, address: str) -> None:
-    """Lets a proxy take no more streams, and give up those that another one can take.
+    """Drain a proxy: it accepts no more streams, and releases those that another proxy can serve.
 
-    Until `accept`, or until it is started again.
+    This lasts until `accept` or a restart of the proxy.
     """
     await _set_accepting(session, address, is_accepting=False)
 
@@ -47,7 +69,7 @@ async def drain(session: CommandSession, address: str) -> None:
 @session_options
 @runs
 async def accept(session: CommandSession, address: str) -> None:
-    """Lets a proxy take streams again."""
+    """Let a proxy accept streams again."""
     await _set_accepting(session, address, is_accepting=True)
 
 
@@ -56,7 +78,7 @@ async def accept(session: CommandSession, address: str) -> None:
 @session_options
 @runs
 async def release(session: CommandSession, stream: str) -> None:
-    """Lets the owner of a stream give it up; it is taken again with the next record."""
+    """Make the owner of a stream release it; the next record makes a proxy acquire it again."""
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
     from ...proxies.write.claims import Claims
@@ -68,8 +90,11 @@ async def release(session: CommandSession, stream: str) -> None:
         raise NoSuchObjectError(f"no proxy owns stream {stream} of namespace {namespace}")
     request = pb.ReleaseStreamRequest(namespace=namespace, stream=stream)
     async with connect_proxies(f"grpc://{claim.address}") as caller:
-        answer = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
-    say(f"{claim.address} {'gave it up' if answer.was_owned else 'does not own it any more'}")
+        response = await caller.call(methods.RELEASE_STREAM, request, pb.ReleaseStreamResponse)
+    if response.was_owned:
+        print_message(f"{claim.address} released stream {stream}")
+    else:
+        print_message(f"{claim.address} no longer owns stream {stream}")
 
 
 @proxy.command()
@@ -78,39 +103,37 @@ async def release(session: CommandSession, stream: str) -> None:
 @session_options
 @runs
 async def home(session: CommandSession, stream: str, home_region: str) -> None:
-    """Says which region's write proxies should serve a stream. Its owner gives it up for them."""
+    """Set the region whose write proxies should serve a stream. The present owner releases it."""
     from ...proxies.write.claims import Claims
 
     async with session.client(moves_data=False) as client:
         namespace = client.namespace()
         await namespace.describe(stream)
         await Claims(client.store).set_home(namespace.name, stream, home_region)
-    say(f"stream {stream} is at home in {home_region}")
+    print_message(f"the home region of stream {stream} is {home_region}")
 
 
 async def _set_accepting(session: CommandSession, address: str, *, is_accepting: bool) -> None:
     async with session.client(moves_data=False) as client:
         if address not in await _members(client.store):
-            raise InvalidArgumentError(f"no proxy at {address} is up; see `rhumbline proxy ls`")
+            raise InvalidArgumentError(f"no proxy is up at {address}; see `rhumbline proxy ls`")
     from ...proxies.rpc import methods
     from ...proxies.rpc import rhumbline_pb2 as pb
 
     async with connect_proxies(f"grpc://{address}") as caller:
         request = pb.SetAcceptingRequest(is_accepting=is_accepting)
-        answer = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
-    word = "takes streams" if is_accepting else "takes no more streams"
-    say(f"{address} {word}; it owns {answer.stream_count}")
+        response = await caller.call(methods.SET_ACCEPTING, request, pb.SetAcceptingResponse)
+    state = "accepts streams" if is_accepting else "accepts no more streams"
+    print_message(f"{address} {state}; it owns {response.stream_count}")
 
 
 async def _members(store: MetadataStore) -> dict[str, dict[str, object]]:
-    try:
+    with needs_extra("a proxy", "grpc"):
         from ...proxies.membership import list_members
-    except ModuleNotFoundError as error:
-        raise missing_grpc(error) from error
     found: dict[str, dict[str, object]] = {}
     for role in _ROLES:
         for member in await list_members(store, role):
             known = found.setdefault(member.address, {"roles": "", "region": member.region})
             known["roles"] = f"{known['roles']} {role}".strip()
-            known["takes streams"] = member.is_accepting
+            known["accepts streams"] = member.is_accepting
     return found

@@ -1,1 +1,1 @@
-"""Commands about data: namespaces, streams, segments, archives, Spark jobs."""
+"""Commands for namespaces, streams, segments, archives and Spark jobs."""

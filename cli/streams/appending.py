@@ -1,4 +1,4 @@
-"""``stream append``: records from a file or standard input, acknowledged and accounted for."""
+"""``stream append``: appends records from a file or standard input, and reports the outcome."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
-from ..output import ProgressBar, print_record, say
+from ..output import ProgressBar, print_message, print_record
 from ..units import show_bytes, show_ms
 from .record_files import read_records
 
@@ -24,7 +24,7 @@ _PROGRESS_SECONDS = 0.2
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been acknowledged so far."""
+    """Counts of the records acknowledged so far."""
 
     records: int = 0
     bytes: int = 0
@@ -33,7 +33,7 @@ class _Tally:
 
 
 class _Appender:
-    """Takes batches, keeps them in flight, accounts for them in order."""
+    """Appends batches, keeps them in flight and counts their acknowledgements in order."""
 
     def __init__(self, writer: StreamWriter, *, txid: int | None, verbose: bool) -> None:
         self.tally = _Tally()
@@ -45,7 +45,7 @@ class _Appender:
         self._shown_at = 0.0
 
     async def append(self, records: list[bytes]) -> None:
-        """Sends a batch; waits when too much is on its way."""
+        """Append a batch; wait while too many batches are in flight."""
         txids = None if self._txids is None else [next(self._txids) for _ in records]
         ticket = self._writer.append_many(records, txids)
         self._tickets.append((ticket, sum(map(len, records))))
@@ -54,7 +54,7 @@ class _Appender:
             await self._settle_oldest()
 
     async def finish(self) -> None:
-        """Waits for everything that was sent."""
+        """Wait for the acknowledgement of all batches."""
         try:
             while self._tickets:
                 await self._settle_oldest()
@@ -89,9 +89,9 @@ async def append_records(
     txid: int | None,
     verbose: bool,
 ) -> None:
-    """Appends all records and says what became of them, also when it is cut short.
+    """Append all records and report how many were acknowledged, also after a failure.
 
-    Raises what made it stop; what was acknowledged before has been said then.
+    Raises the error that stopped it, after the report.
     """
     policy = (await namespace.describe(stream)).policy
     source = _open(file)
@@ -111,7 +111,7 @@ async def append_records(
                 await appender.finish()
     except (RhumblineError, asyncio.CancelledError):
         if appender is not None:
-            say(_summary(appender.tally, stream, started) + ", then it stopped")
+            print_message(_summary(appender.tally, stream, started) + ", then it failed")
         raise
     finally:
         if file is not None:
@@ -129,7 +129,7 @@ async def append_records(
             output,
         )
     else:
-        say(_summary(appender.tally, stream, started))
+        print_message(_summary(appender.tally, stream, started))
 
 
 def _open(file: Path | None) -> BinaryIO:

@@ -1,6 +1,7 @@
 """``rhumbline archive``: run, serve, ls, verify, restore."""
 
 from contextlib import suppress
+from functools import partial
 
 import click
 from rich.console import Console
@@ -18,55 +19,53 @@ from ...core.protocol.errors import (
     InvalidArgumentError,
     NamespaceExistsError,
 )
+from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
-from ..output import print_rows, say
+from ..output import print_message, print_rows
 from ..units import parse_bytes, parse_ms, show_bytes
+from ..waiting import list_when, wait_count_options
 from .policy_options import default_quorum
 
-try:
+with needs_extra("an archive", "arrow"):
     from ...coldstore.archive.archive_service import (
+        ArchivePass,
         ArchiveService,
         ArchiveServiceConfig,
-        Pass,
-        unarchived,
+        unarchived_lssns,
     )
     from ...coldstore.archive.catalog import list_manifests
     from ...coldstore.archive.cold_archives import ColdArchives
-    from ...coldstore.archive.rate_limiter import Pace
     from ...coldstore.archive.restore import restore_stream
     from ...coldstore.archive.segment_archiver import SegmentArchiver
     from ...coldstore.archive.verify import verify_next
-except ModuleNotFoundError as error:
-    raise ConfigurationError(
-        f"archives need {error.name}: pip install 'rhumbline[arrow]'"
-    ) from error
 
 _LISTED_MAX = 1000
 
 
 @click.group()
 def archive() -> None:
-    """The archive is the cold copy of completed segments: open files, chained by digests."""
+    """Archive completed segments to cold storage: open file formats, chained by digests."""
 
 
 def _cold_option(command: Command) -> Command:
     return click.option(
         "--cold",
-        help="URI of the cold store: file:///path, s3://bucket/prefix, webhdfs://host:port/root "
-        "(default: cluster.cold).",
+        help="URI of the cold store: file:///path, s3://bucket/prefix, webhdfs://host:port/root. "
+        "[default: cluster.cold]",
     )(command)
 
 
 def _opened(session: CommandSession, cold: str | None) -> ColdStore:
     uri = cold or session.settings.cluster.cold
     if not uri:
-        raise ConfigurationError("which cold store? give --cold URI, or set cluster.cold")
+        raise ConfigurationError("no cold store: give --cold URI, or set cluster.cold")
     return open_cold_store(uri)
 
 
 def _progress() -> Progress:
-    """Bars on stderr, shown on a terminal only."""
+    """Return progress bars on stderr, shown on terminals only."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -85,7 +84,7 @@ def _progress() -> Progress:
 @session_options
 @runs
 async def run(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
-    """Archives the completed segments of STREAMS (default: all) that have no archive yet."""
+    """Archive the completed segments of STREAMS (default: all) that are not archived yet."""
     store = _opened(session, cold)
     done: list[Manifest] = []
     try:
@@ -101,45 +100,51 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
                     progress.advance(task)
     finally:
         await store.close()
-    say(f"archived {len(done)} segments, {sum(m.record_count for m in done):,} records")
-    print_rows([_row(one) for one in done], session.output, empty="nothing was left to archive")
+    records = sum(manifest.record_count for manifest in done)
+    print_message(f"archived {len(done)} segments, {records:,} records")
+    print_rows([_row(manifest) for manifest in done], session.output, empty="no segment to archive")
 
 
 @archive.command()
 @_cold_option
-@click.option("--every", default="10s", show_default=True, help="Pause between two looks.")
-@click.option("--bytes-per-second", help="Bandwidth, reads and writes together; default: no limit.")
+@click.option("--every", default="10s", show_default=True, help="Interval between two passes.")
+@click.option("--bytes-per-second", help="Limit of reads and writes together. [default: no limit]")
 @session_options
 @runs
 async def serve(
     session: CommandSession, cold: str | None, every: str, bytes_per_second: str | None
 ) -> None:
-    """Archives what is completed, for ever; lets hot copies and old segments go by the policies.
+    """Archive completed segments continuously; delete hot copies and old segments by policy.
 
-    Any number may run at once. Stop it with Ctrl-C or SIGTERM at any time.
+    Several processes may run at once. Ctrl-C or SIGTERM stops the command at any time.
     """
-    pace = Pace(parse_bytes(bytes_per_second) if bytes_per_second else None)
+    rate = parse_bytes(bytes_per_second) if bytes_per_second else None
+    rate_limiter = RateLimiter(rate, burst_s=1)
     config = ArchiveServiceConfig(pause_ms=parse_ms(every))
     store = _opened(session, cold)
     try:
         async with session.client() as client:
             namespace = client.namespace(archives=ColdArchives(store, client.namespace().name))
             known = StreamStore(client.store, namespace.name)
-            archiver = SegmentArchiver(client.runtime, store, client.ledgers, known, pace=pace)
+            archiver = SegmentArchiver(
+                client.runtime, store, client.ledgers, known, rate_limiter=rate_limiter
+            )
             service = ArchiveService(
                 client.runtime, client.store, namespace, archiver, config=config, on_pass=_report
             )
-            say(f"archiving namespace {namespace.name} to {store.uri}")
+            print_message(f"archiving namespace {namespace.name} to {store.uri}")
             await service.run()
     finally:
         await store.close()
 
 
-def _report(done: Pass) -> None:
+def _report(done: ArchivePass) -> None:
     if done.archived or done.retired or done.purged:
-        say(f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments")
+        print_message(
+            f"archived {done.archived}, retired {done.retired}, purged {done.purged} segments"
+        )
     for stream, fault in done.faults.items():
-        say(f"{stream or 'metadata store'}: {fault}")
+        print_message(f"{stream or 'metadata store'}: {fault}")
 
 
 @archive.command()
@@ -148,34 +153,34 @@ def _report(done: Pass) -> None:
 @session_options
 @runs
 async def restore(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
-    """Makes STREAMS (default: all) of the namespace again from their archive alone.
+    """Create STREAMS (default: all) of the namespace from their archive alone.
 
-    For a fresh cluster: the streams must not exist. Every record gets its old DLSN. Read them with
-    cluster.cold set; what is appended follows.
+    For a new cluster: the streams must not exist. Every record keeps its DLSN. Reading them needs
+    cluster.cold; records that are appended later follow the archived ones.
     """
     store = _opened(session, cold)
     try:
         async with session.client() as client:
             name = client.namespace().name
             found = await list_manifests(store, name)
-            wanted = {one.stream for one in found} if not streams else set(streams)
-            if missing := sorted(wanted - {one.stream for one in found}):
+            wanted = {manifest.stream for manifest in found} if not streams else set(streams)
+            if missing := sorted(wanted - {manifest.stream for manifest in found}):
                 raise InvalidArgumentError(f"no archive of {', '.join(missing)} in {store.uri}")
             quorum = default_quorum(await client.directory.configured())
-            with suppress(NamespaceExistsError):  # its policy is somebody's choice
+            with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
                 await create_namespace(client.store, client.runtime, name, StreamPolicy(quorum))
             known = StreamStore(client.store, name)
             rows = []
             with _progress() as progress:
                 task = progress.add_task("restoring", total=len(wanted))
                 for stream in sorted(wanted):
-                    manifests = [one for one in found if one.stream == stream]
+                    manifests = [manifest for manifest in found if manifest.stream == stream]
                     await restore_stream(client.store, known, manifests)
                     rows.append(
                         {
                             "stream": stream,
                             "segments": len(manifests),
-                            "records": sum(one.record_count for one in manifests),
+                            "records": sum(manifest.record_count for manifest in manifests),
                         }
                     )
                     progress.advance(task)
@@ -186,17 +191,30 @@ async def restore(session: CommandSession, streams: tuple[str, ...], cold: str |
 
 @archive.command()
 @click.argument("prefix", required=False, default="")
+@wait_count_options("archived segments")
 @_cold_option
 @session_options
 @runs
-async def ls(session: CommandSession, prefix: str, cold: str | None) -> None:
-    """Lists archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM). Asks no server."""
+async def ls(
+    session: CommandSession, prefix: str, cold: str | None, wait_count: int | None, timeout_ms: int
+) -> None:
+    """List the archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM).
+
+    Reads the cold store only, no server.
+    """
     store = _opened(session, cold)
     try:
-        found = await list_manifests(store, prefix)
+        found = await list_when(
+            partial(list_manifests, store, prefix),
+            wait_count,
+            timeout_ms=timeout_ms,
+            things="archived segments",
+        )
     finally:
         await store.close()
-    print_rows([_row(one) for one in found], session.output, empty=f"no archives in {store.uri}")
+    print_rows(
+        [_row(manifest) for manifest in found], session.output, empty=f"no archives in {store.uri}"
+    )
 
 
 @archive.command()
@@ -205,7 +223,10 @@ async def ls(session: CommandSession, prefix: str, cold: str | None) -> None:
 @session_options
 @runs
 async def verify(session: CommandSession, prefix: str, cold: str | None) -> None:
-    """Reads every byte of the archives below PREFIX and walks the chain. Asks no server."""
+    """Read every byte of the archives below PREFIX and verify the chain of digests.
+
+    Reads the cold store only, no server.
+    """
     store = _opened(session, cold)
     rows, faults = [], 0
     try:
@@ -213,20 +234,20 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
         previous: Manifest | None = None
         with _progress() as progress:
             task = progress.add_task("verifying", total=len(found))
-            for one in found:
-                same = previous is not None and _stream_of(previous) == _stream_of(one)
-                verdict = await verify_next(store, one, previous if same else None)
+            for manifest in found:
+                same = previous is not None and _stream_of(previous) == _stream_of(manifest)
+                verdict = await verify_next(store, manifest, previous if same else None)
                 faults += len(verdict.faults)
-                rows.append(_row(one) | {"verdict": "; ".join(verdict.faults) or "ok"})
-                previous = one
+                rows.append(_row(manifest) | {"verdict": "; ".join(verdict.faults) or "ok"})
+                previous = manifest
                 progress.advance(task)
     finally:
         await store.close()
     print_rows(rows, session.output, empty=f"no archives in {store.uri}")
     if faults:
         raise CorruptionError(f"{faults} faults in {len(rows)} archived segments")
-    records = sum(one.record_count for one in found)
-    say(f"{len(rows)} segments, {records:,} records: every byte is right")
+    records = sum(manifest.record_count for manifest in found)
+    print_message(f"{len(rows)} segments, {records:,} records: all bytes are correct")
 
 
 async def _unarchived(client: Client, streams: tuple[str, ...]) -> list[tuple[str, int]]:
@@ -237,7 +258,7 @@ async def _unarchived(client: Client, streams: tuple[str, ...]) -> list[tuple[st
         names.extend(page)
         if len(page) < _LISTED_MAX:
             break
-    return [(name, lssn) for name in names for lssn in await unarchived(namespace, name)]
+    return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
 
 
 def _stream_of(manifest: Manifest) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from ...core.log.policy import StreamPolicy
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.placement import BookieInfo
 from ..options import CommandSession, runs, session_options
-from ..output import print_record, print_rows, say
+from ..output import print_message, print_record, print_rows
 from .policy_options import (
     PolicyOptions,
     default_quorum,
@@ -21,7 +21,7 @@ from .policy_options import (
 
 @click.group()
 def namespace() -> None:
-    """A namespace holds streams and the policy that they follow."""
+    """Create, show and delete namespaces: groups of streams with a common policy."""
 
 
 @namespace.command()
@@ -30,22 +30,25 @@ def namespace() -> None:
 @session_options
 @runs
 async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
-    """Makes a namespace. Without --quorum it fits the regions that are configured for the cluster,
-    or those of --regions: a copy in each, acknowledged by most of them."""
+    """Create a namespace.
+
+    The default quorum fits the regions of the cluster, or those of --regions: one copy in each,
+    acknowledged by a majority of them.
+    """
     async with session.client(moves_data=False) as client:
         known = await client.directory.configured()
         allowed = parse_regions(policy.regions) if policy.regions else ()
         chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(known, allowed)))
         _check_regions(chosen, known)
         await create_namespace(client.store, client.runtime, name, chosen)
-        say(f"namespace {name} was created; quorum E/WQ/AQ/R {chosen.quorum}")
+        print_message(f"namespace {name} was created; quorum E/WQ/AQ/R {chosen.quorum}")
 
 
 @namespace.command()
 @session_options
 @runs
 async def ls(session: CommandSession) -> None:
-    """Lists the namespaces."""
+    """List the namespaces."""
     async with session.client(moves_data=False) as client:
         rows = []
         after = None
@@ -55,7 +58,7 @@ async def ls(session: CommandSession) -> None:
                 regions = ", ".join(known.regions) or "all"
                 rows.append({"namespace": name, "quorum": str(known.quorum), "regions": regions})
             after = page[-1]
-        print_rows(rows, session.output, empty="there is no namespace; create one")
+        print_rows(rows, session.output, empty="no namespace; create one")
 
 
 @namespace.command()
@@ -63,7 +66,7 @@ async def ls(session: CommandSession) -> None:
 @session_options
 @runs
 async def describe(session: CommandSession, name: str) -> None:
-    """Shows the policy of a namespace."""
+    """Show the policy of a namespace."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace(name).policy()
         print_record({"namespace": name, **describe_policy(known)}, session.output)
@@ -75,7 +78,7 @@ async def describe(session: CommandSession, name: str) -> None:
 @session_options
 @runs
 async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) -> None:
-    """Changes the policy; streams that follow it take it up with their next segment."""
+    """Change the policy; streams that follow it apply it from their next segment on."""
     async with session.client(moves_data=False) as client:
         opened = client.namespace(name)
         chosen = policy.apply_to(await opened.policy())
@@ -89,15 +92,17 @@ async def set_policy(session: CommandSession, name: str, policy: PolicyOptions) 
 @session_options
 @runs
 async def delete(session: CommandSession, name: str) -> None:
-    """Deletes an empty namespace."""
+    """Delete an empty namespace."""
     async with session.client(moves_data=False) as client:
         await delete_namespace(client.store, name)
-        say(f"namespace {name} was deleted")
+        print_message(f"namespace {name} was deleted")
 
 
 def _check_regions(policy: StreamPolicy, known: Sequence[BookieInfo]) -> None:
-    there = sorted({str(info.region) for info in known if info.region is not None})
+    regions = sorted({str(info.region) for info in known if info.region is not None})
     for name in policy.regions:
-        if name not in there:
-            among = ", ".join(there) or "none"
-            raise InvalidArgumentError(f"no bookie is in region {name}; there are: {among}")
+        if name not in regions:
+            known_regions = ", ".join(regions) or "none"
+            raise InvalidArgumentError(
+                f"no bookie is in region {name}; the regions are: {known_regions}"
+            )

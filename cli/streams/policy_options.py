@@ -1,4 +1,4 @@
-"""Options that describe a stream's policy, for ``create`` and ``set-policy``."""
+"""Options that set the policy of a stream, for ``create`` and ``set-policy``."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _ACKS = 2
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """What the user said of a policy; None or False where nothing was said."""
+    """The policy options that the user gave; None or False if an option was not given."""
 
     quorum: str | None
     unsafe_ack_1: bool
@@ -46,11 +46,14 @@ class PolicyOptions:
 
     @property
     def is_any_given(self) -> bool:
-        """Whether there is anything to apply."""
+        """True if at least one option was given."""
         return any(getattr(self, f.name) for f in fields(self))
 
     def apply_to(self, policy: StreamPolicy) -> StreamPolicy:
-        """``policy`` with what was said. Raises InvalidArgumentError, UnsafeError."""
+        """Return ``policy`` with the given options applied.
+
+        Raises InvalidArgumentError, UnsafeError.
+        """
         changes: dict[str, Any] = {}
         if self.quorum:
             changes["quorum"] = parse_quorum(self.quorum, allow_ack_1=self.unsafe_ack_1)
@@ -64,7 +67,7 @@ class PolicyOptions:
 
 
 def parse_regions(text: str) -> tuple[str, ...]:
-    """``eu,us``, or ``all`` for (). Raises InvalidArgumentError."""
+    """Parse ``eu,us``, or ``all`` for (). Raises InvalidArgumentError."""
     if text.strip() == "all":
         return ()
     return tuple(check_region(name.strip()) for name in text.split(","))
@@ -84,29 +87,35 @@ _PARSED: dict[str, tuple[str, Callable[[str], object]]] = {
     "hot_retention": ("hot_retention_ms", _parse_limit),
     "regions": ("regions", parse_regions),
 }
-"""Options that set one field of a policy: which, and how their text is read."""
+"""Maps an option to the policy field that it sets and the parser of its value."""
 
 _OPTIONS = (
-    click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions; 3/3/2/2."),
+    click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions, e.g. 3/3/2/2."),
     click.option("--unsafe-ack-1", is_flag=True, help="Allow AQ=1 with several copies."),
-    click.option("--flush", help="immediate, or the longest wait of a record: 10ms."),
-    click.option("--flush-bytes", help="A buffer of this size leaves at once."),
-    click.option("--codec", type=click.Choice([codec.name.lower() for codec in Codec])),
-    click.option("--record-bytes-max", help="Largest record."),
-    click.option("--roll-bytes", help="A new segment after this many bytes."),
-    click.option("--roll-time", help="A new segment after this time."),
-    click.option("--keepalive", help="An idle writer says so often that it lives; none: never."),
-    click.option("--retention", help="Truncate segments older than this; none: never."),
+    click.option("--flush", help="immediate, or the longest time to buffer a record, e.g. 10ms."),
+    click.option("--flush-bytes", help="Buffer size at which it is flushed immediately."),
+    click.option(
+        "--codec", type=click.Choice([codec.name.lower() for codec in Codec]), help="Compression."
+    ),
+    click.option("--record-bytes-max", help="Maximum record size."),
+    click.option("--roll-bytes", help="Segment size after which a new segment starts."),
+    click.option("--roll-time", help="Segment age after which a new segment starts."),
+    click.option(
+        "--keepalive", help="Interval of keepalives of an idle writer; none: no keepalives."
+    ),
+    click.option("--retention", help="Age after which segments are truncated; none: never."),
     click.option(
         "--hot-retention",
-        help="Archived segments older than this leave the bookies; none: never.",
+        help="Age after which archived segments are deleted from the bookies; none: never.",
     ),
-    click.option("--regions", help="Only these may hold it, home first: eu,us; or all."),
+    click.option(
+        "--regions", help="Regions that may store the data, the home region first: eu,us; or all."
+    ),
 )
 
 
 def policy_options(command: Command) -> Command:
-    """Adds the options; the command gets them as ``policy``."""
+    """Add the policy options; they are passed to the command as ``policy``."""
 
     @wraps(command)
     def wrapped(*args: object, **arguments: Any) -> object:  # noqa: ANN401 - click's own
@@ -119,24 +128,30 @@ def policy_options(command: Command) -> Command:
 
 
 def parse_quorum(text: str, *, allow_ack_1: bool) -> Quorum:
-    """``3/3/2/2`` or ``3/3/2/R2``; without R it is 1. Raises InvalidArgumentError, UnsafeError."""
+    """Parse ``3/3/2/2`` or ``3/3/2/R2``; the default of R is 1.
+
+    Raises InvalidArgumentError, UnsafeError.
+    """
     match = _QUORUM.fullmatch(text.strip())
     if match is None:
-        raise InvalidArgumentError(f"{text!r} is no quorum; write E/WQ/AQ/R, e.g. 3/3/2/2")
+        raise InvalidArgumentError(f"{text!r} is not a quorum; write E/WQ/AQ/R, e.g. 3/3/2/2")
     e, wq, aq, r = (int(part or 1) for part in match.groups())
     quorum = Quorum(e, wq, aq, r)
     if aq == 1 and wq > 1 and not allow_ack_1:
         raise UnsafeError(
-            f"{text}: an acknowledgement by one bookie is lost with that bookie; "
-            "use AQ=2, or say --unsafe-ack-1"
+            f"{text}: with AQ=1 an acknowledged entry is lost if its only bookie is lost; "
+            "use AQ=2, or give --unsafe-ack-1"
         )
     return quorum
 
 
 def default_quorum(bookies: Sequence[BookieInfo], allowed: Sequence[str] = ()) -> Quorum:
-    """A copy in each region (three at least), acknowledged by a majority of the regions, as far as
-    the bookies allow. ``bookies``: all that are configured, up or not, of which those in
-    ``allowed`` regions count (() for all)."""
+    """Return the default quorum for these bookies.
+
+    It has one copy per region (at least three copies), acknowledged by a majority of the regions,
+    as far as the bookies permit. ``bookies`` are all configured ones, up or down; only those in the
+    ``allowed`` regions count (() for all).
+    """
     usable = in_regions(bookies, allowed)
     counts = by_region(usable)
     regions = len([name for name in counts if name is not None])
@@ -151,7 +166,7 @@ def default_quorum(bookies: Sequence[BookieInfo], allowed: Sequence[str] = ()) -
 
 
 def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
-    """A policy for people, in the words of the options."""
+    """Return a policy as printable values, named like the options."""
     flush = policy.flush
     period = {0: "immediate", None: "by bytes alone"}.get(flush.period_ms)
     return {

@@ -1,4 +1,4 @@
-"""``stream read`` and ``stream tail``: records to standard output."""
+"""``stream read`` and ``stream tail``: print records to standard output."""
 
 import asyncio
 import sys
@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from ...core.log.namespace import Namespace
-from ...core.log.read.positioning import EARLIEST, LATEST, AtTxid, Start
 from ...core.log.read.record_batch import Record
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.record_set import TXID_FIRST, TXID_LAST
-from ..output import say
+from ...core.protocol.start import EARLIEST, LATEST, AtTxid, Start
+from ..output import print_message
 from .record_files import record_format
 
 
 def parse_start(text: str) -> Start | Dlsn:
-    """``earliest``, ``latest``, a DLSN, or ``txid:N``. Raises InvalidArgumentError."""
+    """Parse ``earliest``, ``latest``, a DLSN, or ``txid:N``. Raises InvalidArgumentError."""
     if text == "earliest":
         return EARLIEST
     if text == "latest":
@@ -25,7 +25,9 @@ def parse_start(text: str) -> Start | Dlsn:
     kind, _, number = text.partition(":")
     if kind == "txid":
         if not number.isdigit() or not TXID_FIRST <= int(number) <= TXID_LAST:
-            raise InvalidArgumentError(f"{text!r}: a txid is a number from {TXID_FIRST} on")
+            raise InvalidArgumentError(
+                f"{text!r}: a txid is a number from {TXID_FIRST} to {TXID_LAST}"
+            )
         return AtTxid(int(number))
     return Dlsn.parse(text)
 
@@ -36,15 +38,17 @@ async def read_stream(
     *,
     form: str,
     follow: bool,
+    waits: bool = False,
     start: Start | Dlsn = EARLIEST,
     end: Dlsn | None = None,
     limit: int | None = None,
     last: int | None = None,
 ) -> None:
-    """Prints records from ``start`` (or only the ``last`` ones) up to what is there now.
+    """Print records from ``start`` (or only the ``last`` ones) up to the present end.
 
-    With ``follow`` it goes on until it is interrupted, which is a success. Raises
-    NoSuchStreamError, TruncatedError, GapError, CorruptionError.
+    With ``follow`` or ``waits`` reading continues behind that end, until ``limit`` or ``end``. With
+    ``follow`` an interrupt is a success. Raises NoSuchStreamError, TruncatedError, GapError,
+    CorruptionError.
     """
     write = record_format(form)
     out = sys.stdout.buffer
@@ -61,7 +65,7 @@ async def read_stream(
             start = stop
         reader = await namespace.open_reader(stream, start)
         try:
-            limits = None if follow else stop
+            limits = None if follow or waits else stop
             async for records in _up_to(reader, _earlier(limits, end)):
                 chosen = records if limit is None else records[: limit - count]
                 out.write(b"".join(map(write, chosen)))
@@ -75,11 +79,11 @@ async def read_stream(
         if not follow:
             raise
     if follow:
-        say(f"{count:,} records of {stream} were printed")
+        print_message(f"{count:,} records of {stream} were printed")
 
 
 async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[Record]]:
-    """Records by batch, up to ``end`` (not included), which may be beyond the last one."""
+    """Yield the records of each batch up to ``end`` (exclusive), which may be in the future."""
     while (batch := await reader.next_batch(until=end)) is not None:
         records = batch.records()
         if end is not None and batch.last_dlsn >= end:
@@ -89,7 +93,7 @@ async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[R
 
 
 async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
-    """The position behind the last record that is readable now."""
+    """Return the position behind the last record that is readable now."""
     reader = await namespace.open_reader(stream, LATEST)
     try:
         return reader.position
@@ -98,7 +102,7 @@ async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
 
 
 async def _last_records(namespace: Namespace, stream: str, count: int, end: Dlsn) -> list[Record]:
-    """The last ``count`` records below ``end``: reads as many of the last segments as it needs."""
+    """Return the last ``count`` records below ``end``, reading only the segments needed."""
     known = await namespace.describe(stream)
     start, found = known.start, 0
     for segment in reversed(known.segments):
@@ -116,5 +120,5 @@ async def _last_records(namespace: Namespace, stream: str, count: int, end: Dlsn
     return list(records)
 
 
-def _earlier(one: Dlsn | None, other: Dlsn | None) -> Dlsn | None:
-    return min((end for end in (one, other) if end is not None), default=None)
+def _earlier(first: Dlsn | None, second: Dlsn | None) -> Dlsn | None:
+    return min((end for end in (first, second) if end is not None), default=None)

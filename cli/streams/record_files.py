@@ -1,7 +1,7 @@
-"""Records from standard input or a file, and records to standard output.
+"""Reads records from standard input or a file, and formats records for standard output.
 
-Input is read by a daemon thread, because a read of a terminal or pipe may block for ever and must
-neither stop the loop nor keep the process from ending.
+A daemon thread reads the input, because a read of a terminal or pipe may block indefinitely and
+must neither block the event loop nor prevent the process from exiting.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _CHUNKS_AHEAD = 4
 
 
 async def read_chunks(file: BinaryIO) -> AsyncIterator[bytes]:
-    """What ``file`` holds, in pieces as they come. Raises the OSError of reading."""
+    """Yield the content of ``file`` in chunks as they arrive. Raises the OSError of a read."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD)
@@ -48,23 +48,28 @@ async def read_chunks(file: BinaryIO) -> AsyncIterator[bytes]:
 async def read_records(
     file: BinaryIO, *, is_length_prefixed: bool, size_max: int
 ) -> AsyncIterator[list[bytes]]:
-    """Batches of records: lines without their ends, or pieces behind a 4-byte length (big-endian).
+    """Yield batches of records: lines without line ends, or length-prefixed records.
 
-    Raises InvalidArgumentError for a record above ``size_max`` or a piece that is cut off.
+    A length is 4 bytes, big-endian. Raises InvalidArgumentError for a record longer than
+    ``size_max`` or an incomplete last record.
     """
-    split = _split_pieces if is_length_prefixed else _split_lines
+    split = _split_prefixed if is_length_prefixed else _split_lines
     rest = b""
     async for chunk in read_chunks(file):
         records, rest = split(rest + chunk, size_max)
         longest = max(map(len, records), default=0)
         if max(longest, len(rest) - _LENGTH.size) > size_max:
-            raise InvalidArgumentError(f"a line is longer than a record's {size_max} bytes")
+            raise InvalidArgumentError(
+                f"a line is longer than {size_max} bytes, the maximum of a record"
+            )
         if records:
             yield records
     if rest and is_length_prefixed:
         raise InvalidArgumentError(f"the input ends within a record ({len(rest)} bytes are left)")
     if len(rest) > size_max:
-        raise InvalidArgumentError(f"the last line is longer than a record's {size_max} bytes")
+        raise InvalidArgumentError(
+            f"the last line is longer than {size_max} bytes, the maximum of a record"
+        )
     if rest:
         yield [rest]
 
@@ -74,14 +79,14 @@ def _split_lines(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
     return lines[:-1], lines[-1]
 
 
-def _split_pieces(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
+def _split_prefixed(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
     records = []
     at = 0
     while at + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, at)
         if length > size_max:
             raise InvalidArgumentError(
-                f"a piece says it has {length} bytes, a record has at most {size_max}: "
+                f"a length prefix says {length} bytes, but a record has at most {size_max}: "
                 "is this input length-prefixed?"
             )
         end = at + _LENGTH.size + length
@@ -93,7 +98,7 @@ def _split_pieces(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
 
 
 def record_format(name: str) -> Callable[[Record], bytes]:
-    """How a record is written, by one of ``FORMATS``."""
+    """Return the function that formats a record, for a name in ``FORMATS``."""
     return _FORMATS[name]
 
 
@@ -114,7 +119,7 @@ def _as_json(record: Record) -> bytes:
     return json.dumps(line).encode() + b"\n"
 
 
-def _as_piece(record: Record) -> bytes:
+def _as_prefixed(record: Record) -> bytes:
     return _LENGTH.pack(len(record.payload)) + record.payload
 
 
@@ -122,6 +127,6 @@ _FORMATS: dict[str, Callable[[Record], bytes]] = {
     "lines": _as_line,
     "verbose": _verbose,
     "json": _as_json,
-    "length-prefixed": _as_piece,
+    "length-prefixed": _as_prefixed,
 }
 FORMATS = tuple(_FORMATS)

@@ -9,7 +9,7 @@ from ..units import show_bytes
 
 @click.group()
 def segment() -> None:
-    """A log segment is one ledger's worth of a stream."""
+    """Show the log segments of a stream; each is stored in one ledger."""
 
 
 @segment.command()
@@ -17,21 +17,23 @@ def segment() -> None:
 @session_options
 @runs
 async def ls(session: CommandSession, stream: str) -> None:
-    """Lists the segments of a stream, and which bookies hold each."""
+    """List the segments of a stream, with the bookies that store each."""
     async with session.client(moves_data=False) as client:
         known = await client.namespace().describe(stream)
         rows = []
-        for item in known.segments:
-            metadata, _ = await client.ledger_store.read(item.ledger_id)
+        for segment_record in known.segments:
+            metadata, _ = await client.ledger_store.read(segment_record.ledger_id)
             regions = {await client.directory.region_of(b) or "?" for b in metadata.bookies()}
             rows.append(
                 {
-                    "segment": item.lssn,
-                    "state": "completed" if item.is_completed else "in progress",
-                    "ledger": item.ledger_id,
-                    "records": item.record_count if item.is_completed else None,
-                    "size": show_bytes(item.length_bytes) if item.is_completed else None,
-                    "residence": item.residence.value,
+                    "segment": segment_record.lssn,
+                    "state": "completed" if segment_record.is_completed else "in progress",
+                    "ledger": segment_record.ledger_id,
+                    "records": segment_record.record_count if segment_record.is_completed else None,
+                    "size": show_bytes(segment_record.length_bytes)
+                    if segment_record.is_completed
+                    else None,
+                    "residence": segment_record.residence.value,
                     "quorum": str(metadata.quorum_at(0)),
                     "regions": sorted(regions),
                     "bookies": metadata.bookies(),

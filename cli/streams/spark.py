@@ -1,4 +1,4 @@
-"""``rhumbline spark``: the Spark jobs with the settings of this command line."""
+"""``rhumbline spark``: runs the Spark jobs with the settings of this command line."""
 
 import sys
 from collections.abc import Callable
@@ -7,26 +7,25 @@ from typing import Any
 import click
 
 from ...core.protocol.errors import ConfigurationError
+from ...core.protocol.extras import needs_extra
 from ..options import Command, CommandSession, session_options
 
-try:
+with needs_extra("a Spark job", "spark"):
     from ...spark.jobs.__main__ import main
-except ModuleNotFoundError as error:
-    raise ConfigurationError(f"Spark needs {error.name}: pip install 'rhumbline[spark]'") from error
 
 
 @click.group()
 def spark() -> None:
-    """Jobs that Spark runs on many machines, or on the cores of this one.
+    """Run jobs with Spark, on the cores of this machine or on a Spark cluster.
 
-    On a cluster give the same words to spark-submit: docs/how-to/archive-and-spark.md says how.
+    For a cluster pass the same arguments to spark-submit; see docs/how-to/archive-and-spark.md.
     """
 
 
 def _job_options(command: Command) -> Command:
     chosen: list[Callable[[Command], Command]] = [
-        click.option("--cold", help="URI of the cold store (default: cluster.cold)."),
-        click.option("--master", help="Spark's master (default: all cores of this machine)."),
+        click.option("--cold", help="URI of the cold store. [default: cluster.cold]"),
+        click.option("--master", help="Spark master. [default: all cores of this machine]"),
     ]
     for option in chosen:
         command = option(command)
@@ -38,16 +37,16 @@ def _run(
 ) -> None:
     cold = cold or session.settings.cluster.cold
     if not cold:
-        raise ConfigurationError("which cold store? give --cold URI, or set cluster.cold")
-    words = [job, *more, "--cold", cold]
+        raise ConfigurationError("no cold store: give --cold URI, or set cluster.cold")
+    arguments = [job, *more, "--cold", cold]
     if master:
-        words += ["--master", master]
+        arguments += ["--master", master]
     if job != "verify":
         cluster = session.settings.cluster
-        words += ["--metadata", session.metadata_uri(), "--namespace", cluster.namespace]
+        arguments += ["--metadata", session.metadata_uri(), "--namespace", cluster.namespace]
         if cluster.region:
-            words += ["--region", cluster.region]
-    if code := main(words):
+            arguments += ["--region", cluster.region]
+    if code := main(arguments):
         sys.exit(code)
 
 
@@ -56,7 +55,7 @@ def _run(
 @_job_options
 @session_options
 def archive(session: CommandSession, streams: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
-    """Archives the completed segments of STREAMS (default: all) that have no archive yet."""
+    """Archive the completed segments of STREAMS (default: all) that are not archived yet."""
     _run(session, "archive", given["cold"], given["master"], *streams)
 
 
@@ -65,14 +64,16 @@ def archive(session: CommandSession, streams: tuple[str, ...], **given: Any) -> 
 @_job_options
 @session_options
 def verify(session: CommandSession, prefix: str, **given: Any) -> None:  # noqa: ANN401
-    """Reads every byte of the archives below PREFIX and walks the chain."""
+    """Read every byte of the archives below PREFIX and verify the chain of digests."""
     _run(session, "verify", given["cold"], given["master"], *([prefix] if prefix else []))
 
 
 @spark.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--new-txids", is_flag=True, help="Records get new txids.")
+@click.option(
+    "--new-txids", is_flag=True, help="Assign new txids instead of keeping the archived ones."
+)
 @_job_options
 @session_options
 def replay(
@@ -82,9 +83,9 @@ def replay(
     new_txids: bool,
     **given: Any,  # noqa: ANN401
 ) -> None:
-    """Appends the archived records of SOURCE (NAMESPACE/STREAM) to the stream TARGET, once.
+    """Append the archived records of SOURCE (NAMESPACE/STREAM) to the stream TARGET, exactly once.
 
-    A repeat appends only what the archive has got since.
+    Running it again appends only records that were archived since.
     """
     more = ["--new-txids"] if new_txids else []
     _run(session, "replay", given["cold"], given["master"], source, target, *more)

@@ -1,5 +1,6 @@
 """``rhumbline stream``: create, ls, describe, append, read, tail, truncate, set-policy, delete."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import click
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
+from ...core.protocol.errors import DeadlineExceededError
 from ..options import CommandSession, runs, session_options
-from ..output import print_record, print_rows, say
+from ..output import print_message, print_record, print_rows
 from ..servers.proxy import namespace_via, via_option
-from ..units import show_bytes
+from ..units import show_bytes, show_ms
+from ..waiting import timeout_option
 from .appending import append_records
 from .policy_options import PolicyOptions, describe_policy, policy_options
 from .reading import parse_start, read_stream
@@ -19,7 +22,7 @@ from .record_files import FORMATS
 
 @click.group()
 def stream() -> None:
-    """A stream is a named, strictly ordered sequence of records."""
+    """Create, write and read streams: named, strictly ordered sequences of records."""
 
 
 @stream.command()
@@ -28,13 +31,13 @@ def stream() -> None:
 @session_options
 @runs
 async def create(session: CommandSession, name: str, policy: PolicyOptions) -> None:
-    """Makes a stream; without policy options it follows its namespace."""
+    """Create a stream. Without policy options it follows the policy of its namespace."""
     async with session.namespace(moves_data=False) as namespace:
         chosen = None
         if policy.is_any_given:
             chosen = policy.apply_to(await namespace.policy())
         await namespace.create_stream(name, chosen)
-        say(f"stream {name} was created in namespace {namespace.name}")
+        print_message(f"stream {name} was created in namespace {namespace.name}")
 
 
 @stream.command()
@@ -42,9 +45,9 @@ async def create(session: CommandSession, name: str, policy: PolicyOptions) -> N
 @session_options
 @runs
 async def ls(session: CommandSession, prefix: str) -> None:
-    """Lists the streams whose names begin with PREFIX."""
+    """List the streams whose names begin with PREFIX."""
     async with session.namespace(moves_data=False) as namespace:
-        await namespace.policy()  # says so when the namespace is not there
+        await namespace.policy()  # fails if the namespace does not exist
         rows = []
         after = None
         while page := await namespace.streams(prefix, after=after):
@@ -69,7 +72,7 @@ async def ls(session: CommandSession, prefix: str) -> None:
 @session_options
 @runs
 async def describe(session: CommandSession, name: str) -> None:
-    """Shows policy, segments and sizes of a stream."""
+    """Show the policy, the segments and the size of a stream."""
     async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)
         done = [segment for segment in known.segments if segment.is_completed]
@@ -83,7 +86,7 @@ async def describe(session: CommandSession, name: str) -> None:
             "records": sum(segment.record_count for segment in done),
             "size": show_bytes(size),
             "writer sessions": known.epoch,
-            "policy": "the namespace's" if known.follows_namespace else "its own",
+            "policy": "of the namespace" if known.follows_namespace else "of the stream",
             **describe_policy(known.policy),
         }
         print_record(shown, session.output)
@@ -91,9 +94,15 @@ async def describe(session: CommandSession, name: str) -> None:
 
 @stream.command()
 @click.argument("name")
-@click.option("--file", type=click.Path(path_type=Path), help="Instead of standard input.")
-@click.option("--length-prefixed", is_flag=True, help="Records behind a 4-byte big-endian length.")
-@click.option("--txid", type=int, help="Txid of the first record; the next ones count up.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Read records from this file instead of standard input.",
+)
+@click.option(
+    "--length-prefixed", is_flag=True, help="Each record follows its length in 4 bytes, big-endian."
+)
+@click.option("--txid", type=int, help="Txid of the first record; the others follow in steps of 1.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the DLSN of each record.")
 @via_option
 @session_options
@@ -102,7 +111,7 @@ async def append(
     session: CommandSession, name: str, file: Path | None, length_prefixed: bool, txid: int | None,
     verbose: bool, via: str | None
 ) -> None:  # fmt: skip
-    """Appends the lines of standard input as records, and waits for their acknowledgement."""
+    """Append the lines of standard input as records, and wait for their acknowledgement."""
     async with namespace_via(session, via) as namespace:
         await append_records(
             namespace,
@@ -117,21 +126,33 @@ async def append(
 
 @stream.command()
 @click.argument("name")
-@click.option("--from", "start", default="earliest", help="earliest, a DLSN, or txid:N.")
+@click.option(
+    "--from",
+    "start",
+    default="earliest",
+    help="Start at earliest, latest, a DLSN, or txid:N. [default: earliest]",
+)
 @click.option("--to", "end", help="Stop before this DLSN.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many records.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Position and txid before each record.")
+@click.option("--limit", type=click.IntRange(min=1), help="Print at most this many records.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True,
+              help="Format of the records.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="Print DLSN and txid before each record.")
+@click.option("--wait", "waits", is_flag=True,
+              help="Wait until --limit records were printed.")  # fmt: skip
+@timeout_option
 @via_option
 @session_options
 @runs
 async def read(
     session: CommandSession, name: str, start: str, end: str | None, limit: int | None, form: str,
-    verbose: bool, via: str | None
+    verbose: bool, waits: bool, timeout_ms: int, via: str | None
 ) -> None:  # fmt: skip
-    """Prints what is in the stream now."""
+    """Print the records that are in the stream now."""
+    if waits and limit is None:
+        raise click.UsageError("--wait needs --limit")
+    timeout_s = timeout_ms / 1000 if waits else None
     async with namespace_via(session, via) as namespace:
-        await read_stream(
+        reading = read_stream(
             namespace,
             name,
             start=parse_start(start),
@@ -139,15 +160,25 @@ async def read(
             limit=limit,
             form="verbose" if verbose else form,
             follow=False,
+            waits=waits,
         )
+        try:
+            async with asyncio.timeout(timeout_s):
+                await reading
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"after {show_ms(timeout_ms)}: fewer than {limit} records were read from {name}"
+            ) from error
 
 
 @stream.command()
 @click.argument("name")
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
-@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True)
-@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Position and txid before each record.")
+@click.option("-f", "--follow", is_flag=True, help="Print new records until Ctrl-C.")
+@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True,
+              help="Number of records to print.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True,
+              help="Format of the records.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="Print DLSN and txid before each record.")
 @via_option
 @session_options
 @runs
@@ -160,7 +191,7 @@ async def tail(
     verbose: bool,
     via: str | None,
 ) -> None:
-    """Prints the last records, and with -f the new ones as they come."""
+    """Print the last records, and with -f new ones as they arrive."""
     async with namespace_via(session, via) as namespace:
         await read_stream(
             namespace,
@@ -177,23 +208,23 @@ async def tail(
 @session_options
 @runs
 async def truncate(session: CommandSession, name: str, dlsn: str) -> None:
-    """Hides all records below DLSN from readers. It cannot be undone after the grace time."""
+    """Hide all records below DLSN from readers. Permanent after the grace period."""
     position = Dlsn.parse(dlsn)
     async with session.namespace(moves_data=False) as namespace:
         start = await namespace.truncate(name, position)
-        say(f"stream {name} now starts at {start}")
+        print_message(f"stream {name} now starts at {start}")
 
 
 @stream.command("set-policy")
 @click.argument("name")
-@click.option("--inherit", is_flag=True, help="Follow the namespace again.")
+@click.option("--inherit", is_flag=True, help="Follow the policy of the namespace again.")
 @policy_options
 @session_options
 @runs
 async def set_policy(
     session: CommandSession, name: str, inherit: bool, policy: PolicyOptions
 ) -> None:
-    """Changes the policy, from the next segment on."""
+    """Change the policy, from the next segment on."""
     if inherit == policy.is_any_given:
         raise click.UsageError("give either --inherit or at least one policy option")
     async with session.namespace(moves_data=False) as namespace:
@@ -206,23 +237,23 @@ async def set_policy(
 
 @stream.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @session_options
 @runs
 async def delete(session: CommandSession, name: str, yes: bool) -> None:
-    """Deletes a stream and all of its records."""
+    """Delete a stream and all of its records."""
     async with session.namespace(moves_data=False) as namespace:
         known = await namespace.describe(name)
         _confirm(known, yes)
         await namespace.delete_stream(name, identity=known.identity)
-        say(f"stream {name} was deleted")
+        print_message(f"stream {name} was deleted")
 
 
 def _confirm(known: StreamDescription, yes: bool) -> None:
-    """Asks at a terminal; elsewhere --yes is needed."""
+    """Ask for confirmation at a terminal; otherwise require --yes."""
     if yes:
         return
     name, count = known.name, len(known.segments)
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this deletes {count} segments of {name} for good; say --yes")
-    click.confirm(f"Delete {name} with {count} segments for good?", abort=True, err=True)
+        raise click.UsageError(f"this permanently deletes {count} segments of {name}; give --yes")
+    click.confirm(f"Permanently delete {name} with {count} segments?", abort=True, err=True)

@@ -1,1 +1,1 @@
-"""Archives of segments: writing, reading, verifying and restoring them."""
+"""Archived segments: writing, reading, verifying and restoring them."""

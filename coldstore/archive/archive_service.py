@@ -1,13 +1,13 @@
-"""The archiver as a service: looks at all streams now and then, and archives what is completed.
+"""The archive service: archives the completed segments of all streams periodically.
 
-Any number may run: a stream that has something to do is claimed by an ephemeral node, since its
-segments are archived in order. A claim saves work, it protects nothing: two archivers of one
-segment cannot harm each other. A stream that fails does not hold up the others and is tried again
-in the next pass; what was archived stays archived.
+Any number of services may run. Segments are archived in order, so a service claims a stream with
+an ephemeral node before it archives the stream's segments. The claim only avoids duplicate work;
+two archivers of the same segment are safe (rule STR-22). If a stream fails, the service continues
+with the other streams and retries the failed one in the next pass. Archived segments stay archived.
 
 ::
 
-    /rhumbline/archiving/<namespace>/<stream>     who archives it now (ephemeral)
+    /rhumbline/archiving/<namespace>/<stream>     the service that archives the stream (ephemeral)
 """
 
 import asyncio
@@ -36,30 +36,31 @@ _TOKEN_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class ArchiveServiceConfig:
-    """Settings of the service. Raises ConfigurationError."""
+    """Settings of the archive service. Raises ConfigurationError for a value below 1."""
 
     pause_ms: int = 10_000
-    """Between two looks at all streams."""
+    """Pause between two passes over all streams."""
     session_ttl_ms: int = 10_000
-    """After this silence another archiver takes over."""
+    """Time to live of the session that holds the claims; then another service takes them over."""
 
     def __post_init__(self) -> None:
-        if min(self.pause_ms, self.session_ttl_ms) < 1:
-            raise ConfigurationError("archive service: times must be above 0")
+        for name in ("pause_ms", "session_ttl_ms"):
+            if (value := getattr(self, name)) < 1:
+                raise ConfigurationError(f"archive service: {name} {value} is below 1 ms")
 
 
 @dataclass(slots=True)
-class Pass:
-    """What one look at all streams did."""
+class ArchivePass:
+    """The result of one pass over all streams."""
 
     archived: int = 0
-    """Segments."""
+    """Number of segments that were archived."""
     retired: int = 0
-    """Segments whose ledger went."""
+    """Number of segments whose ledger was deleted because the archive has them."""
     purged: int = 0
-    """Segments that are gone."""
+    """Number of truncated segments that were deleted for good."""
     faults: dict[str, str] = field(default_factory=dict)
-    """Stream -> what went wrong."""
+    """Error message by stream; the key "" stands for the service itself."""
 
 
 class ArchiveService:
@@ -73,7 +74,7 @@ class ArchiveService:
         archiver: SegmentArchiver,
         *,
         config: ArchiveServiceConfig | None = None,
-        on_pass: Callable[[Pass], None] | None = None,
+        on_pass: Callable[[ArchivePass], None] | None = None,
     ) -> None:
         self._store = store
         self._namespace = namespace
@@ -83,66 +84,66 @@ class ArchiveService:
         self._token = f"archiver-{runtime.random_bytes(_TOKEN_BYTES).hex()}".encode()
 
     async def run(self) -> None:
-        """Works until it is cancelled. What the stores raise is reported and tried again."""
+        """Run passes until cancelled. Errors of the stores are reported, and the pass is retried."""
         while True:
-            done = Pass()
+            result = ArchivePass()
             try:
                 session = await self._store.session(self._config.session_ttl_ms)
                 try:
                     while not session.is_lost:
-                        done = await self.once(session)
-                        self._report(done)
+                        result = await self.run_once(session)
+                        self._report(result)
                         await asyncio.sleep(self._config.pause_ms / 1000)
                 finally:
                     with suppress(RhumblineError):
                         await session.close()
             except RhumblineError as error:
-                self._report(Pass(faults={"": str(error)}))
+                self._report(ArchivePass(faults={"": str(error)}))
                 await asyncio.sleep(self._config.pause_ms / 1000)
 
-    async def once(self, session: Session) -> Pass:
-        """One look at all streams. Raises what the store raises when it lists them."""
-        done = Pass()
+    async def run_once(self, session: Session) -> ArchivePass:
+        """Run one pass over all streams. Raises the store's errors if listing streams fails."""
+        result = ArchivePass()
         after: str | None = None
         while not session.is_lost:
             page = await self._namespace.streams(after=after, limit=LIST_LIMIT)
             for stream in page:
                 try:
-                    await self._look_at(session, stream, done)
+                    await self._process_stream(session, stream, result)
                 except NoSuchStreamError:
                     continue  # deleted meanwhile
                 except SessionLostError:
-                    return done
+                    return result
                 except RhumblineError as error:
-                    done.faults[stream] = str(error)
+                    result.faults[stream] = str(error)
             if len(page) < LIST_LIMIT:
                 break
             after = page[-1]
-        return done
+        return result
 
-    async def _look_at(self, session: Session, stream: str, done: Pass) -> None:
-        waiting = await unarchived(self._namespace, stream)
-        if waiting and await self._claim(session, stream):
+    async def _process_stream(self, session: Session, stream: str, result: ArchivePass) -> None:
+        lssns = await unarchived_lssns(self._namespace, stream)
+        if lssns and await self._claim(session, stream):
             try:
-                for lssn in waiting:
+                for lssn in lssns:
                     if session.is_lost:
                         return
                     await self._archiver.archive(stream, lssn)
-                    done.archived += 1
+                    result.archived += 1
             finally:
                 if not session.is_lost:
                     with suppress(RhumblineError):
                         await idempotent_writes.delete(self._store, self._path(stream))
         maintained = await self._namespace.maintain(stream)
-        done.retired += len(maintained.retired)
-        done.purged += len(maintained.purged)
+        result.retired += len(maintained.retired)
+        result.purged += len(maintained.purged)
 
     async def _claim(self, session: Session, stream: str) -> bool:
         path = self._path(stream)
         try:
             await self._store.create(path, self._token, ephemeral=session)
         except (NodeExistsError, IndeterminateError):
-            value = await idempotent_writes.look(self._store, path)
+            value = await idempotent_writes.read_if_exists(self._store, path)
             return value is not None and value.data == self._token
         except NoNodeError:
             return False
@@ -151,13 +152,16 @@ class ArchiveService:
     def _path(self, stream: str) -> str:
         return f"/rhumbline/archiving/{self._namespace.name}/{stream}"
 
-    def _report(self, done: Pass) -> None:
+    def _report(self, result: ArchivePass) -> None:
         if self._on_pass is not None:
-            self._on_pass(done)
+            self._on_pass(result)
 
 
-async def unarchived(namespace: Namespace, stream: str) -> list[int]:
-    """The completed segments that have no archive yet, in order. Raises NoSuchStreamError."""
+async def unarchived_lssns(namespace: Namespace, stream: str) -> list[int]:
+    """Return the LSSNs of completed segments without an archive, ascending.
+
+    Raises NoSuchStreamError.
+    """
     return [
         segment.lssn
         for segment in (await namespace.describe(stream)).segments

@@ -1,8 +1,9 @@
-"""An archived segment with the face of its closed ledger, so that stream readers need not know.
+"""Reads an archived segment through the interface of its closed ledger (rule STR-22).
 
-Entries are made again from rows: the same ids, slots, txids, positions and payloads. Control
-records were not archived; an empty one stands wherever one was. Extensions of record sets and their
-compression are gone.
+Stream readers therefore need no separate code for archives. Entries are rebuilt from rows with the
+same ids, slots, txids, positions and payloads. Control records are not archived: an empty control
+record replaces each of them, so that slots and entry ids stay the same. The extension areas of
+record sets and their compression are not restored.
 """
 
 import asyncio
@@ -29,39 +30,40 @@ from ...core.protocol.record_set import (
     encode_record_set,
 )
 from ...core.runtime.cold_store import ColdStore
-from ...core.runtime.tasks import settled
+from ...core.runtime.tasks import wait_until_done
 from .manifest import Manifest, segment_folder
-from .part import ArchivedSet, archived_set, set_borders
+from .part import ArchivedSet, record_set_of_rows, record_set_ranges
 from .part_file import PartFile
 
 CHUNK_BYTES_MAX = 1 << 20
-"""A read ends behind the entry with which its payloads reach this."""
+"""A read ends after the entry with which the payloads read so far reach this size."""
 CHUNK_ENTRIES_MAX = 1000
+"""Most entries of one read."""
 
 
 class ArchivedEntry(NamedTuple):
-    """An entry made again."""
+    """An entry that was rebuilt from an archive."""
 
     entry_id: int
     payload: bytes
 
 
-class _Rows(NamedTuple):
-    """A row group in memory."""
+class _RowGroup(NamedTuple):
+    """A row group that was read."""
 
     table: pa.Table
-    borders: list[tuple[int, int]]
-    """Rows of each record set."""
+    set_ranges: list[tuple[int, int]]
+    """Half-open range of rows of each record set."""
     entry_ids: list[int]
-    """Entry of each record set."""
+    """Entry id of each record set."""
     position: int
-    """Data records of the segment before it."""
+    """Number of data records of the segment before this row group."""
     txid: int
-    """Txid of the record before it; 0 if there is none."""
+    """Txid of the record before this row group; 0 if there is none."""
 
 
-class _Place(NamedTuple):
-    """A row group of the segment, before it is read."""
+class _RowGroupLocation(NamedTuple):
+    """The location of a row group in the segment's part files, as the footers describe it."""
 
     part: int
     group: int
@@ -72,7 +74,7 @@ class _Place(NamedTuple):
 
 
 class ArchivedLedger:
-    """See LedgerReader. The row group behind the one that is read is fetched ahead."""
+    """See ReadableLedger. Sequential reads prefetch the next row group."""
 
     def __init__(self, cold: ColdStore, manifest: Manifest, ledger_id: int) -> None:
         self.ledger_id = ledger_id
@@ -81,14 +83,17 @@ class ArchivedLedger:
         self._cold = cold
         self._manifest = manifest
         self._files: list[PartFile] = []
-        self._places: list[_Place] = []
-        self._last_entry_ids: list[int] = []  # of each place
-        self._current: tuple[int, _Rows] | None = None
-        self._ahead: tuple[int, asyncio.Task[pa.Table]] | None = None
-        self._is_over = False
+        self._locations: list[_RowGroupLocation] = []
+        self._last_entry_ids: list[int] = []  # one for each element of _locations
+        self._current: tuple[int, _RowGroup] | None = None
+        self._prefetched: tuple[int, asyncio.Task[pa.Table]] | None = None
+        self._is_reader_closed = False
 
     async def open(self) -> "ArchivedLedger":
-        """Reads the footers. Raises NoSuchLedgerError, CorruptionError, UnavailableError."""
+        """Read the footers of all parts.
+
+        Raises NoSuchLedgerError, CorruptionError and UnavailableError.
+        """
         folder = segment_folder(
             self._manifest.namespace, self._manifest.stream, self._manifest.lssn
         )
@@ -97,152 +102,162 @@ class ArchivedLedger:
             try:
                 file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
             except NoSuchObjectError as error:
-                raise self._gone(error) from error
+                raise self._missing_archive(error) from error
             self._files.append(file)
             for index, group in enumerate(file.row_groups):
-                self._places.append(
-                    _Place(number, index, group.first_entry_id, group.last_entry_id, position, txid)
+                self._locations.append(
+                    _RowGroupLocation(
+                        number, index, group.first_entry_id, group.last_entry_id, position, txid
+                    )
                 )
                 position, txid = position + group.record_count, group.last_txid
-        self._last_entry_ids = [place.last_entry_id for place in self._places]
+        self._last_entry_ids = [location.last_entry_id for location in self._locations]
         if position != self._manifest.record_count:
-            raise CorruptionError(f"{folder}: {position} records, its manifest says otherwise")
+            raise CorruptionError(
+                f"{folder}: the parts hold {position} records, the manifest says "
+                f"{self._manifest.record_count}"
+            )
         return self
 
     async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
-        """See LedgerReader."""
+        """See ReadableLedger."""
         assert 0 <= first <= last <= self.last_add_confirmed
-        if self._is_over:
-            raise ClosedError("the reader of an archived segment was closed")
+        if self._is_reader_closed:
+            raise ClosedError(f"the reader of archived segment {self._manifest.lssn} is closed")
         number = bisect_left(self._last_entry_ids, first)
-        if number == len(self._places):
-            return _controls(first, last, self._manifest.record_count, self._last_txid())
-        place = self._places[number]
-        if first < place.first_entry_id:
-            end = min(last, place.first_entry_id - 1)
-            return _controls(first, end, place.position, place.txid)
-        rows = await self._rows(number)
-        return self._entries(rows, first, min(last, place.last_entry_id))
+        if number == len(self._locations):
+            return _control_entries(
+                first, last, self._manifest.record_count, self._segment_last_txid()
+            )
+        location = self._locations[number]
+        if first < location.first_entry_id:
+            end = min(last, location.first_entry_id - 1)
+            return _control_entries(first, end, location.position, location.txid)
+        rows = await self._row_group(number)
+        return self._entries(rows, first, min(last, location.last_entry_id))
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
-        """See LedgerReader."""
+        """See ReadableLedger."""
         return self.last_add_confirmed
 
     async def wait(self, beyond: int, timeout_ms: int) -> Sequence[LedgerEntry]:
-        """See LedgerReader."""
+        """See ReadableLedger."""
         if beyond >= self.last_add_confirmed:
             return []
         return await self.read(beyond + 1, self.last_add_confirmed)
 
     async def aclose(self) -> None:
-        """See LedgerReader."""
-        self._is_over = True
+        """See ReadableLedger."""
+        self._is_reader_closed = True
         self._current = None
-        if self._ahead is not None:
-            (_, task), self._ahead = self._ahead, None
+        if self._prefetched is not None:
+            (_, task), self._prefetched = self._prefetched, None
             task.cancel()
-            await settled(task)
+            await wait_until_done(task)
 
     # --- row groups -----------------------------------------------------------------------------
 
-    async def _rows(self, number: int) -> _Rows:
+    async def _row_group(self, number: int) -> _RowGroup:
         if self._current is None or self._current[0] != number:
-            is_next = self._current is not None and self._current[0] == number - 1
+            is_sequential = self._current is not None and self._current[0] == number - 1
             table = await self._table(number)
-            self._current = number, _rows_of(table, self._places[number])
-            if (is_next or number == 0) and number + 1 < len(self._places):
-                self._fetch_ahead(number + 1)
+            self._current = number, _row_group_of(table, self._locations[number])
+            if (is_sequential or number == 0) and number + 1 < len(self._locations):
+                self._prefetch(number + 1)
         return self._current[1]
 
     async def _table(self, number: int) -> "pa.Table":
-        place = self._places[number]
+        location = self._locations[number]
         try:
-            if self._ahead is not None:
-                (ahead, task), self._ahead = self._ahead, None
-                if ahead == number:
+            if self._prefetched is not None:
+                (prefetched_number, task), self._prefetched = self._prefetched, None
+                if prefetched_number == number:
                     return await task
                 task.cancel()
-                await settled(task)
-            return await self._files[place.part].read(place.group)
+                await wait_until_done(task)
+            return await self._files[location.part].read(location.group)
         except NoSuchObjectError as error:
-            raise self._gone(error) from error
+            raise self._missing_archive(error) from error
 
-    def _fetch_ahead(self, number: int) -> None:
-        place = self._places[number]
-        work = self._files[place.part].read(place.group)
+    def _prefetch(self, number: int) -> None:
+        location = self._locations[number]
+        work = self._files[location.part].read(location.group)
         task = asyncio.get_running_loop().create_task(work, name=f"row group {number}")
-        task.add_done_callback(_seen)
-        self._ahead = number, task
+        task.add_done_callback(_retrieve_exception)
+        self._prefetched = number, task
 
-    def _gone(self, error: RhumblineError) -> NoSuchLedgerError:
-        return NoSuchLedgerError(f"the archive of segment {self._manifest.lssn}: {error}")
+    def _missing_archive(self, error: RhumblineError) -> NoSuchLedgerError:
+        return NoSuchLedgerError(
+            f"the archive of segment {self._manifest.lssn} is incomplete: {error}"
+        )
 
-    def _last_txid(self) -> int:
+    def _segment_last_txid(self) -> int:
         return self._manifest.last_txid if self._manifest.record_count else 0
 
     # --- entries --------------------------------------------------------------------------------
 
-    def _entries(self, rows: _Rows, first: int, last: int) -> list[LedgerEntry]:
+    def _entries(self, rows: _RowGroup, first: int, last: int) -> list[LedgerEntry]:
         number = bisect_left(rows.entry_ids, first)
         if number == 0:
             position, txid = rows.position, rows.txid
         else:
-            before = rows.borders[number - 1][1]
-            position, txid = rows.position + before, rows.table.column("txid")[before - 1].as_py()
+            row_count = rows.set_ranges[number - 1][1]
+            position = rows.position + row_count
+            txid = rows.table.column("txid")[row_count - 1].as_py()
         entries: list[LedgerEntry] = []
         size, entry_id = 0, first
         last = min(last, first + CHUNK_ENTRIES_MAX - 1)
         while entry_id <= last and size < CHUNK_BYTES_MAX:
-            sets: list[bytes] = []
+            record_sets: list[bytes] = []
             slot = 0
-            while number < len(rows.borders) and rows.entry_ids[number] == entry_id:
-                start, end = rows.borders[number]
-                one = archived_set(rows.table, start, end, self._manifest.lssn)
-                for _ in range(one.slot - slot):
-                    sets.append(_control(position, txid))
-                sets.append(
+            while number < len(rows.set_ranges) and rows.entry_ids[number] == entry_id:
+                start, end = rows.set_ranges[number]
+                archived = record_set_of_rows(rows.table, start, end, self._manifest.lssn)
+                for _ in range(archived.slot - slot):
+                    record_sets.append(_control_record(position, txid))
+                record_sets.append(
                     encode_record_set(
-                        one.payloads,
-                        first_txid=one.txids[0],
-                        last_txid=one.txids[-1],
-                        txids=one.txids,
+                        archived.payloads,
+                        first_txid=archived.txids[0],
+                        last_txid=archived.txids[-1],
+                        txids=archived.txids,
                         position=position,
-                        created_ms=one.created_ms,
-                        producer=_producer(one),
+                        created_ms=archived.created_ms,
+                        producer=_producer(archived),
                     )
                 )
-                position, txid = position + end - start, one.txids[-1]
-                slot, number = one.slot + end - start, number + 1
-            payload = b"".join(sets) or _control(position, txid)
+                position, txid = position + end - start, archived.txids[-1]
+                slot, number = archived.slot + end - start, number + 1
+            payload = b"".join(record_sets) or _control_record(position, txid)
             entries.append(ArchivedEntry(entry_id, payload))
             size, entry_id = size + len(payload), entry_id + 1
         return entries
 
 
-def _rows_of(table: "pa.Table", place: _Place) -> _Rows:
-    borders = set_borders(table)
+def _row_group_of(table: "pa.Table", location: _RowGroupLocation) -> _RowGroup:
+    set_ranges = record_set_ranges(table)
     column = table.column("entry_id")
-    entry_ids = column.take(pa.array([start for start, _ in borders], pa.int64())).to_pylist()
-    return _Rows(table, borders, entry_ids, place.position, place.txid)
+    entry_ids = column.take(pa.array([start for start, _ in set_ranges], pa.int64())).to_pylist()
+    return _RowGroup(table, set_ranges, entry_ids, location.position, location.txid)
 
 
-def _producer(one: ArchivedSet) -> Producer:
-    if one.producer is None or one.first_sequence is None:
+def _producer(archived: ArchivedSet) -> Producer:
+    if archived.producer is None or archived.first_sequence is None:
         return Producer(NO_PRODUCER, NO_SEQUENCE)
-    return Producer(one.producer, one.first_sequence)
+    return Producer(archived.producer, archived.first_sequence)
 
 
-def _control(position: int, txid: int) -> bytes:
+def _control_record(position: int, txid: int) -> bytes:
     return encode_control(Kind.FLUSH, txid=txid, position=position, created_ms=0)
 
 
-def _controls(first: int, last: int, position: int, txid: int) -> list[LedgerEntry]:
-    payload = _control(position, txid)
+def _control_entries(first: int, last: int, position: int, txid: int) -> list[LedgerEntry]:
+    payload = _control_record(position, txid)
     last = min(last, first + CHUNK_ENTRIES_MAX - 1)
     return [ArchivedEntry(entry_id, payload) for entry_id in range(first, last + 1)]
 
 
-def _seen(task: "asyncio.Task[pa.Table]") -> None:
-    """A failed fetch ahead is raised to who needs it; nobody may need it."""
+def _retrieve_exception(task: "asyncio.Task[pa.Table]") -> None:
+    """Retrieve the exception of a prefetch that may never be awaited, so asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""What a cold store holds: manifests, by segment or found by listing. Needs no server."""
+"""Finds the manifests of a cold store, by segment or by listing. Contacts no cluster."""
 
 from ...core.protocol.errors import CorruptionError, NoSuchObjectError
 from ...core.runtime.cold_store import ColdStore
@@ -8,7 +8,7 @@ _MANIFEST = "manifest.json"
 
 
 async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int) -> Manifest | None:
-    """The manifest of a segment; None when it is not archived. Raises CorruptionError."""
+    """Return the manifest of a segment, or None if it is not archived. Raises CorruptionError."""
     key = manifest_key(namespace, stream, lssn)
     try:
         data = await cold.get(key, 0, MANIFEST_BYTES_MAX + 1)
@@ -16,14 +16,17 @@ async def read_manifest(cold: ColdStore, namespace: str, stream: str, lssn: int)
         return None
     manifest = Manifest.decode(data)
     if (manifest.namespace, manifest.stream, manifest.lssn) != (namespace, stream, lssn):
-        raise CorruptionError(f"{key}: the manifest of another segment")
+        raise CorruptionError(
+            f"{key}: the manifest is of another segment: "
+            f"{manifest.namespace}/{manifest.stream}/{manifest.lssn}"
+        )
     return manifest
 
 
 async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
-    """Every archived segment below ``prefix`` (``namespace`` or ``namespace/stream``), in order.
+    """Return the manifests below ``prefix`` (``namespace`` or ``namespace/stream``), sorted.
 
-    Raises CorruptionError for a manifest that is damaged or in the wrong place.
+    Raises CorruptionError for a manifest that is damaged or stored under the wrong key.
     """
     found = []
     for key in await cold.list(prefix):
@@ -32,15 +35,15 @@ async def list_manifests(cold: ColdStore, prefix: str = "") -> list[Manifest]:
             continue
         number = parts[2].removeprefix("lssn=")
         if not number.isdecimal():
-            raise CorruptionError(f"{key}: not the folder of a segment")
+            raise CorruptionError(f"{key}: {number!r} is not a segment number")
         manifest = await read_manifest(cold, parts[0], parts[1], int(number))
-        if manifest is not None:  # None: deleted since it was listed
+        if manifest is not None:  # None: the archive was deleted after the listing
             found.append(manifest)
-    return sorted(found, key=lambda one: (one.namespace, one.stream, one.lssn))
+    return sorted(found, key=lambda m: (m.namespace, m.stream, m.lssn))
 
 
 async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[int]:
-    """The LSSNs of a stream's archived segments by listing alone, rising."""
+    """Return the LSSNs of a stream's archived segments, ascending, from a listing alone."""
     found = []
     for key in await cold.list(f"{namespace}/{stream}"):
         parts = key.split("/")
@@ -52,6 +55,6 @@ async def archived_lssns(cold: ColdStore, namespace: str, stream: str) -> list[i
 
 
 async def archived_streams(cold: ColdStore, namespace: str) -> list[str]:
-    """The streams of a namespace that have archived segments, by listing alone, in order."""
+    """Return the streams with archived segments, sorted, from a listing alone."""
     split = [key.split("/") for key in await cold.list(namespace)]
     return sorted({parts[1] for parts in split if len(parts) == 4 and parts[3] == _MANIFEST})

@@ -1,4 +1,4 @@
-"""The archived segments of a namespace, for the streams of ``core/log`` (see its Archives)."""
+"""Opens, checks and deletes the archives of a namespace's segments for ``core/log``."""
 
 from ...core.log.ledger_interface import ReadableLedger
 from ...core.protocol.errors import CorruptionError, NoSuchLedgerError, NoSuchObjectError
@@ -10,7 +10,7 @@ from .manifest import Manifest, manifest_key, segment_folder
 
 
 class ColdArchives:
-    """See Archives. Owns nothing: who opened the store closes it."""
+    """See Archives. The caller that opened the cold store closes it."""
 
     def __init__(self, cold: ColdStore, namespace: str) -> None:
         self._cold = cold
@@ -20,14 +20,16 @@ class ColdArchives:
         """See Archives."""
         manifest = await self._manifest(stream, segment)
         if manifest is None:
-            raise NoSuchLedgerError(f"stream {stream}: no archive of segment {segment.lssn}")
+            raise NoSuchLedgerError(f"stream {stream}: segment {segment.lssn} has no archive")
         return await ArchivedLedger(self._cold, manifest, segment.ledger_id).open()
 
     async def check(self, stream: str, segment: Segment) -> None:
         """See Archives."""
         manifest = await self._manifest(stream, segment)
         if manifest is None:
-            raise CorruptionError(f"stream {stream}: the archive of segment {segment.lssn} is gone")
+            raise CorruptionError(
+                f"stream {stream}: the archive of segment {segment.lssn} is missing"
+            )
         folder = segment_folder(self._namespace, stream, segment.lssn)
         for part in manifest.parts:
             try:
@@ -35,10 +37,13 @@ class ColdArchives:
             except NoSuchObjectError as error:
                 raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
             if found.size_bytes != part.size_bytes or found.sha256 not in (None, part.sha256):
-                raise CorruptionError(f"{folder}/{part.name}: not what the manifest says")
+                raise CorruptionError(
+                    f"{folder}/{part.name}: {found.size_bytes} bytes with SHA-256 {found.sha256}, the "
+                    f"manifest says {part.size_bytes} bytes with SHA-256 {part.sha256}"
+                )
 
     async def delete(self, stream: str, segment: Segment) -> None:
-        """See Archives. The manifest goes first: half an archive is none."""
+        """See Archives. Deletes the manifest first, because parts without it are no archive."""
         await self._cold.delete(manifest_key(self._namespace, stream, segment.lssn))
         for key in await self._cold.list(segment_folder(self._namespace, stream, segment.lssn)):
             await self._cold.delete(key)
@@ -51,6 +56,7 @@ class ColdArchives:
         known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
         if found != known:
             raise CorruptionError(
-                f"stream {stream}: the archive of segment {segment.lssn} is another segment's"
+                f"stream {stream}: the archive of segment {segment.lssn} is of another segment: last "
+                f"entry, records and start are {found}, the metadata says {known}"
             )
         return manifest

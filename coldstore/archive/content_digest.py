@@ -1,8 +1,9 @@
-"""The content digest of a segment: what an archive proves, whatever files it is in.
+"""The content digest of a segment, which does not depend on how the archive splits it into files.
 
-SHA-256 over (entry id, slot of the first record, CRC32C of the raw record set) of every data record
-set, in order, as ``<qiI``. The raw checksum is the one that the record set was written with, so the
-digest can be made from the log without looking at a record, and again from the archive's rows.
+The digest is the SHA-256 over (entry id, slot of the first record, CRC32C of the uncompressed body)
+of every data record set, in order, each packed as ``<qiI``. Record sets carry this CRC32C
+(rule STR-12), so the digest can be computed from the log without decoding records, and again from
+the rows of the archive.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ _LINE = struct.Struct("<qiI")
 
 
 class ContentDigest:
-    """Feed it every data record set in order of position."""
+    """Computes a content digest. ``add`` takes every data record set in order of position."""
 
     __slots__ = ("_sha",)
 
@@ -22,18 +23,19 @@ class ContentDigest:
         self._sha = hashlib.sha256()
 
     def add(self, entry_id: int, slot: int, raw_crc: int) -> None:
-        """The next record set."""
+        """Add the next record set; ``raw_crc`` is the CRC32C of its uncompressed body."""
         self._sha.update(_LINE.pack(entry_id, slot, raw_crc))
 
     def hex(self) -> str:
-        """The digest so far, in lower-case hex."""
+        """Return the digest of what was added so far, in lower-case hex."""
         return self._sha.hexdigest()
 
 
 def raw_crc_of(txids: list[int], payloads: list[bytes]) -> int:
-    """The CRC32C that a record set of these records has: of its txids, offsets and payloads.
+    """Return the CRC32C of the uncompressed body that a record set of these records has.
 
-    The txid column is left out when all are equal, as in the record set itself.
+    The body consists of txids, offsets and payloads. As in the record set itself, the txid column
+    is absent when all txids are equal.
     """
     count = len(payloads)
     assert count == len(txids) > 0

@@ -1,8 +1,9 @@
-"""Manifests: what an archived segment consists of, and the chain that joins segments.
+"""Manifests: each lists the parts of an archived segment and links it to the previous segment.
 
-A manifest is the only thing that makes parts an archive: until it is there (put if absent) there is
-none, and parts of other attempts are litter. It names the previous segment's content digest, so
-that a removed, swapped or shortened segment breaks the chain. Layout below a store's root::
+Parts are an archive only once a manifest names them. The manifest is created with
+``put_if_absent``; the parts of other attempts are garbage that the archiver deletes. A manifest
+holds the content digest of the previous segment, so a removed, exchanged or shortened segment
+breaks the chain. Layout below the root of a store::
 
     <namespace>/<stream>/lssn=<n>/part-<attempt>-<k>.parquet
     <namespace>/<stream>/lssn=<n>/manifest.json
@@ -23,7 +24,7 @@ CHAIN_START = ""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part file: its key below the segment's folder, what it covers, and its proof."""
+    """One part file: its name in the segment's folder, the records it covers, and its SHA-256."""
 
     name: str
     first_entry_id: int
@@ -38,7 +39,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """An archived segment. ``last_entry_id`` is the ledger's, control entries included."""
+    """The manifest of an archived segment.
+
+    ``last_entry_id`` is that of the ledger, so it may be the id of an entry of control records only.
+    Raises CorruptionError if the parts contradict the totals.
+    """
 
     namespace: str
     stream: str
@@ -62,14 +67,20 @@ class Manifest:
         for part in self.parts:
             if not last < part.first_entry_id <= part.last_entry_id <= self.last_entry_id:
                 raise CorruptionError(
-                    f"manifest of segment {self.lssn}: parts overlap or exceed it"
+                    f"manifest of segment {self.lssn}: part {part.name} holds entries "
+                    f"{part.first_entry_id} to {part.last_entry_id}, allowed are {last + 1} to "
+                    f"{self.last_entry_id}"
                 )
             last = part.last_entry_id
-        if sum(part.record_count for part in self.parts) != self.record_count:
-            raise CorruptionError(f"manifest of segment {self.lssn}: parts do not add up")
+        total = sum(part.record_count for part in self.parts)
+        if total != self.record_count:
+            raise CorruptionError(
+                f"manifest of segment {self.lssn}: the parts hold {total} records, not "
+                f"{self.record_count}"
+            )
 
     def follows(self, previous: "Manifest") -> bool:
-        """Whether this is the next link of the chain after ``previous``."""
+        """True if this segment directly follows ``previous`` in the chain of the same stream."""
         return (
             self.lssn == previous.lssn + 1
             and self.stream_identity == previous.stream_identity
@@ -78,16 +89,19 @@ class Manifest:
         )
 
     def encode(self) -> bytes:
-        """The JSON file, one field a line."""
+        """Return the content of the manifest file: JSON with one field a line."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Manifest":
-        """Reads the file. Raises CorruptionError, ForeignDataError for a newer format."""
+        """Decode a manifest file. Raises CorruptionError; ForeignDataError for another format."""
         try:
             fields: dict[str, Any] = json.loads(data)
-            if fields.pop("format") != FORMAT:
-                raise ForeignDataError("an archive manifest of another format: use a newer version")
+            if (found := fields.pop("format")) != FORMAT:
+                raise ForeignDataError(
+                    f"archive manifest has format {found!r}, this version reads format {FORMAT}: use "
+                    "a newer version"
+                )
             parts = tuple(Part(**part) for part in fields.pop("parts"))
             return cls(**fields, parts=parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -95,10 +109,10 @@ class Manifest:
 
 
 def segment_folder(namespace: str, stream: str, lssn: int) -> str:
-    """The folder of a segment's files; folders sort like numbers."""
+    """Return the folder of a segment's files. The names of folders sort in order of LSSN."""
     return f"{namespace}/{stream}/lssn={lssn:019d}"
 
 
 def manifest_key(namespace: str, stream: str, lssn: int) -> str:
-    """The key of a segment's manifest."""
+    """Return the key of a segment's manifest."""
     return f"{segment_folder(namespace, stream, lssn)}/manifest.json"

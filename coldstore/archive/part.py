@@ -1,8 +1,9 @@
-"""Part files: the records of a range of entries as Parquet, open to any tool.
+"""Part files: the records of a range of entries as Parquet, readable by any Parquet reader.
 
-One row a record, sorted by position; row groups end at entry borders, so that a half-open range of
-entries is a range of row groups. The columns are those of ``schema``. ``record_set`` is what makes
-the content digest computable from rows, and a restore exact. Control records are not archived.
+A part has one row for each record, sorted by position. Row groups end at entry boundaries, so a
+half-open range of entries maps to a range of row groups. The columns are those of ``schema``; the
+column ``record_set`` makes it possible to compute the content digest from rows and to rebuild
+entries exactly. Control records are not archived.
 """
 
 import hashlib
@@ -19,17 +20,17 @@ import pyarrow.parquet as pq
 from ...core.protocol.errors import CorruptionError
 from ...core.protocol.record_set import NO_PRODUCER, RecordSet
 from .manifest import Part
-from .schema import SCHEMA, written_options
+from .schema import SCHEMA, parquet_writer_options
 
 ROW_GROUP_BYTES = 16 << 20
-"""A row group is closed at the first entry border at which its payloads reach this."""
+"""A row group ends at the first entry boundary at which its payloads reach this size."""
 ROW_GROUP_RECORDS = 512 * 1024
-"""As ROW_GROUP_BYTES, in records."""
+"""A row group also ends at the first entry boundary at which it holds this many records."""
 
 
 @dataclass(slots=True)
 class _Columns:
-    """The rows of the row group that is being filled, as flat columns."""
+    """The rows of the current row group, as flat columns."""
 
     entry_id: "array[int]" = field(default_factory=lambda: array("q"))
     slot: "array[int]" = field(default_factory=lambda: array("i"))
@@ -43,12 +44,12 @@ class _Columns:
 
 
 class PartWriter:
-    """Collects entries in order and makes the bytes of one part file of them."""
+    """Builds the bytes of one part file from entries that are added in order."""
 
     def __init__(self, lssn: int) -> None:
         self._lssn = lssn
         self._sink = pa.BufferOutputStream()
-        self._writer: Any = pq.ParquetWriter(self._sink, SCHEMA, **written_options())
+        self._writer: Any = pq.ParquetWriter(self._sink, SCHEMA, **parquet_writer_options())
         self._columns = _Columns()
         self.first_entry_id: int | None = None
         self.last_entry_id = -1
@@ -57,36 +58,40 @@ class PartWriter:
         self.payload_bytes = 0
 
     def add(self, entry_id: int, record_sets: list[RecordSet]) -> None:
-        """The next entry; its control records are left out."""
-        assert entry_id > self.last_entry_id, "entries come in order"
+        """Add the next entry without its control records."""
+        assert entry_id > self.last_entry_id, (
+            f"entry {entry_id} was added after entry {self.last_entry_id}"
+        )
         if self.first_entry_id is None:
             self.first_entry_id = entry_id
         self.last_entry_id = entry_id
-        data = [one for one in record_sets if not one.is_control]
-        for number, one in enumerate(data):
-            self._add_set(entry_id, number, one)
+        data_sets = [record_set for record_set in record_sets if not record_set.is_control]
+        for number, record_set in enumerate(data_sets):
+            self._add_set(entry_id, number, record_set)
         columns = self._columns
         if columns.payload_bytes >= ROW_GROUP_BYTES or len(columns.payload) >= ROW_GROUP_RECORDS:
             self._end_row_group()
 
-    def _add_set(self, entry_id: int, number: int, one: RecordSet) -> None:
-        columns, count = self._columns, one.count
-        self.first_txid = self.first_txid or one.first_txid
-        self.last_txid = one.last_txid
-        payloads = one.payloads()
+    def _add_set(self, entry_id: int, number: int, record_set: RecordSet) -> None:
+        columns, count = self._columns, record_set.count
+        self.first_txid = self.first_txid or record_set.first_txid
+        self.last_txid = record_set.last_txid
+        payloads = record_set.payloads()
         columns.entry_id.extend(repeat(entry_id, count))
-        columns.slot.extend(range(one.slot, one.slot + count))
+        columns.slot.extend(range(record_set.slot, record_set.slot + count))
         columns.record_set.extend(repeat(number, count))
-        columns.txid.extend(one.txids())
-        columns.created_ms.extend(repeat(one.created_ms, count))
-        if one.producer == NO_PRODUCER:
+        columns.txid.extend(record_set.txids())
+        columns.created_ms.extend(repeat(record_set.created_ms, count))
+        if record_set.producer == NO_PRODUCER:
             columns.producer.extend(repeat(None, count))
             columns.sequence.extend(repeat(None, count))
         else:
-            columns.producer.extend(repeat(one.producer, count))
-            columns.sequence.extend(range(one.first_sequence, one.first_sequence + count))
+            columns.producer.extend(repeat(record_set.producer, count))
+            columns.sequence.extend(
+                range(record_set.first_sequence, record_set.first_sequence + count)
+            )
         columns.payload.extend(payloads)
-        size = len(one.payload_view())
+        size = len(record_set.payload_view())
         columns.payload_bytes += size
         self.payload_bytes += size
         self.record_count += count
@@ -118,14 +123,14 @@ class PartWriter:
         self._columns = _Columns()
 
     def finish(self) -> bytes:
-        """The file. The writer is used up."""
+        """Return the bytes of the file. The writer cannot be used afterwards."""
         self._end_row_group()
         self._writer.close()
         data: bytes = self._sink.getvalue().to_pybytes()
         return data
 
-    def described(self, name: str, data: bytes) -> Part:
-        """What the manifest says of the part ``name``; ``data`` is what ``finish`` gave."""
+    def describe(self, name: str, data: bytes) -> Part:
+        """Return the manifest's description of the part; ``data`` is the result of ``finish``."""
         assert self.first_entry_id is not None
         return Part(
             name,
@@ -146,7 +151,7 @@ def _numbers(kind: "pa.DataType", values: "array[int]") -> "pa.Array[Any]":
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSet:
-    """One data record set as it comes back from an archive."""
+    """One data record set that was read from an archive."""
 
     entry_id: int
     slot: int
@@ -158,11 +163,14 @@ class ArchivedSet:
 
 
 def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
-    """The record sets of a part file, in order. Raises CorruptionError for what is not one."""
+    """Yield the record sets of a part file, in order. Raises CorruptionError if it is damaged."""
     try:
         file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         if not file.schema_arrow.equals(SCHEMA):
-            raise CorruptionError(f"archive of segment {lssn}: a part with other columns")
+            raise CorruptionError(
+                f"archive of segment {lssn}: a part has the columns {file.schema_arrow.names}, not "
+                f"{SCHEMA.names} with their types"
+            )
         for group in range(file.num_row_groups):
             yield from _sets_of(file.read_row_group(group), lssn)
     except (pa.ArrowException, OSError) as error:
@@ -170,14 +178,15 @@ def read_part(data: bytes, lssn: int) -> Iterator[ArchivedSet]:
 
 
 def _sets_of(table: "pa.Table", lssn: int) -> Iterator[ArchivedSet]:
-    if table.num_rows and pc.unique(table.column("lssn")).to_pylist() != [lssn]:
-        raise CorruptionError(f"archive of segment {lssn}: rows of other segments")
-    for start, end in set_borders(table):
-        yield archived_set(table, start, end, lssn)
+    found = pc.unique(table.column("lssn")).to_pylist()
+    if table.num_rows and found != [lssn]:
+        raise CorruptionError(f"archive of segment {lssn}: a part has rows of segments {found}")
+    for start, end in record_set_ranges(table):
+        yield record_set_of_rows(table, start, end, lssn)
 
 
-def set_borders(table: "pa.Table") -> list[tuple[int, int]]:
-    """The half-open range of rows of each record set, in order."""
+def record_set_ranges(table: "pa.Table") -> list[tuple[int, int]]:
+    """Return the half-open range of rows of each record set, in order."""
     if not table.num_rows:
         return []
     ends: set[int] = set()
@@ -188,12 +197,14 @@ def set_borders(table: "pa.Table") -> list[tuple[int, int]]:
     return list(zip([0, *found], found, strict=False))
 
 
-def archived_set(table: "pa.Table", start: int, end: int, lssn: int) -> ArchivedSet:
-    """The record set in these rows. Raises CorruptionError when they are not one."""
+def record_set_of_rows(table: "pa.Table", start: int, end: int, lssn: int) -> ArchivedSet:
+    """Return the record set in rows [start, end). Raises CorruptionError if slots are missing."""
     rows = table.slice(start, end - start)
     entry_id, first = rows.column("entry_id")[0].as_py(), rows.column("slot")[0].as_py()
     if rows.column("slot").to_pylist() != list(range(first, first + end - start)):
-        raise CorruptionError(f"archive of segment {lssn}: slots of entry {entry_id}")
+        raise CorruptionError(
+            f"archive of segment {lssn}: the slots of entry {entry_id} are not consecutive"
+        )
     return ArchivedSet(
         entry_id,
         first,

@@ -1,8 +1,7 @@
-"""Part files read in ranges: only the footer, and then the columns of the row groups that are asked
-for. Needs only pyarrow.
+"""Reads part files by ranges: the footer, then the requested columns of the requested row groups.
 
-What is fetched is shown to the Parquet reader as a file whose other bytes are not there: nothing is
-copied, and nothing can be read that was not fetched.
+This module needs only pyarrow and no other library. The Parquet reader gets the fetched ranges as
+a sparse file: nothing is copied, and a read outside of the fetched ranges is an error.
 """
 
 import asyncio
@@ -19,14 +18,15 @@ from ...core.runtime.cold_store import ColdStore
 from .schema import SCHEMA
 
 _TAIL_BYTES = 64 * 1024
+"""Size of the first read at the end of the file, which usually contains the whole footer."""
 _END_BYTES = 8
-"""Length of the footer and magic, at the very end."""
+"""Size of the last bytes of the file: the length of the footer and the magic number."""
 _GAP_BYTES_MAX = 64 * 1024
-"""Two ranges so close to each other are read as one."""
+"""Ranges with at most this gap between them are read together."""
 
 
 class RowGroup(NamedTuple):
-    """What the footer says of a row group."""
+    """The statistics of a row group in the footer; limits include both ends."""
 
     first_entry_id: int
     last_entry_id: int
@@ -36,7 +36,7 @@ class RowGroup(NamedTuple):
 
 
 class PartFile:
-    """One part, opened. Any number of calls may run side by side."""
+    """An open part file. Calls may run concurrently."""
 
     def __init__(self, cold: ColdStore, key: str, size_bytes: int, footer: Any) -> None:  # noqa: ANN401 - pyarrow has no types
         self._cold = cold
@@ -48,15 +48,17 @@ class PartFile:
 
     @classmethod
     async def open(cls, cold: ColdStore, key: str, size_bytes: int) -> "PartFile":
-        """Reads the footer. Raises NoSuchObjectError, CorruptionError."""
+        """Read the footer. Raises NoSuchObjectError and CorruptionError."""
         begin = max(0, size_bytes - _TAIL_BYTES)
         tail = await cold.get(key, begin, size_bytes - begin)
         fetched = len(tail)
         if len(tail) != size_bytes - begin or not tail.endswith(b"PAR1") or len(tail) < _END_BYTES:
-            raise CorruptionError(f"{key}: not {size_bytes} bytes of Parquet")
+            raise CorruptionError(f"{key}: not a Parquet file of {size_bytes} bytes")
         footer_bytes = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
         if footer_bytes > size_bytes:
-            raise CorruptionError(f"{key}: a footer larger than the file")
+            raise CorruptionError(
+                f"{key}: a footer of {footer_bytes} bytes is larger than the file of {size_bytes} bytes"
+            )
         if footer_bytes > len(tail):
             tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
             fetched += len(tail)
@@ -65,25 +67,29 @@ class PartFile:
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{key}: {error}") from error
         if not footer.schema.to_arrow_schema().equals(SCHEMA):
-            raise CorruptionError(f"{key}: a part with other columns")
+            raise CorruptionError(
+                f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
+            )
         part = cls(cold, key, size_bytes, footer)
         part.bytes_read = fetched
         return part
 
     async def read(self, group: int, columns: Sequence[str] = SCHEMA.names) -> "pa.Table":
-        """These columns of a row group. Raises NoSuchObjectError, CorruptionError."""
+        """Read columns of a row group. Raises NoSuchObjectError and CorruptionError."""
         ranges = self._ranges(group, columns)
         gets = [self._cold.get(self._key, begin, end - begin) for begin, end in ranges]
         pieces: dict[int, bytes] = {}
         for (begin, end), data in zip(ranges, await asyncio.gather(*gets), strict=True):
             if len(data) != end - begin:
-                raise CorruptionError(f"{self._key}: shorter than its manifest says")
+                raise CorruptionError(
+                    f"{self._key}: shorter than the {self._size_bytes} bytes of its manifest"
+                )
             pieces[begin] = data
             self.bytes_read += len(data)
         return self._decode(pieces, group, columns)
 
     def _decode(self, pieces: dict[int, bytes], group: int, columns: Sequence[str]) -> "pa.Table":
-        source = pa.PythonFile(_Fetched(self._key, self._size_bytes, pieces), mode="r")
+        source = pa.PythonFile(_SparseFile(self._key, self._size_bytes, pieces), mode="r")
         try:
             file: Any = pq.ParquetFile(
                 source, metadata=self._footer, page_checksum_verification=True, pre_buffer=False
@@ -95,11 +101,13 @@ class PartFile:
     def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
         found = self._footer.row_group(group)
         chunks = [found.column(SCHEMA.names.index(name)) for name in columns]
-        spans = sorted(_span(chunk) for chunk in chunks)
+        spans = sorted(_byte_range(chunk) for chunk in chunks)
         ranges: list[tuple[int, int]] = []
         for begin, end in spans:
             if not 0 <= begin <= end <= self._size_bytes:
-                raise CorruptionError(f"{self._key}: its footer names bytes outside of it")
+                raise CorruptionError(
+                    f"{self._key}: the footer names bytes {begin} to {end} of {self._size_bytes}"
+                )
             if ranges and begin - ranges[-1][1] <= _GAP_BYTES_MAX:
                 ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
             else:
@@ -107,8 +115,8 @@ class PartFile:
         return ranges
 
 
-class _Fetched:
-    """Some ranges of a file, as the file that the Parquet reader expects."""
+class _SparseFile:
+    """A sparse file for the Parquet reader: it holds only the ranges that were fetched."""
 
     closed = False
 
@@ -117,26 +125,29 @@ class _Fetched:
         self._size_bytes = size_bytes
         self._pieces = pieces
         self._begins = sorted(pieces)
-        self._at = 0
+        self._offset = 0
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """See io.RawIOBase."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size_bytes}[whence]
-        self._at = base + offset
-        return self._at
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._offset, os.SEEK_END: self._size_bytes}[whence]
+        self._offset = base + offset
+        return self._offset
 
     def tell(self) -> int:
         """See io.RawIOBase."""
-        return self._at
+        return self._offset
 
     def read(self, size: int) -> memoryview:
-        """See io.RawIOBase. Raises CorruptionError for what was not fetched."""
-        number = bisect_right(self._begins, self._at) - 1
+        """See io.RawIOBase. Raises CorruptionError for bytes that were not fetched."""
+        number = bisect_right(self._begins, self._offset) - 1
         begin = self._begins[number] if number >= 0 else self._size_bytes
-        found = memoryview(self._pieces.get(begin, b""))[self._at - begin :][:size]
+        found = memoryview(self._pieces.get(begin, b""))[self._offset - begin :][:size]
         if len(found) != size:
-            raise CorruptionError(f"{self._key}: its columns are not where its footer says")
-        self._at += size
+            raise CorruptionError(
+                f"{self._key}: the Parquet reader wants {size} bytes at {self._offset}, which are not in the "
+                "columns that the footer names"
+            )
+        self._offset += size
         return found
 
     def readable(self) -> bool:
@@ -152,10 +163,10 @@ class _Fetched:
         return False
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: the ranges are in memory."""
 
 
-def _span(chunk: Any) -> tuple[int, int]:  # noqa: ANN401 - pyarrow has no types
+def _byte_range(chunk: Any) -> tuple[int, int]:  # noqa: ANN401 - pyarrow has no types
     begin = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None:
         begin = min(begin, chunk.dictionary_page_offset)
@@ -168,6 +179,6 @@ def _row_group(footer: Any, number: int, key: str) -> RowGroup:  # noqa: ANN401 
     for name in ("entry_id", "txid"):
         statistics = group.column(SCHEMA.names.index(name)).statistics
         if statistics is None or not statistics.has_min_max:
-            raise CorruptionError(f"{key}: a row group without statistics")
+            raise CorruptionError(f"{key}: row group {number} has no statistics of {name}")
         limits.append((statistics.min, statistics.max))
     return RowGroup(*limits[0], *limits[1], group.num_rows)

@@ -1,4 +1,4 @@
-"""Scans of a part file: which row groups can have wanted rows, and those. Needs only pyarrow."""
+"""Scans a part file for the row groups that can hold selected rows. Needs only pyarrow."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -8,25 +8,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.runtime.cold_store import ColdStore
-from ...core.runtime.tasks import settled
+from ...core.runtime.tasks import wait_until_done
 from .part_file import PartFile, RowGroup
 
 _ANY = (0, 2**63 - 1)
 
 
-class Wanted(NamedTuple):
-    """Positions [first, end) of a segment. The ranges, ends included, only say which row groups
-    may be left out: of the others all rows come."""
+class RowSelection(NamedTuple):
+    """A selection of rows: positions [first, end) of a segment.
+
+    The ranges of entry ids and txids, both ends included, only exclude row groups: of a row group
+    that can hold a match, all rows in [first, end) are returned.
+    """
 
     first_entry_id: int
     end_entry_id: int
     first_slot: int = 0
-    """Of the first entry."""
+    """First slot of the first entry; later entries begin at slot 0."""
     entry_ids: tuple[int, int] = _ANY
     txids: tuple[int, int] = _ANY
 
-    def may_hold(self, group: RowGroup) -> bool:
-        """Whether a row group can have a wanted row."""
+    def may_match(self, group: RowGroup) -> bool:
+        """True if a row group can hold a selected row."""
         return (
             max(self.first_entry_id, self.entry_ids[0]) <= group.last_entry_id
             and group.first_entry_id <= min(self.end_entry_id - 1, self.entry_ids[1])
@@ -34,55 +37,56 @@ class Wanted(NamedTuple):
             and group.first_txid <= self.txids[1]
         )
 
-    def holds_all(self, group: RowGroup) -> bool:
-        """Whether all rows of a row group are in [first, end)."""
+    def contains_all(self, group: RowGroup) -> bool:
+        """True if all rows of a row group are in [first, end)."""
         after_start = self.first_entry_id < group.first_entry_id or (
             self.first_entry_id == group.first_entry_id and not self.first_slot
         )
         return after_start and group.last_entry_id < self.end_entry_id
 
-    def cut(self, table: "pa.Table") -> "pa.Table":
-        """The rows that are in [first, end)."""
+    def select_rows(self, table: "pa.Table") -> "pa.Table":
+        """Return the rows of ``table`` that are in [first, end)."""
         entry_id = table.column("entry_id")
-        later = pc.and_(
+        in_first_entry = pc.and_(
             pc.equal(entry_id, self.first_entry_id),
             pc.greater_equal(table.column("slot"), self.first_slot),
         )
-        after_start = pc.or_(pc.greater(entry_id, self.first_entry_id), later)
+        after_start = pc.or_(pc.greater(entry_id, self.first_entry_id), in_first_entry)
         return table.filter(pc.and_(after_start, pc.less(entry_id, self.end_entry_id)))
 
 
-async def part_tables(
-    cold: ColdStore, key: str, size_bytes: int, wanted: Wanted, columns: Sequence[str]
+async def read_row_groups(
+    cold: ColdStore, key: str, size_bytes: int, selection: RowSelection, columns: Sequence[str]
 ) -> AsyncGenerator["pa.Table", None]:
-    """The wanted rows of a part, with these columns at least, by row groups.
+    """Yield the selected rows of a part, one row group at a time, with at least ``columns``.
 
-    The next is fetched while the caller has the last. Raises NoSuchObjectError, CorruptionError.
+    The next row group is fetched while the caller processes the previous one. Raises
+    NoSuchObjectError and CorruptionError.
     """
     part = await PartFile.open(cold, key, size_bytes)
-    groups = [n for n, group in enumerate(part.row_groups) if wanted.may_hold(group)]
-    ahead: asyncio.Task[pa.Table] | None = None
+    groups = [n for n, group in enumerate(part.row_groups) if selection.may_match(group)]
+    prefetch: asyncio.Task[pa.Table] | None = None
     try:
-        for at, number in enumerate(groups):
-            task = ahead or _reading(part, wanted, number, columns)
-            ahead = None
+        for index, number in enumerate(groups):
+            task = prefetch or _start_read(part, selection, number, columns)
+            prefetch = None
             table = await task
-            if at + 1 < len(groups):
-                ahead = _reading(part, wanted, groups[at + 1], columns)
-                await asyncio.sleep(0)  # now its reads are under way, in threads
-            is_whole = wanted.holds_all(part.row_groups[number])
-            yield table if is_whole else wanted.cut(table)
+            if index + 1 < len(groups):
+                prefetch = _start_read(part, selection, groups[index + 1], columns)
+                await asyncio.sleep(0)  # lets the task start its reads, which run in threads
+            is_whole = selection.contains_all(part.row_groups[number])
+            yield table if is_whole else selection.select_rows(table)
     finally:
-        if ahead is not None:
-            ahead.cancel()
-            await settled(ahead)
+        if prefetch is not None:
+            prefetch.cancel()
+            await wait_until_done(prefetch)
 
 
-def _reading(
-    part: PartFile, wanted: Wanted, number: int, columns: Sequence[str]
+def _start_read(
+    part: PartFile, selection: RowSelection, number: int, columns: Sequence[str]
 ) -> "asyncio.Task[pa.Table]":
-    """The row group is being read, with what it takes to cut it."""
+    """Start reading a row group, with the columns that ``select_rows`` needs."""
     needed = set(columns)
-    if not wanted.holds_all(part.row_groups[number]):
+    if not selection.contains_all(part.row_groups[number]):
         needed |= {"entry_id", "slot"}
     return asyncio.ensure_future(part.read(number, sorted(needed)))

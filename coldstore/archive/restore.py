@@ -1,10 +1,12 @@
-"""Makes a stream again from its archive alone: the same segments, positions and numbers.
+"""Restores a stream from its archive alone, with the same segments, positions and sequence ids.
 
-Its segments have no ledger and are read from the archive; what is written then follows them. While
-it is restored it counts as being deleted, so that nobody writes it; a repeat goes on where the last
-attempt stopped. What archives do not hold is not restored: the policy, subscriptions, truncation
-inside of what is still archived, and the numbers of producers (which may repeat a record that they
-sent before the loss, but not one that they send after it).
+The restored segments have no ledger and are read from the archive (rule STR-22); new records follow
+them. During the restore the stream is marked as being deleted, so that no writer opens it. A
+repeated restore continues where the previous attempt stopped.
+
+Archives do not hold everything. The following is not restored: the policy, subscriptions, a
+truncation within the archived segments, and the deduplication table. A numbered producer can
+therefore duplicate a record that it sent before the loss, but no record that it sends afterwards.
 """
 
 from collections.abc import Sequence
@@ -28,21 +30,23 @@ from .manifest import Manifest
 
 
 def check_chain(manifests: Sequence[Manifest]) -> None:
-    """Returns if these are one stream's, without a hole. Raises CorruptionError."""
-    for before, one in pairwise(manifests):
-        if not one.follows(before):
+    """Check that the manifests form one chain without a gap. Raises CorruptionError otherwise."""
+    for previous, manifest in pairwise(manifests):
+        if not manifest.follows(previous):
             raise CorruptionError(
-                f"{one.stream}: the archive of segment {one.lssn} does not follow {before.lssn}"
+                f"stream {manifest.stream}: the archive of segment {manifest.lssn} does not follow "
+                f"that of segment {previous.lssn}"
             )
 
 
 async def restore_stream(
     store: MetadataStore, streams: StreamStore, manifests: Sequence[Manifest]
 ) -> None:
-    """Makes the stream of these manifests, which are in order and all that its archive has.
+    """Restore the stream of ``manifests``: all manifests of its archive, in order. Safe to repeat.
 
-    Raises StreamExistsError, CorruptionError (a broken chain), InvalidArgumentError (another
-    namespace: an archive is read under its own name) and what the store raises; a repeat is safe.
+    Raises StreamExistsError, CorruptionError (the chain is broken), InvalidArgumentError (the
+    archive is of another namespace; archives are read under their own namespace) and the errors of
+    the metadata store.
     """
     check_chain(manifests)
     first, last = manifests[0], manifests[-1]
@@ -62,7 +66,7 @@ async def restore_stream(
     record, version = await streams.record(first.stream)
     head, head_version = await streams.head(first.stream)
     if record != restoring or head.is_deleting:
-        raise StreamExistsError(f"stream {first.stream} is there already")
+        raise StreamExistsError(f"stream {first.stream} exists already")
     paths = streams.paths(first.stream)
     txid = 0
     for manifest in manifests:
@@ -70,7 +74,7 @@ async def restore_stream(
         txid = segment.last_txid
         creation = Create(paths.segment(segment.lssn), encoded(segment))
         try:
-            # It may arrive late, and is then for nobody else's stream.
+            # The check keeps a late request from changing another stream of this name (rule STR-23).
             await idempotent_writes.transact(store, [Check(paths.stream, version)], creation)
         except NodeExistsError:
             stored = await streams.segment(first.stream, segment.lssn)

@@ -1,7 +1,7 @@
-"""The columns of an archive's part files, and how they are written. Needs only pyarrow.
+"""The columns of an archive's part files and their Parquet settings. Needs only pyarrow.
 
-``record_set`` counts the data record sets of an entry; ``producer`` and ``sequence`` are null where
-the producer does not number its records.
+``record_set`` is the number of the data record set within its entry, from 0. ``producer`` and
+``sequence`` are null for records that their producer did not number.
 """
 
 from typing import Any
@@ -26,8 +26,8 @@ _REPEATING = ["lssn", "entry_id", "record_set", "created_ms", "producer"]
 _ORDERED = ["lssn", "entry_id", "slot", "txid", "created_ms"]
 
 
-def written_options() -> dict[str, Any]:
-    """Settings of the Parquet writer: zstd, checksums by page, statistics where they help."""
+def parquet_writer_options() -> dict[str, Any]:
+    """Return settings of the Parquet writer: zstd, page checksums, statistics of ordered columns."""
     return {
         "compression": "zstd",
         "use_dictionary": _REPEATING,

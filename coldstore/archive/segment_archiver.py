@@ -1,9 +1,10 @@
-"""Archives one completed segment: upload, read back, verify, publish the manifest, say so.
+"""Archives one completed segment (rule STR-22).
 
-A crash at any step leaves either no archive (parts that no manifest names: litter, swept later) or
-a whole one (whose residence the next attempt records). Two archivers of one segment cannot mix:
-their parts have different names, and only one manifest is put. Only after all of this may the hot
-copy go.
+The steps are: upload the parts, read them back and verify them, publish the manifest, record the
+residence in the segment's metadata. Only then may the hot copy be deleted. A crash at any step
+leaves either no archive (parts without a manifest, which the next attempt deletes) or a complete
+one (whose residence the next attempt records). Two archivers of the same segment cannot mix their
+parts: the names of parts differ, and only one manifest is created.
 """
 
 from collections.abc import AsyncIterator
@@ -24,16 +25,16 @@ from ...core.protocol.record_set import RecordSet, decode_entry
 from ...core.protocol.segments import Residence, Segment
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore
+from ...core.runtime.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from .catalog import read_manifest
 from .content_digest import ContentDigest
 from .manifest import CHAIN_START, Manifest, Part, manifest_key, segment_folder
 from .part import PartWriter
-from .rate_limiter import Pace
 from .verify import verify_segment
 
 PART_PAYLOAD_BYTES = 64 << 20
-"""A part is closed at the first entry border at which its payloads reach this."""
+"""A part ends at the first entry boundary at which its payloads reach this size."""
 
 _READ_ENTRIES = 500
 _ATTEMPTS_MAX = 5
@@ -41,20 +42,20 @@ _ATTEMPTS_MAX = 5
 
 @dataclass(slots=True)
 class _Totals:
-    """What the segment's records amount to, found while they are read."""
+    """Totals over the records of a segment, counted while they are read."""
 
     records: int = 0
     payload_bytes: int = 0
     first_txid: int = 0
     last_txid: int = 0
 
-    def add(self, one: RecordSet) -> None:
-        """Counts a data record set."""
+    def add(self, record_set: RecordSet) -> None:
+        """Count a data record set."""
         if self.records == 0:
-            self.first_txid = one.first_txid
-        self.last_txid = one.last_txid
-        self.records += one.count
-        self.payload_bytes += len(one.payload_view())
+            self.first_txid = record_set.first_txid
+        self.last_txid = record_set.last_txid
+        self.records += record_set.count
+        self.payload_bytes += len(record_set.payload_view())
 
 
 class SegmentArchiver:
@@ -67,16 +68,16 @@ class SegmentArchiver:
         ledgers: LedgerProvider,
         streams: StreamStore,
         *,
-        pace: Pace | None = None,
+        rate_limiter: RateLimiter | None = None,
     ) -> None:
         self._runtime = runtime
         self._cold = cold
         self._ledgers = ledgers
         self._streams = streams
-        self._pace = pace or Pace(None)
+        self._rate_limiter = rate_limiter or RateLimiter(None)
 
     @classmethod
-    def of_namespace(
+    def for_namespace(
         cls,
         namespace: str,
         cold: ColdStore,
@@ -85,27 +86,27 @@ class SegmentArchiver:
         ledgers: LedgerProvider,
         store: MetadataStore,
     ) -> "SegmentArchiver":
-        """An archiver from what a client has."""
+        """Return an archiver that uses the parts of an open client."""
         return cls(runtime, cold, ledgers, StreamStore(store, namespace))
 
     async def archive(self, stream: str, lssn: int) -> Manifest:
-        """Archives segment ``lssn``, whose predecessor is archived or begins the chain.
+        """Archive segment ``lssn``, which must be the first of its stream or follow an archived one.
 
-        Safe to repeat and to run twice at once. Raises InvalidArgumentError for a segment that is
-        not there, not completed or not next in the chain, CorruptionError or GapError for one that
-        cannot be read whole, and what the stores raise.
+        Safe to repeat and to run concurrently. Raises InvalidArgumentError if the segment does not
+        exist, is not completed or is not next in the chain; CorruptionError or GapError if it
+        cannot be read completely; and the errors of the stores.
         """
         record, stored = await self._completed(stream, lssn)
         if await read_manifest(self._cold, self._streams.namespace, stream, lssn) is None:
-            await self._previous_digest(stream, record, stored.segment)  # else the work is in vain
+            await self._previous_digest(stream, record, stored.segment)  # fails before the upload
         return await self.commit(stream, await self.upload(stream, lssn))
 
     async def upload(self, stream: str, lssn: int) -> Manifest:
-        """The first half: writes the parts and reads them back. Nothing is archived by that.
+        """Write the parts and read them back, without publishing an archive.
 
-        Returns what ``commit`` takes; segments may be uploaded in any order and side by side, by
-        several processes. If the segment is archived already, nothing is written. Raises as
-        ``archive``.
+        Return the manifest for ``commit``. Segments may be uploaded in any order and concurrently,
+        also by several processes. If the segment is archived already, nothing is written. Raises
+        the errors of ``archive``.
         """
         record, stored = await self._completed(stream, lssn)
         found = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
@@ -114,17 +115,17 @@ class SegmentArchiver:
         try:
             return await self._write(stream, record, stored.segment)
         except CorruptionError:
-            # Another archiver may have been first, and have swept our parts.
+            # Another archiver may have committed first and deleted these parts.
             winner = await read_manifest(self._cold, self._streams.namespace, stream, lssn)
             if winner is None:
                 raise
             return winner
 
     async def commit(self, stream: str, uploaded: Manifest) -> Manifest:
-        """The second half, in order of LSSN: makes the parts an archive, and says so.
+        """Publish the manifest of uploaded parts and record the residence. Call in order of LSSN.
 
-        Returns the manifest that counts: another archiver may have been first. Raises as
-        ``archive``.
+        Return the valid manifest, which may be that of another archiver that committed first.
+        Raises the errors of ``archive``.
         """
         lssn = uploaded.lssn
         record, stored = await self._completed(stream, lssn)
@@ -133,20 +134,23 @@ class SegmentArchiver:
         if manifest is None:
             previous = await self._previous_digest(stream, record, stored.segment)
             manifest = await self._publish(replace(uploaded, previous_digest=previous))
-        await self._sweep(manifest)
+        await self._delete_unused_parts(manifest)
         if manifest.stream_identity != record.identity:
-            raise CorruptionError(f"{stream}: the archive of segment {lssn} is another stream's")
+            raise CorruptionError(
+                f"stream {stream}: the archive of segment {lssn} belongs to a deleted stream of the "
+                f"same name: identity {manifest.stream_identity}, not {record.identity}"
+            )
         if stored.segment.residence is Residence.HOT:
-            done = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
-            await self._streams.replace_segment(stream, stored, done)
+            updated = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
+            await self._streams.replace_segment(stream, stored, updated)
         return manifest
 
     async def _completed(self, stream: str, lssn: int) -> tuple[StreamRecord, StoredSegment]:
         record, _ = await self._streams.record(stream)
         stored = await self._streams.segment(stream, lssn)
         if stored is None or not stored.segment.is_completed:
-            raise InvalidArgumentError(f"{stream}: segment {lssn} is not completed")
-        await self._streams.check(stream, record.identity)  # so both are of one stream
+            raise InvalidArgumentError(f"stream {stream}: segment {lssn} is not completed")
+        await self._streams.check(stream, record.identity)  # both reads are then of the same stream
         return record, stored
 
     async def _write(self, stream: str, record: StreamRecord, segment: Segment) -> Manifest:
@@ -159,8 +163,8 @@ class SegmentArchiver:
             parts.append(await self._put_part(f"{folder}/{name}", name, writer))
         if totals.records != segment.record_count:
             raise GapError(
-                f"{stream}: segment {segment.lssn} has {totals.records} records, its metadata says "
-                f"{segment.record_count}"
+                f"stream {stream}: segment {segment.lssn} has {totals.records} records, its metadata "
+                f"says {segment.record_count}"
             )
         manifest = Manifest(
             namespace=self._streams.namespace,
@@ -177,10 +181,10 @@ class SegmentArchiver:
             completed_ms=segment.completed_ms,
             ends_stream=segment.ends_stream,
             content_digest=digest.hex(),
-            previous_digest=CHAIN_START,  # its link is made when it is committed
+            previous_digest=CHAIN_START,  # commit sets the link
             parts=tuple(parts),
         )
-        await verify_segment(self._cold, manifest, pace=self._pace)
+        await verify_segment(self._cold, manifest, rate_limiter=self._rate_limiter)
         return manifest
 
     async def _previous_digest(self, stream: str, record: StreamRecord, segment: Segment) -> str:
@@ -189,20 +193,21 @@ class SegmentArchiver:
         before = await read_manifest(self._cold, self._streams.namespace, stream, segment.lssn - 1)
         if before is None:
             raise InvalidArgumentError(
-                f"{stream}: segment {segment.lssn - 1} must be archived before {segment.lssn}"
+                f"stream {stream}: segment {segment.lssn - 1} must be archived before segment "
+                f"{segment.lssn}"
             )
         return before.content_digest
 
     async def _part_writers(
         self, segment: Segment, digest: ContentDigest, totals: _Totals
     ) -> AsyncIterator[PartWriter]:
-        """Reads the segment's ledger whole, and yields a full writer for each part."""
+        """Read the whole ledger of the segment and yield a filled writer for each part."""
         writer = PartWriter(segment.lssn)
         async for entry_id, record_sets in self._entries(segment):
-            for one in record_sets:
-                if not one.is_control:
-                    digest.add(entry_id, one.slot, one.raw_crc)
-                    totals.add(one)
+            for record_set in record_sets:
+                if not record_set.is_control:
+                    digest.add(entry_id, record_set.slot, record_set.raw_crc)
+                    totals.add(record_set)
             writer.add(entry_id, record_sets)
             if writer.payload_bytes >= PART_PAYLOAD_BYTES:
                 yield writer
@@ -219,7 +224,7 @@ class SegmentArchiver:
             while next_id <= segment.last_entry_id:
                 last = min(next_id + _READ_ENTRIES - 1, segment.last_entry_id)
                 entries = await reader.read(next_id, last)
-                await self._pace.spend(sum(len(entry.payload) for entry in entries))
+                await self._rate_limiter.take(sum(len(entry.payload) for entry in entries))
                 for entry in entries:
                     if entry.entry_id != next_id:
                         raise GapError(f"segment {segment.lssn}: entry {next_id} is missing")
@@ -230,24 +235,25 @@ class SegmentArchiver:
 
     async def _put_part(self, key: str, name: str, writer: PartWriter) -> Part:
         data = writer.finish()
-        await self._pace.spend(len(data))
+        await self._rate_limiter.take(len(data))
         await self._put(key, data)
-        return writer.described(name, data)
+        return writer.describe(name, data)
 
     async def _publish(self, manifest: Manifest) -> Manifest:
-        """Puts the manifest; when another archiver was first, its manifest counts."""
+        """Create the manifest, or return that of another archiver that was first."""
         key = manifest_key(manifest.namespace, manifest.stream, manifest.lssn)
         if await self._put(key, manifest.encode()):
             return manifest
         winner = await read_manifest(self._cold, manifest.namespace, manifest.stream, manifest.lssn)
         if winner is None or winner.content_digest != manifest.content_digest:
             raise CorruptionError(
-                f"{manifest.stream}: segment {manifest.lssn} was archived with other content"
+                f"stream {manifest.stream}: segment {manifest.lssn} is already archived with other "
+                "content"
             )
         return winner
 
-    async def _sweep(self, manifest: Manifest) -> None:
-        """Deletes what other attempts left. The manifest is there, so no part becomes one of it."""
+    async def _delete_unused_parts(self, manifest: Manifest) -> None:
+        """Delete the parts of other attempts, which cannot be used: the manifest is published."""
         folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
         named = {part.name for part in manifest.parts}
         for key in await self._cold.list(folder):
@@ -256,7 +262,7 @@ class SegmentArchiver:
                 await self._cold.delete(key)
 
     async def _put(self, key: str, data: bytes) -> bool:
-        """``put_if_absent`` whose unknown outcomes are settled by looking."""
+        """Call ``put_if_absent``; after an unknown outcome, compare the object with ``data``."""
         for _ in range(_ATTEMPTS_MAX):
             try:
                 return await self._cold.put_if_absent(key, data)
@@ -265,4 +271,6 @@ class SegmentArchiver:
                     return await self._cold.get(key) == data
                 except NoSuchObjectError:
                     continue
-        raise UnavailableError(f"cold store: no clear answer for {key}")
+        raise UnavailableError(
+            f"cold store: the outcome of writing {key} is unknown after {_ATTEMPTS_MAX} attempts"
+        )

@@ -1,8 +1,7 @@
-"""What the archive of a stream holds, from its manifests alone, and where a row count ends.
+"""An index of the archived segments of a stream, made from manifests alone. Needs only pyarrow.
 
-Needs only pyarrow.
-
-Manifests never change, so each is read once; what is new or gone is found by listing.
+Manifests never change, so each is read once. Listings show which segments were added or deleted.
+The index also finds positions by row count and by time, for which it reads single columns.
 """
 
 from bisect import bisect_left
@@ -20,20 +19,20 @@ from .part_file import PartFile
 
 
 class StreamIndex:
-    """The archived segments of one stream. ``refresh`` first."""
+    """The archived segments of one stream. Call ``refresh`` before anything else."""
 
     def __init__(self, cold: ColdStore, namespace: str, stream: str) -> None:
         self._cold = cold
         self._namespace = namespace
         self._stream = stream
         self.manifests: dict[int, Manifest] = {}
-        """By LSSN, rising."""
+        """Manifests by LSSN, ascending."""
 
     async def refresh(self) -> None:
-        """Looks what there is now. Raises CorruptionError, UnavailableError.
+        """Update the index. Raises CorruptionError and UnavailableError.
 
-        A listing may be late: what it leaves out among the others, or what was known, is asked for
-        by name before it is taken for gone.
+        A listing may be stale. A segment that it omits, although it was known or lies between
+        others, is looked up by its key before it counts as deleted.
         """
         listed = await archived_lssns(self._cold, self._namespace, self._stream)
         known = self.manifests
@@ -48,11 +47,11 @@ class StreamIndex:
         self.manifests = found
 
     def first(self) -> Dlsn:
-        """The first position. Raises NoSuchStreamError when there is no archive."""
+        """Return the first archived position. Raises NoSuchStreamError without an archive."""
         return Dlsn(min(self._known()), 0, 0)
 
     def end(self) -> Dlsn:
-        """Behind the newest segment that has no hole before it. Raises NoSuchStreamError."""
+        """Return the position after the last segment before the first gap. Raises NoSuchStreamError."""
         lssn = min(self._known())
         while lssn in self.manifests:
             lssn += 1
@@ -61,37 +60,37 @@ class StreamIndex:
     def _known(self) -> dict[int, Manifest]:
         if not self.manifests:
             raise NoSuchStreamError(
-                f"no archive of {self._namespace}/{self._stream} in {self._cold.uri}"
+                f"stream {self._namespace}/{self._stream} has no archive in {self._cold.uri}"
             )
         return self.manifests
 
     # --- rows -----------------------------------------------------------------------------------
 
-    async def border(self, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
-        """The last entry border in (start, end] with at most ``rows`` rows from ``start`` to it.
+    async def boundary(self, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        """Return the last entry boundary in (start, end] at most ``rows`` rows after ``start``.
 
-        If already the first entry has more, the border behind it.
+        If the first entry alone has more rows, return the boundary after it.
         """
-        wanted = await self._sequence_of(start) + rows
+        end_sequence = await self._sequence_of(start) + rows
         for lssn in range(start.lssn, end.lssn + 1):
             manifest = self.manifests.get(lssn)
             if manifest is None:
                 break
-            if wanted < manifest.start_sequence_id + manifest.record_count:
-                inside = wanted - manifest.start_sequence_id
-                entry_id = await self._entry_of_row(manifest, inside)
+            if end_sequence < manifest.start_sequence_id + manifest.record_count:
+                row = end_sequence - manifest.start_sequence_id
+                entry_id = await self._entry_of_row(manifest, row)
                 lowest = Dlsn(start.lssn, start.entry_id + 1, 0)
                 return min(end, max(lowest, Dlsn(lssn, entry_id, 0)))
         return end
 
     async def first_at_time(self, lssn: int, ms: int) -> Dlsn | None:
-        """The first entry of a segment with a record made at ``ms`` or later; None if none is."""
+        """Return the first entry of a segment with a record created at ``ms`` or later, or None."""
         manifest = self.manifests[lssn]
         for part in manifest.parts:
             async for table in self._tables(manifest, part, ["entry_id", "created_ms"]):
-                late = pc.index(pc.greater_equal(table.column("created_ms"), ms), True).as_py()
-                if late >= 0:
-                    return Dlsn(lssn, table.column("entry_id")[late].as_py(), 0)
+                row = pc.index(pc.greater_equal(table.column("created_ms"), ms), True).as_py()
+                if row >= 0:
+                    return Dlsn(lssn, table.column("entry_id")[row].as_py(), 0)
         return None
 
     async def _sequence_of(self, position: Dlsn) -> int:
@@ -108,12 +107,12 @@ class StreamIndex:
         return rows
 
     async def _entry_of_row(self, manifest: Manifest, row: int) -> int:
-        """The entry that has row ``row`` of the segment."""
+        """Return the id of the entry that holds row ``row`` of the segment, counted from 0."""
         for part in manifest.parts:
             if row < part.record_count:
                 return (await self._entry_ids(manifest, part))[row]
             row -= part.record_count
-        raise AssertionError("the row was counted by the manifest")
+        raise AssertionError(f"segment {manifest.lssn} has fewer rows than its manifest says")
 
     async def _entry_ids(self, manifest: Manifest, part: Part) -> list[int]:
         found: list[int] = []
@@ -131,7 +130,7 @@ class StreamIndex:
 
 
 class NamespaceIndex:
-    """The indexes of the streams that are asked for."""
+    """Indexes of the streams of a namespace, created on first use."""
 
     def __init__(self, cold: ColdStore, namespace: str) -> None:
         self._cold = cold
@@ -139,11 +138,11 @@ class NamespaceIndex:
         self._streams: dict[str, StreamIndex] = {}
 
     async def streams(self) -> list[str]:
-        """The streams that have archived segments now, in order."""
+        """Return the streams that have archived segments now, sorted."""
         return await archived_streams(self._cold, self._namespace)
 
-    def of(self, stream: str) -> StreamIndex:
-        """The index of a stream, the same each time."""
+    def index(self, stream: str) -> StreamIndex:
+        """Return the index of a stream: the same object for every call."""
         if stream not in self._streams:
             self._streams[stream] = StreamIndex(self._cold, self._namespace, stream)
         return self._streams[stream]

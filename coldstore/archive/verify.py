@@ -1,38 +1,45 @@
-"""Proves that archived segments are what was written: every byte, every record, the chain."""
+"""Verifies archived segments: every byte, every record, and the chain of manifests."""
 
 import hashlib
 from dataclasses import dataclass, field
 
 from ...core.protocol.errors import CorruptionError, NoSuchObjectError, RhumblineError
 from ...core.runtime.cold_store import ColdStore
+from ...core.runtime.rate_limiter import RateLimiter
 from .content_digest import ContentDigest, raw_crc_of
 from .manifest import CHAIN_START, Manifest, segment_folder
 from .part import read_part
-from .rate_limiter import Pace
 
 
-async def verify_segment(cold: ColdStore, manifest: Manifest, *, pace: Pace | None = None) -> None:
-    """Reads every byte of an archived segment back. Raises CorruptionError with what differs."""
+async def verify_segment(
+    cold: ColdStore, manifest: Manifest, *, rate_limiter: RateLimiter | None = None
+) -> None:
+    """Read every byte of an archived segment. Raises CorruptionError that names the difference."""
     folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     digest = ContentDigest()
     for part in manifest.parts:
-        if pace is not None:
-            await pace.spend(part.size_bytes)
+        if rate_limiter is not None:
+            await rate_limiter.take(part.size_bytes)
         try:
             data = await cold.get(f"{folder}/{part.name}")
         except NoSuchObjectError as error:
             raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
         if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise CorruptionError(f"{folder}/{part.name}: the bytes differ from the manifest's")
-        for one in read_part(data, manifest.lssn):
-            digest.add(one.entry_id, one.slot, raw_crc_of(one.txids, one.payloads))
+            raise CorruptionError(
+                f"{folder}/{part.name}: the SHA-256 differs from that in the manifest"
+            )
+        for record_set in read_part(data, manifest.lssn):
+            raw_crc = raw_crc_of(record_set.txids, record_set.payloads)
+            digest.add(record_set.entry_id, record_set.slot, raw_crc)
     if digest.hex() != manifest.content_digest:
-        raise CorruptionError(f"{folder}: the records differ from the manifest's digest")
+        raise CorruptionError(
+            f"{folder}: the records do not match the content digest in the manifest"
+        )
 
 
 @dataclass(slots=True)
 class VerifyResult:
-    """What verifying one segment found. ``faults`` is empty when all is well."""
+    """The result of verifying one segment. ``faults`` is empty if no fault was found."""
 
     manifest: Manifest
     begins_chain: bool
@@ -42,20 +49,20 @@ class VerifyResult:
 async def verify_next(
     cold: ColdStore, manifest: Manifest, previous: Manifest | None
 ) -> VerifyResult:
-    """Reads every byte of a segment and checks its link to ``previous`` (same stream, or None).
+    """Read every byte of a segment and check its link to ``previous`` (same stream, or None).
 
-    A chain may begin anywhere (older segments were deleted), but then says so by its first
-    manifest or its number; a link that is wrong is a fault.
+    A chain may begin at any segment, because older ones may have been deleted. Segment 1 must not
+    name a previous segment, and a wrong link is a fault.
     """
-    verdict = VerifyResult(manifest, begins_chain=previous is None)
+    result = VerifyResult(manifest, begins_chain=previous is None)
     if previous is not None and not manifest.follows(previous):
-        verdict.faults.append(
-            f"does not follow segment {previous.lssn} (a segment is missing, or was exchanged)"
+        result.faults.append(
+            f"does not follow segment {previous.lssn} (a segment is missing or was exchanged)"
         )
     if previous is None and manifest.lssn == 1 and manifest.previous_digest != CHAIN_START:
-        verdict.faults.append("is the first segment and names one before it")
+        result.faults.append("is segment 1, but names the digest of a previous segment")
     try:
         await verify_segment(cold, manifest)
     except RhumblineError as error:
-        verdict.faults.append(str(error))
-    return verdict
+        result.faults.append(str(error))
+    return result

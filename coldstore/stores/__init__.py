@@ -1,1 +1,1 @@
-"""Cold stores: a local directory, S3, HDFS, and the checks that each must pass."""
+"""Cold stores in a local directory, S3 and HDFS, and the conformance checks for them."""

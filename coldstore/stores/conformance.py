@@ -1,6 +1,7 @@
-"""What every cold store must do, as checks that anyone can run against a store of their own.
+"""Conformance checks for cold stores. Implementers can run them against stores of their own.
 
-``CHECKS`` maps names to coroutines that take an open, empty (or at least own) store.
+``CHECKS`` maps names to coroutines that take an open store, which should be empty and must not be
+used by anything else.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ Check = Callable[[ColdStore], Awaitable[None]]
 _WRITERS = 6
 
 
-def _require(holds: bool, what: str) -> None:
+def _require(holds: bool, requirement: str) -> None:
     if not holds:
-        raise AssertionError(what)
+        raise AssertionError(requirement)
 
 
-async def what_is_put_is_read_back(store: ColdStore) -> None:
-    """Whole, in ranges, and beyond the end."""
+async def objects_are_read_back(store: ColdStore) -> None:
+    """Check reads of the whole object, of ranges, and at the end."""
     data = bytes(range(256)) * 300
     _require(await store.put_if_absent("round/trip.bin", data), "a new key is taken")
     _require(await store.get("round/trip.bin") == data, "whole")
@@ -34,46 +35,48 @@ async def what_is_put_is_read_back(store: ColdStore) -> None:
     _require(await store.get("round/trip.bin", 0, 0) == b"", "nothing")
 
 
-async def an_empty_object_is_an_object(store: ColdStore) -> None:
-    """Of size 0, listed, readable."""
+async def empty_objects_are_kept(store: ColdStore) -> None:
+    """Check that an object of 0 bytes is listed and readable."""
     await store.put_if_absent("empty/one", b"")
     _require((await store.stat("empty/one")).size_bytes == 0, "size")
     _require(await store.get("empty/one") == b"", "bytes")
     _require(await store.list("empty") == ["empty/one"], "list")
 
 
-async def a_key_is_put_once(store: ColdStore) -> None:
-    """The second writer is told so, and changes nothing."""
+async def an_existing_key_is_not_replaced(store: ColdStore) -> None:
+    """Check that a second write returns False and changes nothing."""
     _require(await store.put_if_absent("once/key", b"first"), "first")
     _require(not await store.put_if_absent("once/key", b"second"), "second")
     _require(not await store.put_if_absent("once/key", b"first"), "the same bytes again")
     _require(await store.get("once/key") == b"first", "kept")
 
 
-async def of_racing_writers_one_wins(store: ColdStore) -> None:
-    """And what is there is what the winner wrote."""
-    for round_ in range(3):
-        key = f"race/{round_}"
+async def one_of_several_concurrent_writers_succeeds(store: ColdStore) -> None:
+    """Check that exactly one of several writers succeeds, and that its bytes are kept."""
+    for attempt in range(3):
+        key = f"race/{attempt}"
         bodies = [f"writer {n}".encode() * 2000 for n in range(_WRITERS)]
-        won = await run_all([store.put_if_absent(key, body) for body in bodies], "racing writers")
-        _require(sum(won) == 1, f"{sum(won)} winners")
-        _require(await store.get(key) == bodies[won.index(True)], "the winner's bytes")
+        successes = await run_all(
+            [store.put_if_absent(key, body) for body in bodies], "racing writers"
+        )
+        _require(sum(successes) == 1, f"{sum(successes)} winners")
+        _require(await store.get(key) == bodies[successes.index(True)], "the winner's bytes")
 
 
-async def what_is_not_there_is_said_so(store: ColdStore) -> None:
-    """By get and stat; delete has nothing to do."""
-    for ask in (store.get, store.stat):
+async def absent_keys_are_reported(store: ColdStore) -> None:
+    """Check that get and stat of an absent key fail, and that delete does nothing."""
+    for call in (store.get, store.stat):
         try:
-            await ask("absent/key")
+            await call("absent/key")
         except NoSuchObjectError:
             continue
-        raise AssertionError(f"{ask.__name__} of an absent key")
+        raise AssertionError(f"{call.__name__} of an absent key raised nothing")
     await store.delete("absent/key")
     _require(await store.list("absent") == [], "list")
 
 
 async def a_deleted_key_can_be_put_again(store: ColdStore) -> None:
-    """With other bytes."""
+    """Check that other bytes can be put under a deleted key."""
     await store.put_if_absent("again/key", b"old")
     await store.delete("again/key")
     await store.delete("again/key")
@@ -81,8 +84,8 @@ async def a_deleted_key_can_be_put_again(store: ColdStore) -> None:
     _require(await store.get("again/key") == b"new", "read")
 
 
-async def lists_are_sorted_and_end_at_part_borders(store: ColdStore) -> None:
-    """A prefix is whole parts: ``list/a`` has nothing of ``list/ab``."""
+async def lists_are_sorted_and_match_whole_parts(store: ColdStore) -> None:
+    """Check that a prefix matches whole parts of keys: ``list/a`` does not match ``list/ab``."""
     keys = ["list/a/1", "list/a/2", "list/a/x/3", "list/ab/1", "list/b"]
     for key in reversed(keys):
         await store.put_if_absent(key, key.encode())
@@ -92,8 +95,8 @@ async def lists_are_sorted_and_end_at_part_borders(store: ColdStore) -> None:
     _require(set(keys) <= set(await store.list()), "the whole store")
 
 
-async def a_checksum_when_given_is_right(store: ColdStore) -> None:
-    """SHA-256 of the bytes, or None where the store keeps none."""
+async def the_checksum_is_sha256_or_none(store: ColdStore) -> None:
+    """Check that stat returns the SHA-256 of the bytes, or None."""
     data = b"checksum me" * 1000
     await store.put_if_absent("checksum/key", data)
     found = await store.stat("checksum/key")
@@ -101,8 +104,8 @@ async def a_checksum_when_given_is_right(store: ColdStore) -> None:
     _require(found.sha256 in (None, hashlib.sha256(data).hexdigest()), "checksum")
 
 
-async def odd_keys_are_refused(store: ColdStore) -> None:
-    """Before anything is asked of the store."""
+async def malformed_keys_are_refused(store: ColdStore) -> None:
+    """Check that malformed keys raise InvalidArgumentError."""
     for key in ("", "/abs", "a//b", "../up", "a/../b", "a/", "ü", "a b", "x" * 1001):
         try:
             await store.put_if_absent(key, b"")
@@ -111,8 +114,8 @@ async def odd_keys_are_refused(store: ColdStore) -> None:
         raise AssertionError(f"{key!r} was accepted")
 
 
-async def a_large_object_comes_back_in_parallel_ranges(store: ColdStore) -> None:
-    """16 MiB in eight ranges at once."""
+async def a_large_object_is_read_in_parallel_ranges(store: ColdStore) -> None:
+    """Check concurrent reads of eight ranges of a 16 MiB object."""
     step = 2 << 20
     data = b"".join(hashlib.sha256(str(n).encode()).digest() for n in range((8 * step) // 32))
     await store.put_if_absent("large/object", data)
@@ -122,13 +125,13 @@ async def a_large_object_comes_back_in_parallel_ranges(store: ColdStore) -> None
     _require(b"".join(parts) == data, "joined")
 
 
-async def a_cancelled_put_leaves_all_or_nothing(store: ColdStore) -> None:
-    """Cancellation is a crash of the caller, not of the store."""
+async def a_cancelled_put_is_atomic(store: ColdStore) -> None:
+    """Check that a cancelled put leaves no object or the whole one, like a crash of the caller."""
     data = b"z" * (4 << 20)
     put = asyncio.ensure_future(store.put_if_absent("cancel/key", data))
     await asyncio.sleep(0.001)
     put.cancel()
-    with contextlib.suppress(asyncio.CancelledError):  # what counts is what the store holds now
+    with contextlib.suppress(asyncio.CancelledError):  # only the content of the store matters here
         await put
     try:
         _require(await store.get("cancel/key") == data, "a torn object")
@@ -139,16 +142,16 @@ async def a_cancelled_put_leaves_all_or_nothing(store: ColdStore) -> None:
 CHECKS: dict[str, Check] = {
     check.__name__: check
     for check in (
-        what_is_put_is_read_back,
-        an_empty_object_is_an_object,
-        a_key_is_put_once,
-        of_racing_writers_one_wins,
-        what_is_not_there_is_said_so,
+        objects_are_read_back,
+        empty_objects_are_kept,
+        an_existing_key_is_not_replaced,
+        one_of_several_concurrent_writers_succeeds,
+        absent_keys_are_reported,
         a_deleted_key_can_be_put_again,
-        lists_are_sorted_and_end_at_part_borders,
-        a_checksum_when_given_is_right,
-        odd_keys_are_refused,
-        a_large_object_comes_back_in_parallel_ranges,
-        a_cancelled_put_leaves_all_or_nothing,
+        lists_are_sorted_and_match_whole_parts,
+        the_checksum_is_sha256_or_none,
+        malformed_keys_are_refused,
+        a_large_object_is_read_in_parallel_ranges,
+        a_cancelled_put_is_atomic,
     )
 }

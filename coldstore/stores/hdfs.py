@@ -1,9 +1,10 @@
-"""The cold store in HDFS by WebHDFS, with the ``hdfs`` package (imported here alone).
+"""A cold store in HDFS that uses WebHDFS. Only this module imports the ``hdfs`` package.
 
-An object is written to a temporary file and renamed to its name. WebHDFS's rename refuses to
-replace a file and is atomic in the NameNode, so of several writers exactly one wins; the others
-remove what they wrote. Temporary files are in a folder of their own; what a crash left there goes
-when a later process writes for the first time, once it is a day old.
+An object is written to a temporary file, which is then renamed to the object's name. The rename of
+WebHDFS refuses to replace a file and is atomic in the NameNode, so exactly one of several writers
+succeeds; the others delete their temporary files. Temporary files have a folder of their own. The
+first write of each process deletes temporary files there that a crash left behind at least a day
+ago.
 """
 
 import contextlib
@@ -37,7 +38,11 @@ _LEFTOVER_AGE_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class HdfsOptions:
-    """``url``: the NameNode's HTTP address, several separated by ``;`` for high availability."""
+    """The address, user and limits of an HDFS store.
+
+    ``url`` is the HTTP address of the NameNode; for high availability give several, separated by
+    ``;``. ``timeout_ms`` is the deadline of each call.
+    """
 
     url: str
     root: str
@@ -47,11 +52,11 @@ class HdfsOptions:
 
 
 class HdfsColdStore:
-    """Objects as files below ``root``."""
+    """Stores objects as files below ``root``. Raises InvalidArgumentError for a relative root."""
 
     def __init__(self, options: HdfsOptions) -> None:
         if not options.root.startswith("/"):
-            raise InvalidArgumentError(f"HDFS: the root must be absolute, not {options.root!r}")
+            raise InvalidArgumentError(f"HDFS: root {options.root!r} is not an absolute path")
         self._options = options
         self._root = options.root.rstrip("/")
         self._uploading = f"{self._root}/{_UPLOADING}"
@@ -63,17 +68,21 @@ class HdfsColdStore:
 
     @property
     def uri(self) -> str:
-        """``webhdfs://host:port/root``."""
+        """The URI ``webhdfs://host:port/root``."""
         return f"web{self._options.url.replace('http://', 'hdfs://', 1)}{self._root}"
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         """See ColdStore."""
         path = self._path(key)
         if len(data) > OBJECT_BYTES_MAX:
-            raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
+            raise InvalidArgumentError(
+                f"{key}: {len(data)} bytes are more than {OBJECT_BYTES_MAX} bytes"
+            )
         if not self._is_swept:
             self._is_swept = True
-            await self._calls.write(lambda: _typed(self._sweep, self._uploading, True))
+            await self._calls.write(
+                lambda: _with_typed_errors(self._sweep_leftovers, self._uploading, True)
+            )
         return await self._calls.write(lambda: self._put(path, data))
 
     async def get(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -88,22 +97,22 @@ class HdfsColdStore:
             with self._client.read(path, offset=offset, length=wanted) as reader:
                 data: bytes = reader.read()
             if len(data) != wanted:
-                raise UnavailableError(f"{path}: {len(data)} of {wanted} bytes came")
+                raise UnavailableError(f"HDFS, {path}: received {len(data)} of {wanted} bytes")
             return data
 
-        return await self._calls.read(lambda: _typed(call, path))
+        return await self._calls.read(lambda: _with_typed_errors(call, path))
 
     async def stat(self, key: str) -> ObjectStat:
-        """See ColdStore. HDFS keeps a checksum of its own kind, which proves nothing to us."""
+        """See ColdStore. Returns no SHA-256, because HDFS keeps only checksums of another kind."""
         path = self._path(key)
 
         def call() -> ObjectStat:
             found = self._client.status(path)
             if found["type"] != "FILE":
-                raise NoSuchObjectError(f"no object {key}: it is a directory")
+                raise NoSuchObjectError(f"{key} is a directory, not an object")
             return ObjectStat(int(found["length"]), None)
 
-        return await self._calls.read(lambda: _typed(call, path))
+        return await self._calls.read(lambda: _with_typed_errors(call, path))
 
     async def list(self, prefix: str = "") -> list[str]:
         """See ColdStore."""
@@ -122,12 +131,14 @@ class HdfsColdStore:
                 if directory != self._uploading
             )
 
-        return await self._calls.read(lambda: _typed(call, top))
+        return await self._calls.read(lambda: _with_typed_errors(call, top))
 
     async def delete(self, key: str) -> None:
-        """See ColdStore. Directories that become empty stay."""
+        """See ColdStore. Directories that become empty remain."""
         path = self._path(key)
-        await self._calls.write(lambda: _typed(lambda: self._client.delete(path), path, True))
+        await self._calls.write(
+            lambda: _with_typed_errors(lambda: self._client.delete(path), path, True)
+        )
 
     async def close(self) -> None:
         """See ColdStore."""
@@ -136,7 +147,7 @@ class HdfsColdStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
-    def _sweep(self) -> None:
+    def _sweep_leftovers(self) -> None:
         if self._client.status(self._uploading, strict=False) is None:
             return
         limit_ms = time.time() * 1000 - _LEFTOVER_AGE_MS
@@ -163,23 +174,23 @@ class HdfsColdStore:
             return True
 
         try:
-            return _typed(call, path, True)
+            return _with_typed_errors(call, path, True)
         finally:
             with contextlib.suppress(hdfs.HdfsError, requests.RequestException, OSError):
                 self._client.delete(temporary)
 
 
-def _typed(call: Callable[[], T], path: str, writes: bool = False) -> T:
+def _with_typed_errors(call: Callable[[], T], path: str, writes: bool = False) -> T:
     try:
         return call()
     except hdfs.HdfsError as error:
-        raise _translated(error, path) from error
+        raise _translate_error(error, path) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         kind = UnknownOutcomeError if writes else UnavailableError
         raise kind(f"HDFS, {path}: {error}") from error
 
 
-def _translated(error: hdfs.HdfsError, path: str) -> RhumblineError:
+def _translate_error(error: hdfs.HdfsError, path: str) -> RhumblineError:
     text = f"{error.exception or ''} {error.message}"
     short = f"HDFS, {path}: {error.message.splitlines()[0] if error.message else error}"
     for words, kind in (

@@ -1,9 +1,9 @@
-"""The cold store in a local directory, the default.
+"""A cold store in a local directory.
 
-An object is written to a temporary file, synced, and linked to its name: a link, unlike a rename,
-refuses to replace what is there, so of several writers exactly one wins. Temporary files are in a
-folder of their own, which is never listed; what a crash left there goes when a later process writes
-for the first time, once it is a day old.
+An object is written to a temporary file, synced, and linked to the object's name. Unlike a rename,
+a link refuses to replace an existing file, so exactly one of several writers succeeds. Temporary
+files have a folder of their own, which is never listed. The first write of each process deletes
+temporary files there that a crash left behind at least a day ago.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _LEFTOVER_AGE_S = 24 * 3600
 
 
 class LocalColdStore:
-    """Objects as plain files below ``root``, which is made if it is missing."""
+    """Stores objects as plain files below ``root``, which the first write creates if needed."""
 
     def __init__(self, root: Path, *, timeout_ms: int = 60_000, threads: int = 4) -> None:
         self._root = root
@@ -38,14 +38,16 @@ class LocalColdStore:
 
     @property
     def uri(self) -> str:
-        """``file:///path``."""
+        """The URI ``file:///path``."""
         return self._root.absolute().as_uri()
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         """See ColdStore."""
         path = self._path(key)
         if len(data) > OBJECT_BYTES_MAX:
-            raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
+            raise InvalidArgumentError(
+                f"{key}: {len(data)} bytes are more than {OBJECT_BYTES_MAX} bytes"
+            )
         if not self._is_swept:
             self._is_swept = True
             await self._calls.write(lambda: sweep_leftovers(self._root))
@@ -57,7 +59,7 @@ class LocalColdStore:
         return await self._calls.read(lambda: _get(key, path, offset, length))
 
     async def stat(self, key: str) -> ObjectStat:
-        """See ColdStore. A plain file keeps no checksum."""
+        """See ColdStore. Returns no SHA-256, because plain files keep none."""
         path = self._path(key)
         return await self._calls.read(lambda: _stat(key, path))
 
@@ -67,7 +69,7 @@ class LocalColdStore:
         return await self._calls.read(lambda: _list(self._root, top))
 
     async def delete(self, key: str) -> None:
-        """See ColdStore. Directories that become empty stay."""
+        """See ColdStore. Directories that become empty remain."""
         path = self._path(key)
         await self._calls.write(lambda: _delete(path))
 
@@ -80,16 +82,18 @@ class LocalColdStore:
 
 
 def sweep_leftovers(root: Path) -> int:
-    """Removes temporary files that a crash left behind, a day old or older; says how many."""
+    """Delete temporary files that are at least a day old, and return their number."""
     swept = 0
     try:
         for path in (root / _UPLOADING).glob("*"):
-            with contextlib.suppress(FileNotFoundError):  # another process sweeps, or it is done
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # it was linked or swept by another process
                 if time.time() - path.stat().st_mtime >= _LEFTOVER_AGE_S:
                     path.unlink()
                     swept += 1
     except OSError as error:
-        raise _typed(error, root / _UPLOADING) from error
+        raise _translate_error(error, root / _UPLOADING) from error
     return swept
 
 
@@ -109,14 +113,14 @@ def _put(uploading: Path, path: Path, data: bytes) -> bool:
         _sync_directories(path.parent)
         return True
     except OSError as error:
-        raise _typed(error, path) from error
+        raise _translate_error(error, path) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
 
 
 def _sync_directories(directory: Path) -> None:
-    """The name, and the names of directories that may be new, three levels up."""
+    """Sync ``directory`` and three levels above it, whose directories may be new."""
     for level in (directory, *list(directory.parents)[:3]):
         descriptor = os.open(level, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -133,7 +137,7 @@ def _get(key: str, path: Path, offset: int, length: int | None) -> bytes:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise NoSuchObjectError(f"no object {key}") from error
     except OSError as error:
-        raise _typed(error, path) from error
+        raise _translate_error(error, path) from error
 
 
 def _stat(key: str, path: Path) -> ObjectStat:
@@ -142,9 +146,9 @@ def _stat(key: str, path: Path) -> ObjectStat:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchObjectError(f"no object {key}") from error
     except OSError as error:
-        raise _typed(error, path) from error
+        raise _translate_error(error, path) from error
     if not path.is_file():
-        raise NoSuchObjectError(f"no object {key}: it is a directory")
+        raise NoSuchObjectError(f"{key} is a directory, not an object")
     return ObjectStat(found.st_size, None)
 
 
@@ -159,14 +163,14 @@ def _delete(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise _typed(error, path) from error
+        raise _translate_error(error, path) from error
 
 
-def _typed(error: OSError, path: Path) -> Exception:
+def _translate_error(error: OSError, path: Path) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return DiskFullError(f"{path}: no space left")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return UnauthorizedError(f"{path}: {error.strerror}")
     if error.errno == errno.EIO:
-        return CorruptionError(f"{path}: the disk cannot read or write it")
+        return CorruptionError(f"{path}: input/output error of the disk")
     return UnavailableError(f"{path}: {error.strerror}")

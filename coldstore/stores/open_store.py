@@ -5,16 +5,17 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...core.protocol.errors import ConfigurationError
+from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from .local import LocalColdStore
 
 
 def open_cold_store(uri: str) -> ColdStore:
-    """The store that ``uri`` names. Raises ConfigurationError with what is wrong or missing.
+    """Open the store that ``uri`` names. Raises ConfigurationError for a bad or incomplete URI.
 
-    ``s3``: ``?endpoint=http://host:port&region=name``; the keys come from boto3's own chain, or
-    from the environment as RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY, never from the URI.
-    ``webhdfs``: ``?user=name``.
+    The options of ``s3`` are ``?endpoint=http://host:port&region=name``. The keys come from the
+    environment (RHUMBLINE_S3_ACCESS_KEY and RHUMBLINE_S3_SECRET_KEY) or from boto3's own chain of
+    credentials, never from the URI. The option of ``webhdfs`` is ``?user=name``.
     """
     parts = urlsplit(uri)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -39,10 +40,8 @@ def open_cold_store(uri: str) -> ColdStore:
 
 
 def _open_s3(bucket: str, path: str, options: dict[str, str]) -> ColdStore:
-    try:
+    with needs_extra("the S3 cold store", "s3"):
         from .s3 import S3ColdStore, S3Options
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"S3 needs {error.name}: pip install 'rhumbline[s3]'") from error
     return S3ColdStore(
         S3Options(
             bucket,
@@ -56,12 +55,8 @@ def _open_s3(bucket: str, path: str, options: dict[str, str]) -> ColdStore:
 
 
 def _open_hdfs(host: str, path: str, options: dict[str, str]) -> ColdStore:
-    try:
+    with needs_extra("the HDFS cold store", "hdfs"):
         from .hdfs import HdfsColdStore, HdfsOptions
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"HDFS needs {error.name}: pip install 'rhumbline[hdfs]'"
-        ) from error
     return HdfsColdStore(
         HdfsOptions(f"http://{host}", path or "/", user=options.get("user", "rhumbline"))
     )

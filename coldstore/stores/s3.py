@@ -1,8 +1,8 @@
-"""The cold store in S3 or anything that speaks its protocol, by boto3 (imported here alone).
+"""A cold store in S3 or a compatible store. Only this module imports ``boto3``.
 
-``put_if_absent`` is a PUT with ``If-None-Match: *``, which the store decides atomically. Every PUT
-carries the SHA-256 of its bytes: the store refuses a damaged upload and keeps the checksum, so that
-``stat`` can prove what is there.
+``put_if_absent`` is a PUT with ``If-None-Match: *``, which the store evaluates atomically. Every
+PUT carries the SHA-256 of its bytes: the store refuses a damaged upload and keeps the checksum,
+which ``stat`` returns.
 """
 
 import base64
@@ -40,7 +40,11 @@ _RACES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Where and as whom. Without keys boto3's own chain of credentials is used."""
+    """The bucket, credentials and limits of an S3 store.
+
+    Without keys, boto3's own chain of credentials is used. ``timeout_ms`` is the deadline of each
+    call.
+    """
 
     bucket: str
     prefix: str = ""
@@ -53,7 +57,7 @@ class S3Options:
 
 
 class S3ColdStore:
-    """Objects in a bucket, below a prefix."""
+    """Stores objects in a bucket, below a prefix. Raises ConfigurationError for bad options."""
 
     def __init__(self, options: S3Options) -> None:
         if options.prefix:
@@ -71,7 +75,9 @@ class S3ColdStore:
                 config=Config(
                     connect_timeout=min(10.0, seconds),
                     read_timeout=seconds,
-                    retries={"total_max_attempts": 1},  # a repeated conditional PUT refuses itself
+                    retries={
+                        "total_max_attempts": 1
+                    },  # a retried conditional PUT would fail on its own object
                     max_pool_connections=options.threads,
                     s3={"addressing_style": "path" if options.endpoint else "auto"},
                 ),
@@ -81,14 +87,16 @@ class S3ColdStore:
 
     @property
     def uri(self) -> str:
-        """``s3://bucket/prefix``."""
+        """The URI ``s3://bucket/prefix``."""
         return f"s3://{self._options.bucket}/{self._options.prefix}".rstrip("/")
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         """See ColdStore."""
         name = self._name(key)
         if len(data) > OBJECT_BYTES_MAX:
-            raise InvalidArgumentError(f"{key}: {len(data)} bytes are above {OBJECT_BYTES_MAX}")
+            raise InvalidArgumentError(
+                f"{key}: {len(data)} bytes are more than {OBJECT_BYTES_MAX} bytes"
+            )
         checksum = base64.b64encode(hashlib.sha256(data).digest()).decode("ascii")
         return await self._calls.write(lambda: self._put(name, data, checksum))
 
@@ -100,14 +108,14 @@ class S3ColdStore:
         end = "" if length is None else str(offset + length - 1)
 
         def call() -> bytes:
-            answer = self._client.get_object(
+            response = self._client.get_object(
                 Bucket=self._options.bucket, Key=name, Range=f"bytes={offset}-{end}"
             )
-            body: bytes = answer["Body"].read()
+            body: bytes = response["Body"].read()
             return body
 
         try:
-            return await self._calls.read(lambda: self._typed(call, key))
+            return await self._calls.read(lambda: self._with_typed_errors(call, key))
         except _BeyondTheEndError:
             return b""
 
@@ -124,7 +132,7 @@ class S3ColdStore:
             sha256 = base64.b64decode(checksum).hex() if is_whole else None
             return ObjectStat(found["ContentLength"], sha256)
 
-        return await self._calls.read(lambda: self._typed(call, key))
+        return await self._calls.read(lambda: self._with_typed_errors(call, key))
 
     async def list(self, prefix: str = "") -> list[str]:
         """See ColdStore."""
@@ -139,7 +147,7 @@ class S3ColdStore:
             below = [n for n in names if not top or n == top or n.startswith(f"{top}/")]
             return sorted(name[cut:] for name in below)
 
-        return await self._calls.read(lambda: self._typed(call, prefix))
+        return await self._calls.read(lambda: self._with_typed_errors(call, prefix))
 
     async def delete(self, key: str) -> None:
         """See ColdStore."""
@@ -148,7 +156,7 @@ class S3ColdStore:
         def call() -> None:
             self._client.delete_object(Bucket=self._options.bucket, Key=name)
 
-        await self._calls.write(lambda: self._typed(call, key, writes=True))
+        await self._calls.write(lambda: self._with_typed_errors(call, key, writes=True))
 
     async def close(self) -> None:
         """See ColdStore."""
@@ -172,56 +180,58 @@ class S3ColdStore:
 
         for _ in range(_RACES_MAX):
             try:
-                return self._typed(call, name, writes=True)
+                return self._with_typed_errors(call, name, writes=True)
             except _ExistsError:
                 return False
             except _RacingError:
-                continue  # another writer of the same key is at it: ask again who won
-        raise UnavailableError(f"{name}: other writers of this key never came to an end")
+                continue  # a concurrent writer of the key is not finished: retry to see which one won
+        raise UnavailableError(
+            f"S3, {name}: {_RACES_MAX} attempts conflicted with other writers of this key"
+        )
 
-    def _typed(self, call: Callable[[], T], key: str, *, writes: bool = False) -> T:
+    def _with_typed_errors(self, call: Callable[[], T], key: str, *, writes: bool = False) -> T:
         try:
             return call()
         except ClientError as error:
-            raise _translated(error, key, writes) from error
+            raise _translate_error(error, key, writes) from error
         except (BotoCoreError, OSError) as error:
             kind = UnknownOutcomeError if writes else UnavailableError
             raise kind(f"S3, {key}: {error}") from error
 
 
 class _ExistsError(RhumblineError):
-    """Inside this module: the condition of a PUT did not hold."""
+    """Internal: the key of a conditional PUT exists already."""
 
     code = "s3-exists"
 
 
 class _RacingError(RhumblineError):
-    """Inside this module: two conditional PUTs of one key met."""
+    """Internal: two conditional PUTs of one key conflicted."""
 
     code = "s3-racing"
 
 
 class _BeyondTheEndError(RhumblineError):
-    """Inside this module: a range that starts at or beyond the end."""
+    """Internal: a range starts at or beyond the end of the object."""
 
     code = "s3-range"
 
 
-def _translated(error: ClientError, key: str, writes: bool) -> RhumblineError:
+def _translate_error(error: ClientError, key: str, writes: bool) -> RhumblineError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    said = {code, str(status)}
+    reported = {code, str(status)}
     if code == "NoSuchBucket":
-        return ConfigurationError(f"S3: the bucket does not exist ({error})")
+        return ConfigurationError(f"S3: the bucket does not exist: {error}")
     for known, kind in (
         (_ABSENT, NoSuchObjectError),
         (_EXISTS, _ExistsError),
         (_RACING, _RacingError),
         ({"416", "InvalidRange"}, _BeyondTheEndError),
-        (_FULL, DiskFullError),  # first: a quota is a 403 with some
+        (_FULL, DiskFullError),  # before _REFUSED: some stores report a quota as 403
         (_REFUSED, UnauthorizedError),
     ):
-        if said & known:
+        if reported & known:
             return kind(f"S3, {key}: {error}")
     if status >= 500 and writes:
         return UnknownOutcomeError(f"S3, {key}: {error}")

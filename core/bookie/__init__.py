@@ -1,1 +1,1 @@
-"""The bookie: a server that stores entries durably and never lies about what it has."""
+"""The bookie: a server that stores entries durably and never denies an entry that it may hold."""

@@ -1,8 +1,9 @@
-"""A bookie: one storage, served on one port, listed in the metadata store.
+"""A bookie: one storage, served on one port and registered in the metadata store.
 
-``Bookie.open`` replays the storage; ``serve`` listens and registers; ``aclose`` does the reverse. A
-full disk makes it read-only, with a reserve for recovery adds; a failed one until the bookie is
-started again. Losing the metadata store stops neither reads nor adds to known ledgers.
+``Bookie.open`` replays the storage, ``serve`` listens and registers, and ``aclose`` does the
+reverse. A full disk makes the bookie read-only, with a reserve for recovery adds (rule BKE-20). A
+failed disk makes it read-only until it is started again. Losing the metadata store stops neither
+reads nor adds to known ledgers (rule BKE-24).
 """
 
 import asyncio
@@ -16,11 +17,11 @@ from ..protocol.bookie_id import BookieId, Region
 from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
-from ..runtime.tasks import Tasks, settled
+from ..runtime.tasks import Tasks, wait_until_done
 from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
-from .identity import Identity, check_identity, mark_opened, mend_identity, read_identity
+from .identity import Identity, check_identity, mark_opened, read_identity, repair_identity
 from .index.tiered_index import IndexStore, MemoryIndexStore
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
@@ -33,11 +34,11 @@ from .server.partial_frames import PartialFrames
 from .storage import Storage
 
 OpenIndex = Callable[[BookieId], Awaitable[IndexStore]]
-"""Opens the durable index of a bookie, e.g. lmdb_index.open_lmdb_index."""
+"""Function that opens the durable index of a bookie, for example open_lmdb_index."""
 
 
 class Bookie:
-    """A storage server. Made by ``open``."""
+    """A storage server, created by ``open``."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class Bookie:
         index = MemoryIndexStore() if index is None else index
         self.storage = Storage(runtime, disk, config, identity.bookie_id, index)
         self._space = FreeSpaceMonitor(disk, config)
-        self._space.on_change = self._mode_changed
+        self._space.on_change = self._update_mode
         self.service = EntryService(
             config, self.storage, ledgers, identity.bookie_id, self._tasks, self._space
         )
-        self.service.on_change = self._mode_changed
+        self.service.on_change = self._update_mode
         self.scrubber = Scrubber(self.storage, config.scrub_bytes_per_s)
         self.limbo = LimboRecovery(self.storage, ledgers, identity.bookie_id, self.scrubber.restore)
         self.collector = GarbageCollector(self.service, ledgers, config)
@@ -78,10 +79,12 @@ class Bookie:
         self._is_read_only_by_command = False
         self._connections: dict[ClientConnection, None] = {}
         self._closed_reasons: Counter[str] = Counter()
-        self._half_frames = PartialFrames(config.half_frame_bytes_max, config.half_frame_ms_max)
+        self._partial_frames = PartialFrames(
+            config.partial_frame_bytes_max, config.partial_frame_ms_max
+        )
         self._server: asyncio.Server | None = None
-        self._membership: RegistrationKeeper | None = None
-        self._maintaining: asyncio.Task[Any] | None = None
+        self._registration_keeper: RegistrationKeeper | None = None
+        self._maintenance_task: asyncio.Task[Any] | None = None
         self._is_closed = False
 
     @classmethod
@@ -96,18 +99,19 @@ class Bookie:
         open_index: OpenIndex | None = None,
         holder: str = "",
     ) -> Self:
-        """Opens formatted storage. ``open_index``: None keeps the index in memory only.
+        """Opens formatted storage. Without ``open_index``, the index is kept in memory only.
 
-        ``holder`` names the lock that keeps other processes from this very directory, and the run
-        of the operating system that it holds in. A registration with the same name is that of a
-        process which had the lock before us, and so is dead: it need not be waited for. "": none.
+        ``holder`` identifies the lock on the storage directory and the boot of the operating
+        system in which it is held; empty if there is no lock. A registration with the same holder
+        belongs to a dead process that held the lock before, so it is replaced without waiting for
+        it to expire.
 
-        Raises ForeignDataError (not a bookie's, or of another format), WrongClusterError,
-        CorruptionError (its log is gone), DiskFullError, DiskFailedError, MetadataError.
+        Raises ForeignDataError (not a bookie's storage, or another format), WrongClusterError,
+        CorruptionError (the write log is missing), DiskFullError, DiskFailedError, MetadataError.
         """
         identity = await read_identity(disk)
         await check_identity(identity, directory)
-        await mend_identity(disk, identity)
+        await repair_identity(disk, identity)
         index = None if open_index is None else await open_index(identity.bookie_id)
         bookie = cls(
             runtime, disk, config, ledgers, directory, identity=identity, index=index, holder=holder
@@ -120,40 +124,40 @@ class Bookie:
             await self.storage.open(must_exist=self._identity.was_opened)
             if not self._identity.was_opened:
                 self._identity = await mark_opened(self._disk, self._identity)
-            await self._space.look()
+            await self._space.check()
         except BaseException:
             await self.storage.abandon()
             raise
-        self._mode_changed()
+        self._update_mode()
 
     @property
     def bookie_id(self) -> BookieId:
-        """The id that ensembles name."""
+        """The id of the bookie in ensembles."""
         return self._identity.bookie_id
 
     @property
     def region(self) -> Region:
-        """Where it stands, for ever."""
+        """The region of the bookie, which never changes."""
         return self._identity.region
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The listening port. Raises ClosedError before ``serve``."""
         if self._server is None:
-            raise ClosedError("the bookie does not listen")
+            raise ClosedError("the bookie is not listening")
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     @property
     def is_read_only(self) -> bool:
-        """Whether plain adds are refused."""
-        return not self.service.takes_adds
+        """True if plain adds are refused."""
+        return not self.service.accepts_adds
 
     async def serve(self, host: str, port: int) -> None:
-        """Listens (port 0: any) and registers.
+        """Listens on the port (0: any free port) and registers the bookie.
 
-        Raises ConfigurationError when the port is taken, NodeExistsError when another process is
-        registered by this id, MetadataError.
+        Raises ConfigurationError if the port is in use, NodeExistsError if another process is
+        registered with this id, MetadataError.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -161,28 +165,28 @@ class Bookie:
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
-                "choose another address, or stop what uses it"
+                "choose another address, or stop the process that uses it"
             ) from error
         self._tasks.spawn(self._space.run(), "free space")
         self._tasks.spawn(self._scrub(), "scrub")
-        self._maintaining = self._tasks.spawn(self.maintenance.run(), "maintenance")
+        self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
         registration = self._registration(host)
-        self._membership = RegistrationKeeper(
+        self._registration_keeper = RegistrationKeeper(
             self._directory, self._config, registration, self._tasks
         )
-        await self._membership.join(read_only=self.is_read_only)
+        await self._registration_keeper.join(read_only=self.is_read_only)
 
     async def _scrub(self) -> None:
-        """Walks over all files, pauses, and again, for the life of the bookie."""
+        """Scrubs all files periodically until cancelled."""
         while True:
             await asyncio.sleep(self._config.scrub_ms / 1000)
             report = await self.scrubber.walk()
             if report.damages:
-                self.maintenance.repaired([damage.number for damage in report.damages])
+                self.maintenance.retire_files([damage.number for damage in report.damages])
 
-    def _accept(self) -> Any:  # noqa: ANN401 - no asyncio.Protocol: compiled classes inherit from none
+    def _accept(self) -> Any:  # noqa: ANN401 - a compiled class cannot inherit asyncio.Protocol
         return ClientConnection(
-            self.service, self._tasks, self._connections, self._closed_reasons, self._half_frames
+            self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
         )
 
     def _registration(self, host: str) -> Registration:
@@ -200,40 +204,45 @@ class Bookie:
         )
 
     def set_read_only(self, read_only: bool) -> None:
-        """By an operator's command: no plain adds (recovery adds pass)."""
-        self._is_read_only_by_command = read_only
-        self._mode_changed()
+        """Refuses plain adds, or accepts them again, by an operator's command.
 
-    def _mode_changed(self) -> None:
-        """Brings what is taken, and how the bookie is listed, in line with its state."""
+        Recovery adds are not affected.
+        """
+        self._is_read_only_by_command = read_only
+        self._update_mode()
+
+    def _update_mode(self) -> None:
+        """Updates the accepted kinds of adds, and the registration, to the state of the bookie."""
         service, space = self.service, self._space
         is_failed = service.failure is not None
         if service.ran_out_of_space:
             service.ran_out_of_space = False
-            space.ran_out()
-        service.takes_recovery_adds = space.has_reserve and not is_failed
-        service.takes_adds = space.has_room and not is_failed and not self._is_read_only_by_command
-        if self._membership is not None:
-            self._membership.set_read_only(self.is_read_only)
+            space.mark_full()
+        service.accepts_recovery_adds = space.has_reserve and not is_failed
+        service.accepts_adds = (
+            space.has_room and not is_failed and not self._is_read_only_by_command
+        )
+        if self._registration_keeper is not None:
+            self._registration_keeper.set_read_only(self.is_read_only)
 
     async def aclose(self) -> None:
-        """Leaves the list, answers what is pending, closes everything. Safe to repeat."""
+        """Unregisters, completes pending requests and closes everything. Safe to repeat."""
         if self._is_closed:
             return
         self._is_closed = True
-        if self._membership is not None:
-            await self._membership.leave()
+        if self._registration_keeper is not None:
+            await self._registration_keeper.leave()
         if self._server is not None:
             self._server.close()
-        self.service.takes_adds = self.service.takes_recovery_adds = False
-        if self._maintaining is not None:
-            self._maintaining.cancel()
-            await settled(self._maintaining)
+        self.service.accepts_adds = self.service.accepts_recovery_adds = False
+        if self._maintenance_task is not None:
+            self._maintenance_task.cancel()
+            await wait_until_done(self._maintenance_task)
         await self.storage.aclose()
         self.service.polls.close()
         for connection in list(self._connections):
-            connection.hang_up("shutdown")
-        self._half_frames.close()
+            connection.close("shutdown")
+        self._partial_frames.close()
         await self._tasks.aclose()
 
     async def __aenter__(self) -> Self:
@@ -243,7 +252,7 @@ class Bookie:
         await self.aclose()
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and gauges, by name."""
+        """Return the counters and gauges by name."""
         storage, service = self.storage, self.service
         failure: RhumblineError | None = service.failure
         return {
@@ -259,20 +268,23 @@ class Bookie:
             "tail_cache_bytes": storage.tail.held_bytes,
             "free_bytes": self._space.free_bytes,
             "read_only": self.is_read_only,
-            "registered": self._membership is not None and self._membership.is_registered,
-            "sessions_lost": 0 if self._membership is None else self._membership.lost_count,
+            "registered": self._registration_keeper is not None
+            and self._registration_keeper.is_registered,
+            "sessions_lost": 0
+            if self._registration_keeper is None
+            else self._registration_keeper.lost_count,
             "limbo": storage.states.limbo.is_active,
             "restored_entries": self.limbo.restored_count,
             "missing_entries": self.limbo.missing_count,
             "damages": len(storage.damages),
             "sealed_logs": len(storage.sealed_logs),
             "sorted_files": len(storage.sorted),
-            "sorted_bytes": self.maintenance.sorter.written_bytes,
+            "sorted_bytes": self.maintenance.compactor.written_bytes,
             "deleted_ledgers": self.collector.deleted_count,
             "ledgers_held_back": self.collector.held_back_count,
             "repaired_entries": self.scrubber.repaired_count,
             "maintenance_failures": self.maintenance.failed_count,
-            "half_frame_bytes": self._half_frames.held_bytes,
+            "half_frame_bytes": self._partial_frames.held_bytes,
             "closed": dict(sorted(self._closed_reasons.items())),
             "failure": None if failure is None else str(failure),
         }

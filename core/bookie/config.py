@@ -1,4 +1,4 @@
-"""How one bookie runs: sizes and limits, none of which have to agree between bookies."""
+"""Settings of one bookie: sizes, limits and intervals, which may differ between bookies."""
 
 from dataclasses import dataclass, fields
 
@@ -11,124 +11,139 @@ GIB = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class BookieConfig:
-    """Limits of a bookie. Sizes in bytes, times in milliseconds."""
+    """Settings of a bookie. Sizes are in bytes, times in milliseconds."""
 
     boot_id: str = ""
-    """Names this run of the operating system; "": unknown, then its crashes cannot be told from
-    those of the process, and a torn end of the log is taken for what it is on an honest disk."""
+    """Identifier of the current boot of the operating system. If empty, a crash of the operating
+    system cannot be distinguished from a crash of the process, and an unreadable end of the log is
+    assumed to be an unacknowledged write."""
 
     advertised_host: str | None = None
-    """Host that clients are told; None: the one that it listens on."""
+    """Host name or address that is registered for clients. Default: the listening address."""
 
     advertised_addresses: tuple[tuple[str, str], ...] = ()
-    """(viewer's region, host:port) where clients of that region reach it by another address."""
+    """Pairs (region, host:port): the address under which clients of that region connect."""
 
     log_file_bytes: int = 256 * MIB
-    """A log file is sealed when it has grown to this."""
+    """Size at which a log file is sealed and a new one is started, in bytes."""
 
     group_bytes_max: int = 4 * MIB
-    """Bytes that one sync makes durable, at most (plus one entry)."""
+    """Maximum size of a commit group, which one sync makes durable, in bytes. One more entry may
+    be added to it."""
 
     group_count_max: int = 16_384
-    """Records in one group, at most."""
+    """Maximum number of records in a commit group."""
 
     pending_bytes_max: int = 64 * MIB
-    """Adds that wait for the disk, over all connections; above it sockets are not read."""
+    """Bytes of adds on all connections that may wait for the disk. Above this limit, the bookie
+    stops reading from connections that have adds in flight."""
 
     connection_inflight_bytes_max: int = 8 * MIB
-    """Unanswered adds of one connection; above it its socket is not read."""
+    """Bytes of adds in flight on one connection above which the bookie stops reading from it."""
 
     connection_write_bytes_max: int = 8 * MIB
-    """Unsent answers of one connection; above it its socket is not read."""
+    """Bytes of unsent responses on one connection above which the bookie stops reading from it."""
 
-    half_frame_bytes_max: int = 256 * MIB
-    """Beginnings of frames, over all connections; who would go above it is hung up on."""
+    partial_frame_bytes_max: int = 256 * MIB
+    """Bytes of partial frames that are buffered over all connections. A connection that would
+    exceed it is closed."""
 
-    half_frame_ms_max: int = 30_000
-    """A frame that has begun is complete within this time, or its connection is closed."""
+    partial_frame_ms_max: int = 30_000
+    """Time in which a frame must arrive completely, in milliseconds. A connection that exceeds it
+    is closed."""
 
     connection_count_max: int = 10_000
-    """Further connections are closed at once."""
+    """Maximum number of client connections. Further ones are closed immediately."""
 
     connection_reads_max: int = 1_024
-    """Reads of one connection that wait for files; above it its socket is not read."""
+    """Number of queued file reads of one connection above which the bookie stops reading requests
+    from it."""
 
     connection_polls_max: int = 20_000
-    """Parked long polls of one connection; further ones are refused as too many requests."""
+    """Maximum number of waiting long polls of one connection. Further ones are refused with "too
+    many requests"."""
 
     tail_cache_bytes: int = 64 * MIB
-    """The newest part of the log that is kept in memory."""
+    """Bytes of the newest part of the log that are kept in memory for tail reads."""
 
     read_cache_bytes: int = 32 * MIB
-    """Chunks of files that catch-up reads keep in memory."""
+    """Bytes of file chunks that are cached for catch-up reads."""
 
     learning_count_max: int = 10_000
-    """Requests that wait for a look at a ledger's metadata."""
+    """Maximum number of requests that wait for a read of their ledger's metadata. Further ones are
+    refused with "too many requests"."""
 
     ledger_count_max: int = 2_000_000
-    """Ledgers that this bookie holds state of; adds to further ones are refused."""
+    """Maximum number of ledgers on this bookie. Adds to further ledgers are refused."""
 
     long_poll_ms_max: int = 60_000
-    """Longest wait that a long poll may ask for; longer ones are cut to it."""
+    """Maximum wait of a long poll, in milliseconds. Longer timeouts are shortened to it."""
 
     session_ttl_ms: int = 10_000
-    """How long the registration outlives silence."""
+    """Time after which the registration expires if the metadata store does not hear from the
+    bookie, in milliseconds."""
 
     registration_retry_ms: int = 1_000
-    """Pause before a lost registration is made again."""
+    """Delay between attempts to restore a lost registration, in milliseconds."""
 
     space_check_ms: int = 5_000
-    """How often free space is looked at."""
+    """Interval between checks of the free disk space, in milliseconds."""
 
     read_only_below_bytes: int = 1 * GIB
-    """Less free space than this: no more plain adds."""
+    """Free disk space below which plain adds are refused, in bytes."""
 
     reserve_below_bytes: int = 256 * MIB
-    """Less free space than this: no recovery adds either."""
+    """Free disk space below which recovery adds are refused too, in bytes."""
 
     index_rows_max: int = 250_000
-    """Entries that the index keeps in memory before it is checkpointed."""
+    """Number of new index rows in memory at which the index is checkpointed to disk."""
 
     maintenance_ms: int = 10_000
-    """How often it is looked whether there is something to sort, compact or let out of limbo."""
+    """Interval between maintenance checks (compaction, garbage collection, limbo recovery), in
+    milliseconds."""
 
     sealed_logs_kept: int = 4
-    """Sealed logs that are not sorted yet: what is deleted soon is never copied."""
+    """Number of newest sealed logs that are not compacted yet, so that short-lived ledgers are
+    deleted before they are copied."""
 
-    sort_backlog_logs: int = 16
-    """With so many logs waiting to be sorted, sorting takes all the time that it needs; with
-    fewer, and while clients add, a part of it in proportion."""
+    compaction_backlog_logs: int = 16
+    """Number of logs waiting for compaction at which it runs without pauses. With fewer, and while
+    clients add entries, it gets a proportional share of the time."""
 
     compact_below_percent: int = 50
-    """A sorted file is rewritten when less than this share of it is live."""
+    """Percentage of live bytes below which a sorted file is rewritten."""
 
     collect_ms: int = 600_000
-    """How often ledgers are compared with the metadata."""
+    """Interval between garbage collections, which compare the bookie's ledgers with the metadata,
+    in milliseconds."""
 
     tombstone_ms: int = 7 * 24 * 3_600_000
-    """How long a deleted ledger is remembered."""
+    """Time for which the tombstone of a deleted ledger is kept, in milliseconds."""
 
     scrub_ms: int = 24 * 3_600_000
-    """Pause between two walks over all files."""
+    """Pause between two scrubs of all files, in milliseconds."""
 
     scrub_bytes_per_s: int = 16 * MIB
-    """How fast a walk reads."""
+    """Read rate of a scrub, in bytes per second."""
 
     def __post_init__(self) -> None:
         faults = []
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, int) and value < 0:
-                faults.append(f"{item.name} is negative: {value}")
+                faults.append(f"{item.name} {value} is negative")
         if self.log_file_bytes < 4 * KIB or self.log_file_bytes > 32 * GIB:
-            faults.append("log_file_bytes is outside of 4 KiB to 32 GiB")
+            faults.append(f"log_file_bytes {self.log_file_bytes} is not between 4 KiB and 32 GiB")
         if self.group_bytes_max > 64 * MIB or self.group_bytes_max < 1:
-            faults.append("group_bytes_max is outside of 1 to 64 MiB")
+            faults.append(f"group_bytes_max {self.group_bytes_max} is not between 1 B and 64 MiB")
         if self.scrub_bytes_per_s < 1:
-            faults.append("scrub_bytes_per_s is below 1")
+            faults.append(f"scrub_bytes_per_s {self.scrub_bytes_per_s} is below 1")
         if self.group_count_max < 1:
-            faults.append("group_count_max is below 1")
+            faults.append(f"group_count_max {self.group_count_max} is below 1")
         if self.reserve_below_bytes > self.read_only_below_bytes:
-            faults.append("reserve_below_bytes is above read_only_below_bytes")
+            faults.append(
+                f"reserve_below_bytes {self.reserve_below_bytes} is above "
+                f"read_only_below_bytes {self.read_only_below_bytes}"
+            )
         if faults:
             raise ConfigurationError("bookie: " + "; ".join(faults))

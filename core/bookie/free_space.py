@@ -1,4 +1,4 @@
-"""Free space: when a bookie stops taking adds, and when it takes them again."""
+"""The free-space monitor: a bookie stops accepting adds on a full disk (rule BKE-20)."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ _TOTAL_PER_RESERVE = 80
 
 
 class FreeSpaceMonitor:
-    """Looks at the disk now and then.
+    """Checks the free disk space periodically.
 
-    The limits of the configuration are lowered on a small disk: plain adds stop at the latest when
-    a 20th of it is left, recovery adds when an 80th is left.
+    The configured limits are lowered on a small disk: the limit for plain adds is at most a 20th
+    of the disk, the limit for recovery adds at most an 80th.
     """
 
     def __init__(self, disk: Disk, config: BookieConfig) -> None:
@@ -25,32 +25,32 @@ class FreeSpaceMonitor:
         self.free_bytes = 0
         self.total_bytes = 0
         self.has_room = True
-        """Plain adds are taken."""
+        """True if there is space for plain adds."""
         self.has_reserve = True
-        """Recovery adds are taken."""
+        """True if there is space for recovery adds."""
 
-    async def look(self) -> None:
-        """Asks the disk, and decides. Raises DiskFailedError."""
+    async def check(self) -> None:
+        """Reads the free space and updates both flags. Raises DiskFailedError."""
         self.free_bytes = await self._disk.free_bytes()
         total = self.total_bytes = await self._disk.total_bytes()
         limit = min(self._config.read_only_below_bytes, total // _TOTAL_PER_LIMIT)
         reserve = min(self._config.reserve_below_bytes, total // _TOTAL_PER_RESERVE)
-        # To come back it takes a tenth more than to go, so that the mode does not flutter.
+        # Adds resume a tenth above the limit, so that the mode does not flap.
         room = self.free_bytes > (limit if self.has_room else limit * 11 // 10)
         spare = self.free_bytes > (reserve if self.has_reserve else reserve * 11 // 10)
         if (room, spare) != (self.has_room, self.has_reserve):
             self.has_room, self.has_reserve = room, spare
             self.on_change()
 
-    def ran_out(self) -> None:
-        """A write found no space: nothing is taken until the next look says that there is."""
+    def mark_full(self) -> None:
+        """Records that a write found no space: no adds until the next check finds some."""
         self.has_room = self.has_reserve = False
 
     async def run(self) -> None:
-        """Looks again and again; a disk that cannot say leaves things as they are."""
+        """Checks periodically until cancelled. A failed check leaves both flags unchanged."""
         while True:
             await asyncio.sleep(self._config.space_check_ms / 1000)
             try:
-                await self.look()
+                await self.check()
             except RhumblineError:
                 continue

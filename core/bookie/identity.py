@@ -1,10 +1,10 @@
-"""Whose storage this is: the identity file, and formatting.
+"""The identity of a storage directory: the identity file, and formatting (rules BKE-3, BKE-4).
 
-Formatting mints a new bookie id, so an emptied bookie never answers in the name of what it was. The
-id, the cluster's instance id and the region are fixed for the life of the storage; they stand in a
-file here, twice, and as a cookie (BookKeeper's text form) and a region node in the metadata store.
-The file is written last, so a format that was cut off leaves no storage behind, only an id that
-nobody will ever use.
+Formatting mints a new bookie id, so an emptied bookie never answers for what it was before. The id,
+the cluster's instance id and the region are fixed for the lifetime of the storage. They are stored
+in the identity file, in two copies, and in the metadata store as a cookie (BookKeeper's text form)
+and a region node. The file is written last, so an interrupted format leaves no storage, only an id
+that is never used.
 """
 
 import json
@@ -32,12 +32,12 @@ _BYTES_MAX = 64 * 1024
 _COPY_BYTES = 4096
 _NEW_FILE = IDENTITY_FILE + ".new"
 _IGNORED = frozenset({"lost+found", _NEW_FILE})
-"""What is not counted as data: the second is what a format that was cut off leaves behind."""
+"""Names that do not make a directory non-empty; an interrupted format leaves the second one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a storage belongs to. ``was_opened``: from then on its log must be there."""
+    """The owner of a storage directory. If ``was_opened`` is true, its write log must exist."""
 
     bookie_id: BookieId
     instance_id: str
@@ -48,7 +48,7 @@ class Identity:
 
 
 def cookie_of(identity: Identity) -> Cookie:
-    """The cookie that stands in the metadata store."""
+    """Return the cookie that is stored in the metadata store."""
     directories = (DIRECTORIES[SORTED_KIND],)
     return Cookie(
         identity.bookie_id, DIRECTORIES[LOG_KIND], directories, identity.instance_id, ("index",)
@@ -64,14 +64,16 @@ async def format_storage(
     instance_id: str,
     directory: BookieDirectory,
 ) -> BookieId:
-    """Makes an empty directory the storage of a new bookie and returns its id.
+    """Formats an empty directory as the storage of a new bookie and returns the bookie's id.
 
-    Raises ForeignDataError when the directory is not empty, InvalidArgumentError for a bad name,
-    region or rack, MetadataError.
+    Raises ForeignDataError if the directory is not empty, InvalidArgumentError for an invalid
+    name, region or rack, MetadataError.
     """
     names = [entry for entry in await disk.list("") if entry not in _IGNORED]
     if IDENTITY_FILE in names:
-        raise ForeignDataError("the directory holds a bookie already; choose an empty one")
+        raise ForeignDataError(
+            "the directory already holds a bookie's storage; choose an empty one"
+        )
     if names:
         raise ForeignDataError(f"the directory is not empty (it holds {names[0][:80]!r})")
     bookie = mint_bookie_id(name, runtime.random.getrandbits(32))
@@ -83,7 +85,7 @@ async def format_storage(
 
 
 async def write_identity(disk: Disk, identity: Identity) -> None:
-    """Replaces the identity file, atomically and durably."""
+    """Replaces the identity file atomically and durably."""
     if _NEW_FILE in await disk.list(""):
         await disk.remove(_NEW_FILE)
     file = await disk.open(_NEW_FILE, create=True)
@@ -94,9 +96,9 @@ async def write_identity(disk: Disk, identity: Identity) -> None:
 
 
 def encode_identity(identity: Identity) -> bytes:
-    """A line of JSON and its checksum in a second line; and again in a block of its own.
+    """Encodes a line of JSON and a line with its checksum, in two copies.
 
-    What befalls one block of the disk leaves the other.
+    Each copy has its own disk block, so damage to one block leaves the other copy intact.
     """
     line = json.dumps(asdict(identity), sort_keys=True).encode()
     copy = line + f"\n{crc32c(line):08x}\n".encode()
@@ -105,9 +107,9 @@ def encode_identity(identity: Identity) -> bytes:
 
 
 def decode_identity(data: bytes) -> Identity:
-    """Reads the identity file: the first of its copies that is whole.
+    """Decodes the first intact copy in an identity file.
 
-    Raises CorruptionError (damaged), ForeignDataError (not ours, or of another format version).
+    Raises CorruptionError (damaged), ForeignDataError (not an identity file, or another version).
     """
     second = data[_COPY_BYTES:]
     try:
@@ -118,18 +120,18 @@ def decode_identity(data: bytes) -> Identity:
     try:
         return _decode_copy(second)
     except ForeignDataError:
-        return _decode_copy(data[:_COPY_BYTES])  # what is wrong with the first one says more
+        return _decode_copy(data[:_COPY_BYTES])  # the first copy's error says more
 
 
 def _decode_copy(data: bytes) -> Identity:
     line, _, rest = data.partition(b"\n")
     if not line.startswith(b"{"):
-        raise ForeignDataError(f"the file {IDENTITY_FILE!r} is not a bookie's")
+        raise ForeignDataError(f"the file {IDENTITY_FILE!r} is not the identity file of a bookie")
     if rest.strip() != f"{crc32c(line):08x}".encode():
         raise CorruptionError(
-            f"the file {IDENTITY_FILE!r} does not match its checksum, and so it cannot be known "
-            "whose storage this is; put it back from a backup, or decommission the bookie (its "
-            "entries come from the other replicas) and format an empty directory"
+            f"the file {IDENTITY_FILE!r} does not match its checksum, so the owner of this storage "
+            "is unknown; restore the file from a backup, or decommission the bookie (its entries "
+            "are repaired from the other replicas) and format an empty directory"
         )
     fields = json.loads(line)
     version = fields.get("version")
@@ -147,9 +149,9 @@ def _decode_copy(data: bytes) -> Identity:
 
 
 async def read_identity(disk: Disk) -> Identity:
-    """Whose storage this is.
+    """Return the identity of the storage directory.
 
-    Raises ForeignDataError when it was never formatted or is of another format, CorruptionError.
+    Raises ForeignDataError if it was never formatted or has another format, CorruptionError.
     """
     names = await disk.list("")
     if IDENTITY_FILE not in names:
@@ -165,8 +167,8 @@ async def read_identity(disk: Disk) -> Identity:
         await file.close()
 
 
-async def mend_identity(disk: Disk, identity: Identity) -> None:
-    """Writes the file anew if a copy in it is damaged. Raises DiskFullError, DiskFailedError."""
+async def repair_identity(disk: Disk, identity: Identity) -> None:
+    """Rewrites the file if one of its copies is damaged. Raises DiskFullError, DiskFailedError."""
     file = await disk.open(IDENTITY_FILE)
     try:
         data = await file.read(0, _BYTES_MAX)
@@ -177,16 +179,16 @@ async def mend_identity(disk: Disk, identity: Identity) -> None:
 
 
 async def check_identity(identity: Identity, directory: BookieDirectory) -> None:
-    """Compares with what the metadata store says of this id.
+    """Compares the identity with the metadata store.
 
-    Raises WrongClusterError when the store is another cluster's or knows another bookie by this
-    id, MetadataError.
+    Raises WrongClusterError if the store belongs to another cluster or knows another bookie with
+    this id, MetadataError.
     """
     instance = await directory.instance_id()
     if instance != identity.instance_id:
         raise WrongClusterError(
             f"this storage belongs to cluster {identity.instance_id}; "
-            f"the metadata store is that of {instance}"
+            f"the metadata store belongs to cluster {instance}"
         )
     cookie = await directory.read_cookie(identity.bookie_id)
     if cookie is None:
@@ -196,7 +198,7 @@ async def check_identity(identity: Identity, directory: BookieDirectory) -> None
         )
     if (cookie.bookie_id, cookie.instance_id) != (identity.bookie_id, identity.instance_id):
         raise WrongClusterError(
-            f"the cookie of {identity.bookie_id} in the metadata store is another bookie's"
+            f"the cookie of {identity.bookie_id} in the metadata store belongs to another bookie"
         )
     region = await directory.region_of(identity.bookie_id)
     if region != identity.region:
@@ -207,7 +209,7 @@ async def check_identity(identity: Identity, directory: BookieDirectory) -> None
 
 
 async def mark_opened(disk: Disk, identity: Identity) -> Identity:
-    """Remembers that there is a log now: a later start without one is refused."""
+    """Records that a write log exists now: a later start without it is refused."""
     opened = replace(identity, was_opened=True)
     await write_identity(disk, opened)
     return opened

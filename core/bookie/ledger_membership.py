@@ -1,8 +1,8 @@
-"""Whether a ledger's metadata names this bookie: one linearizable point read, shared by who asks.
+"""Membership checks: a linearizable read shows whether a ledger's metadata names this bookie.
 
-A bookie that never saw a ledger has no right to take plain adds for it, or to say that it never had
-an entry of it, merely because somebody connected to it (bugs B13, B14): the address may have been
-another bookie's.
+A bookie must not accept plain adds for an unknown ledger, or deny its entries to a recovery, only
+because a client connected to it: the address may have belonged to another bookie before (rules
+BKE-6 and BKE-7, bugs B13 and B14).
 """
 
 from collections.abc import Callable
@@ -17,27 +17,30 @@ from ..runtime.tasks import Tasks
 
 
 class MetadataReader(Protocol):
-    """The one question that a bookie's data path asks of the metadata store."""
+    """Access to ledger metadata: the only use of the metadata store in a bookie's data path."""
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
-        """The ledger's metadata. Raises NoSuchLedgerError, MetadataError, CorruptionError."""
+        """Return the ledger's metadata.
+
+        Raises NoSuchLedgerError, MetadataError, CorruptionError.
+        """
         ...
 
 
 class MembershipCheck(Enum):
-    """What the metadata says."""
+    """The outcome of a check; the value completes the message "the ledger's metadata ..."."""
 
-    NAMED = "named"
-    NOT_NAMED = "not named"
-    GONE = "gone"
-    UNKNOWN = "unknown"
+    NAMED = "names this bookie"
+    NOT_NAMED = "does not name this bookie"
+    DELETED = "does not exist"
+    UNKNOWN = "could not be read"
 
 
-OnProof = Callable[[MembershipCheck], None]
+OnMembership = Callable[[MembershipCheck], None]
 
 
 class LedgerMembership:
-    """Looks ledgers up, each once at a time; callers wait as callbacks, in order."""
+    """Reads ledger metadata with one read per ledger at a time, shared by all waiting callbacks."""
 
     def __init__(
         self, ledgers: MetadataReader, bookie: BookieId, tasks: Tasks, waiting_count_max: int
@@ -46,37 +49,40 @@ class LedgerMembership:
         self._bookie = bookie
         self._tasks = tasks
         self._waiting_count_max = waiting_count_max
-        self._waiting: dict[int, list[OnProof]] = {}
+        self._waiting: dict[int, list[OnMembership]] = {}
         self.waiting_count = 0
 
-    def ask(self, ledger_id: int, on_proof: OnProof) -> None:
-        """Calls back once with the answer. Raises TooManyRequestsError when too many wait."""
+    def check(self, ledger_id: int, on_check: OnMembership) -> None:
+        """Calls back once with the outcome. Raises TooManyRequestsError if too many wait."""
         if self.waiting_count >= self._waiting_count_max:
-            raise TooManyRequestsError("too many requests wait for ledger metadata")
+            raise TooManyRequestsError(
+                f"{self.waiting_count} requests wait for ledger metadata "
+                f"(at most {self._waiting_count_max})"
+            )
         waiting = self._waiting.get(ledger_id)
         self.waiting_count += 1
         if waiting is not None:
-            waiting.append(on_proof)
+            waiting.append(on_check)
             return
-        self._waiting[ledger_id] = [on_proof]
-        self._tasks.spawn(self._look(ledger_id), f"look up ledger {ledger_id}")
+        self._waiting[ledger_id] = [on_check]
+        self._tasks.spawn(self._check_once(ledger_id), f"look up ledger {ledger_id}")
 
-    async def _look(self, ledger_id: int) -> None:
-        proof = MembershipCheck.UNKNOWN
+    async def _check_once(self, ledger_id: int) -> None:
+        membership = MembershipCheck.UNKNOWN
         try:
-            proof = await self.look(ledger_id)
+            membership = await self.read(ledger_id)
         finally:
             waiting = self._waiting.pop(ledger_id)
             self.waiting_count -= len(waiting)
-            for on_proof in waiting:
-                on_proof(proof)
+            for on_check in waiting:
+                on_check(membership)
 
-    async def look(self, ledger_id: int) -> MembershipCheck:
-        """Reads the metadata now."""
+    async def read(self, ledger_id: int) -> MembershipCheck:
+        """Reads the ledger's metadata and returns the outcome."""
         try:
             metadata, _ = await self._ledgers.read(ledger_id)
         except NoSuchLedgerError:
-            return MembershipCheck.GONE
+            return MembershipCheck.DELETED
         except RhumblineError:
             return MembershipCheck.UNKNOWN
         named = any(self._bookie in fragment.bookies for fragment in metadata.fragments)

@@ -1,10 +1,10 @@
-"""What a bookie must remember of a ledger beside its entries: data, journaled in the same log.
+"""The state of ledgers beside their entries, journaled as state records in the write log.
 
-Key, fence and explicit LAC are written as one record with the ledger's whole state, so a record can
-be applied any number of times. A fence never goes away again, the key is the first one seen, and
-the LAC never falls, whatever the order of records.
+A ledger's record holds its whole state (master key, fence, explicit LAC), so it can be applied any
+number of times. A fence is never removed (rule BKE-11), the key is the first one seen, and the LAC
+never falls, whatever the order of records.
 
-A new log file begins with a snapshot of all of it, taken in pieces while adds go on: what changes
+A new log file begins with a snapshot of all state. It is taken in pieces while adds go on: a change
 meanwhile is also in a later record.
 """
 
@@ -45,7 +45,7 @@ _PROVEN = 2
 
 
 class LedgerRecord:
-    """One ledger here. Changed only by its owner, the bookie, between awaits."""
+    """The state of one ledger. Only the bookie changes it, between awaits."""
 
     __slots__ = (
         "is_fence_durable",
@@ -57,27 +57,27 @@ class LedgerRecord:
         "ledger_id",
         "master_key",
         "polls",
-        "takes_adds",
+        "accepts_adds",
     )
 
     def __init__(self, ledger_id: int, master_key: bytes) -> None:
         self.ledger_id = ledger_id
         self.master_key = master_key
         self.is_proven = False
-        """Whether the ledger's metadata named this bookie: only then may it say "never had it"."""
+        """True if the ledger's metadata was seen to name this bookie: the condition for denials."""
         self.is_fenced = False
         self.is_fence_durable = False
-        self.takes_adds = False
-        """Whether plain adds need no further question: proven, not fenced, not in limbo."""
+        self.accepts_adds = False
+        """True if plain adds need no further check: proven, not fenced, not in limbo."""
         self.lac = NO_ENTRY
         self.lac_changed_ms = 0
         self.lac_body = b""
-        """Body of the last explicit LAC, as it came."""
+        """Body of the last explicit LAC, unchanged."""
         self.polls: dict[ParkedPoll, None] | None = None
-        """Long polls that wait for this ledger; made when the first one parks."""
+        """Long polls that wait for this ledger; created when the first one parks."""
 
     def encode(self) -> bytes:
-        """The state record of this ledger as it is now."""
+        """Return the state record of this ledger."""
         flags = (_FENCED if self.is_fenced else 0) | (_PROVEN if self.is_proven else 0)
         size = len(self.lac_body)
         head = _LEDGER_FIELDS.pack(
@@ -88,18 +88,19 @@ class LedgerRecord:
 
 @dataclass(slots=True)
 class LogManifest:
-    """Which files count: sorted ones, and logs from ``log_floor`` on. Others are leftovers.
+    """The files in use: sorted files, and logs from ``log_floor`` on. Others are leftovers.
 
-    ``index_sequence``: an index that missed this checkpoint may name files that are gone.
+    ``index_sequence`` is the oldest checkpoint that an index may have: an older index may name
+    files that were removed.
     """
 
     log_floor: int = 0
     index_sequence: int = 0
     sorted_files: dict[int, int] = field(default_factory=dict)
-    """File number -> where the file ends."""
+    """File number -> end of the file, in bytes."""
 
     def encode(self) -> bytes:
-        """The state record of the manifest."""
+        """Return the state record of the manifest."""
         numbers = [self.log_floor, self.index_sequence]
         for number, end in self.sorted_files.items():
             numbers += (number, end)
@@ -116,42 +117,42 @@ class LedgerRecords:
         self.manifest = LogManifest()
         self.limbo = Limbo()
         self.boot_id = ""
-        """The operating system's run that wrote last."""
+        """Boot of the operating system in which the storage was last opened."""
         self.is_clean = False
-        """Whether the last record said that the bookie was closed in order."""
+        """True if the last record marks an orderly shutdown."""
         self.sorted_ledgers: dict[int, int] = {}
-        """Of a sorted file: ledger id -> bytes of its entries there."""
+        """Ledger id -> bytes of its entries, read from a sorted file."""
         self.sealed_for = 0
-        """The log that the last seal names as the next one."""
-        self.has_whole_snapshot = False
-        """Whether a snapshot with all that it promised was read."""
+        """Number of the next log, according to the last seal record."""
+        self.has_complete_snapshot = False
+        """True if a complete snapshot was read."""
 
     def create(self, ledger_id: int, master_key: bytes) -> LedgerRecord:
-        """A ledger seen for the first time. The caller journals it."""
+        """Creates the state of a new ledger, which the caller journals."""
         assert ledger_id not in self.ledgers
         assert len(master_key) == MASTER_KEY_BYTES
         ledger = self.ledgers[ledger_id] = LedgerRecord(ledger_id, master_key)
         return ledger
 
     def delete(self, ledger_id: int, wall_ms: int) -> bytes:
-        """Forgets a ledger, leaving a tombstone; returns the record to journal."""
+        """Deletes a ledger and leaves a tombstone; returns the record to journal."""
         self.ledgers.pop(ledger_id, None)
         self.tombstones[ledger_id] = wall_ms
         return _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
 
-    def settle(self) -> None:
-        """After a replay: who takes adds."""
+    def refresh_accepts_adds(self) -> None:
+        """Updates ``accepts_adds`` of all ledgers, after a replay or a change of limbo."""
         for ledger in self.ledgers.values():
-            self.settle_ledger(ledger)
+            self.refresh_accepts_adds_of(ledger)
             ledger.is_fence_durable = ledger.is_fenced
 
-    def settle_ledger(self, ledger: LedgerRecord) -> None:
-        """After a change of one ledger: whether it takes adds."""
+    def refresh_accepts_adds_of(self, ledger: LedgerRecord) -> None:
+        """Updates ``accepts_adds`` after a change of one ledger."""
         in_limbo = self.limbo.covers(ledger.ledger_id)
-        ledger.takes_adds = ledger.is_proven and not ledger.is_fenced and not in_limbo
+        ledger.accepts_adds = ledger.is_proven and not ledger.is_fenced and not in_limbo
 
     def snapshot(self) -> Iterator[bytes]:
-        """State records that rebuild everything, closed by one that says how many ledgers."""
+        """Yield the state records that rebuild everything; the last one holds the ledger count."""
         yield boot_record(self.boot_id)
         yield self.manifest.encode()
         yield from limbo_records(self.limbo)
@@ -164,21 +165,21 @@ class LedgerRecords:
         yield _COUNT_FIELDS.pack(_SNAPSHOT_END, count)
 
     def apply(self, record: bytes) -> None:
-        """Applies a state record. Raises CorruptionError for one that is not well-formed."""
+        """Applies a state record. Raises CorruptionError if it is malformed."""
         handler = _HANDLERS.get(record[0]) if record else None
         if handler is None:
-            raise CorruptionError(f"a state record of unknown kind {record[:1].hex()}")
+            raise CorruptionError(f"unknown kind of state record: {record[:1].hex()!r}")
         self.is_clean = False
         try:
             handler(self, record)
         except (struct.error, UnicodeDecodeError) as error:
-            raise CorruptionError(f"a state record is damaged: {record[:40].hex()}") from error
+            raise CorruptionError(f"damaged state record: {record[:40].hex()}") from error
 
     def _apply_ledger(self, record: bytes) -> None:
         _, ledger_id, flags, lac, changed_ms, size, key = _LEDGER_FIELDS.unpack_from(record)
         body = record[_LEDGER_FIELDS.size :]
         if len(body) != size:
-            raise CorruptionError(f"the state record of ledger {ledger_id} is cut")
+            raise CorruptionError(f"the state record of ledger {ledger_id} is truncated")
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:
             if ledger_id in self.tombstones:
@@ -199,12 +200,12 @@ class LedgerRecords:
 
     def _apply_snapshot_end(self, record: bytes) -> None:
         if len(self.ledgers) >= _COUNT_FIELDS.unpack(record)[1]:
-            self.has_whole_snapshot = True
+            self.has_complete_snapshot = True
 
     def _apply_manifest(self, record: bytes) -> None:
         numbers = [number for (number,) in _NUMBER.iter_unpack(record[1:])]
         if len(numbers) < 2 or len(numbers) % 2:
-            raise CorruptionError("a manifest record is cut")
+            raise CorruptionError("a manifest record is truncated")
         files = dict(zip(numbers[2::2], numbers[3::2], strict=True))
         self.manifest = LogManifest(numbers[0], numbers[1], files)
 
@@ -232,33 +233,33 @@ _NO_BOUND = 2**64 - 1
 
 
 def lac_of_body(body: bytes) -> int:
-    """The LAC in an explicit LAC's body, which is ledger id, LAC, digest. Raises struct.error."""
+    """Return the LAC from an explicit LAC's body: ledger id, LAC, digest. Raises struct.error."""
     lac: int = _LAC.unpack_from(body, _LAC.size)[0]
     return lac
 
 
 def boot_record(boot_id: str) -> bytes:
-    """Journaled at each start: which run of the operating system this is."""
+    """Return the record of the operating system's boot, which is journaled at each start."""
     return bytes([_BOOT]) + boot_id.encode("ascii")
 
 
 def clean_end_record() -> bytes:
-    """Journaled last by an orderly shutdown: nothing after it was ever acknowledged."""
+    """Return the last record of an orderly shutdown: nothing after it was acknowledged."""
     return bytes([_CLEAN_END])
 
 
 def seal_record(next_number: int) -> bytes:
-    """Last in a log file: the log goes on in another one, which is durable."""
+    """Return the last record of a log file: the log continues in another, durable file."""
     return _COUNT_FIELDS.pack(_SEAL, next_number)
 
 
 def sorted_ledgers_record(ledger_bytes: dict[int, int]) -> bytes:
-    """First in a sorted file: how many bytes each ledger has there."""
+    """Return the first record of a sorted file: the bytes of each ledger in it."""
     return bytes([_SORTED_LEDGERS]) + b"".join(_PAIR.pack(*item) for item in ledger_bytes.items())
 
 
 def limbo_records(limbo: Limbo) -> Iterator[bytes]:
-    """The state records of a limbo; the first one begins it anew."""
+    """Yield the state records of a limbo; the first one resets it."""
     if not limbo.is_active:
         yield _COUNT_FIELDS.pack(_LIMBO, 0)
         return
@@ -268,7 +269,7 @@ def limbo_records(limbo: Limbo) -> Iterator[bytes]:
 
 
 def limbo_cleared_record(ledger_id: int) -> bytes:
-    """Journaled when the end of a ledger no longer hangs on us."""
+    """Return the record that releases a ledger from limbo."""
     return _COUNT_FIELDS.pack(_LIMBO_CLEARED, ledger_id)
 
 

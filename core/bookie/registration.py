@@ -1,8 +1,7 @@
-"""Being listed: the bookie's registration, kept up over lost sessions and changes of mode.
+"""The bookie's registration, kept up across lost sessions and mode changes (rule BKE-24).
 
-The data path never waits for any of this: a bookie that is not listed still serves whoever knows
-it. One task runs for the life of the bookie; it sleeps until the session is lost or something that
-is registered changes.
+The data path never waits for the registration: an unregistered bookie still serves its clients. One
+task runs for the lifetime of the bookie. It sleeps until the session is lost or the mode changes.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from .config import BookieConfig
 
 
 class RegistrationKeeper:
-    """Keeps one registration as it should be."""
+    """Keeps one registration in the wanted mode, writable or read-only."""
 
     def __init__(
         self,
@@ -37,22 +36,25 @@ class RegistrationKeeper:
         self.lost_count = 0
 
     async def join(self, *, read_only: bool) -> None:
-        """Registers for the first time; from then on stays registered until ``leave``.
+        """Registers for the first time and keeps the registration until ``leave``.
 
-        Raises NodeExistsError when another process stays registered by this id, MetadataError.
+        Raises NodeExistsError if another process stays registered with this id, MetadataError.
         """
         self._wanted_read_only = read_only
         await self._register()
-        self._tasks.spawn(self._stay(read_only), "registration")
+        self._tasks.spawn(self._keep_registered(read_only), "registration")
 
     def set_read_only(self, read_only: bool) -> None:
-        """What it should be listed as, from now on."""
+        """Sets the mode in which the bookie is registered."""
         if read_only != self._wanted_read_only:
             self._wanted_read_only = read_only
             self._changed.set()
 
     async def leave(self) -> None:
-        """Says that the bookie is down. Safe to repeat; the session's end says so otherwise."""
+        """Removes the registration. Safe to repeat.
+
+        If the metadata store is unavailable, the registration expires with its session.
+        """
         self._is_leaving = True
         session, self._session = self._session, None
         if session is None:
@@ -60,7 +62,7 @@ class RegistrationKeeper:
         try:
             await self._directory.unregister(self._registration.bookie_id)
         except MetadataError:
-            return  # the store is away: the registration goes with the session
+            return  # the registration expires with the session
         finally:
             self.is_registered = False
             await session.close()
@@ -75,21 +77,21 @@ class RegistrationKeeper:
         except BaseException:
             await session.close()
             raise
-        self._take(session)
+        self._adopt(session)
 
-    async def _stay(self, listed_read_only: bool) -> None:
+    async def _keep_registered(self, listed_read_only: bool) -> None:
         while not self._is_leaving:
             await self._changed.wait()
             self._changed.clear()
             try:
-                listed_read_only = await self._restore(listed_read_only)
+                listed_read_only = await self._update(listed_read_only)
             except RhumblineError:
-                # The store is away, or our lost session's node is still there: again, later.
+                # The store is unavailable, or the lost session has not expired there yet.
                 await asyncio.sleep(self._config.registration_retry_ms / 1000)
                 self._changed.set()
 
-    async def _restore(self, listed_read_only: bool) -> bool:
-        """Brings the registration to what it should be; returns the mode it is listed in."""
+    async def _update(self, listed_read_only: bool) -> bool:
+        """Updates the registration to the wanted mode; returns the mode that is registered."""
         if self._is_leaving:
             return listed_read_only
         session = self._session
@@ -102,22 +104,25 @@ class RegistrationKeeper:
                 await session.close()
             await self._register()
         elif wanted != listed_read_only:
-            await self._move(session, wanted)
+            await self._change_mode(session, wanted)
         return wanted
 
-    async def _move(self, before: Session, read_only: bool) -> None:
-        """Changes the mode, with a session of its own: a registration in the old mode whose request
-        was lost comes to nothing when the old session is over, however late it arrives."""
+    async def _change_mode(self, before: Session, read_only: bool) -> None:
+        """Changes the mode with a new session.
+
+        A delayed request of the old session that registers the old mode has no effect after that
+        session is closed.
+        """
         session = await self._directory.session(self._config.session_ttl_ms)
         try:
             await self._directory.set_read_only(session, self._registration, read_only)
         except BaseException:
             await session.close()
             raise
-        self._take(session)
+        self._adopt(session)
         await before.close()
 
-    def _take(self, session: Session) -> None:
+    def _adopt(self, session: Session) -> None:
         self._session = session
         self.is_registered = True
         session.on_lost(self._changed.set)

@@ -1,8 +1,8 @@
 """A bookie's storage: the write log, the index over it, the state of ledgers, and reads.
 
-An entry can be read, and its LAC counts, from the moment when it is durable, so nothing is served
-that a crash could take back. Answers are three-valued: an entry, NoSuchEntryError or
-NoSuchLedgerError where that can be proved, and otherwise an error that means "unknown".
+An entry becomes readable when it is durable, so a crash cannot take back what was served. Answers
+are three-valued (rules BKE-1, BKE-2): an entry; NoSuchEntryError or NoSuchLedgerError if that is
+certain; otherwise an error that means "unknown".
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ from .index.contiguous_read import entries_in, run_from, span_of
 from .index.ledger_entries import Location
 from .index.tiered_index import IndexStore, TieredIndex
 from .ledger_records import LedgerRecord, LedgerRecords, clean_end_record, lac_of_body
-from .log.commit_group import Answerer, CommitGroup, OnDurable, WaitingAdds
+from .log.commit_group import CommitGroup, DurabilityWaiter, OnDurable, ResponseSink
 from .log.file_set import FileGoneError, FileSet
-from .log.group_rows import take_rows
-from .log.index_reconciliation import recover, remove_leftovers
+from .log.group_rows import index_group_entries
+from .log.index_reconciliation import reconcile, remove_leftovers
 from .log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
 from .log.replay import Damage
 from .log.sorted_file import SortedFile, SortedFileWriter
@@ -39,17 +39,17 @@ from .log.tail_cache import TailCache
 from .log.write_log import WriteLog
 from .storage_listener import StorageListener
 
-LOG_GONE = (
-    "the write log of this bookie is gone: what it acknowledged is lost here; "
+LOG_MISSING = (
+    "the write log of this bookie is missing, so the entries that it acknowledged are lost here; "
     "format an empty directory as a new bookie"
 )
 
 _LAST_LOG_BYTES = 4 << 20
-"""Every start reads the last log, for the state; an orderly end leaves one not longer than this."""
+"""Limit of the last log after an orderly shutdown, in bytes: the next start reads that log."""
 
 
 class Storage:
-    """All that a bookie keeps on disk. Made by ``open``; one owner."""
+    """The durable data of one bookie. ``open`` must be called first; it has a single owner."""
 
     def __init__(
         self,
@@ -70,26 +70,26 @@ class Storage:
         self.listener = StorageListener()
         self.damages: list[Damage] = []
         self.sealed_logs: list[int] = []
-        """Logs before the one that is being written, oldest first."""
+        """Numbers of the logs before the current one, oldest first."""
         self.sorted: dict[int, SortedFile] = {}
         self._sequence = 0
         self._checkpoint_at = config.index_rows_max
-        self.on_tasks_due: Callable[[], None] = lambda: None
-        """Called when a log was sealed, or the index has much in memory."""
+        self.on_maintenance_due: Callable[[], None] = lambda: None
+        """Called when a log was sealed, or the index has many rows in memory."""
         self._highest_number = 0
         self.entry_count = 0
         self.entry_bytes = 0
 
     async def open(self, *, must_exist: bool = False) -> None:
-        """Replays what is there and begins a new log file.
+        """Replays the files and begins a new log file.
 
-        Raises ForeignDataError, CorruptionError (the log that must exist is gone), DiskFullError,
+        Raises ForeignDataError, CorruptionError (no log, though ``must_exist``), DiskFullError,
         DiskFailedError.
         """
         await self.files.prepare()
-        opened = await recover(self.files, self.index, self._bookie, self._config.boot_id)
+        opened = await reconcile(self.files, self.index, self._bookie, self._config.boot_id)
         if must_exist and opened.last_log is None:
-            raise CorruptionError(LOG_GONE)
+            raise CorruptionError(LOG_MISSING)
         self.states = states = opened.states
         self.damages = opened.damages
         self._highest_number = opened.highest_number
@@ -100,16 +100,16 @@ class Storage:
             self.index.drop(ledger_id)
         if opened.damages:
             states.limbo.begin(None)
-        states.settle()
+        states.refresh_accepts_adds()
         states.boot_id = self._config.boot_id
-        # Files that are lost are no longer asked for, from the very snapshot on that says limbo.
+        # The manifest drops lost files in the same snapshot that records the limbo.
         states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
-        states.manifest.sorted_files = {one.number: one.end for one in opened.sorted.values()}
+        states.manifest.sorted_files = {file.number: file.end for file in opened.sorted.values()}
         await self.log.open(opened.last_log)
         await remove_leftovers(self.files, opened)
 
     async def aclose(self) -> None:
-        """Writes what is pending, marks the end as orderly, closes. Safe to repeat."""
+        """Writes pending data, marks the shutdown as orderly and closes. Safe to repeat."""
         if self.log.failure is None:
             if self.index.store.is_durable and self.log.current.end > _LAST_LOG_BYTES:
                 self.log.roll_next()
@@ -122,12 +122,12 @@ class Storage:
         await self.index.store.close()
 
     async def _last_checkpoint(self) -> None:
-        """With the log closed, the index covers it to its end: a start reads its last file only."""
+        """Checkpoints the index up to the end of the closed log, which shortens the next start."""
         self._sequence += 1
         try:
             await self.index.checkpoint(self.log.number + 1, self._sequence)
         except (DiskFullError, DiskFailedError):
-            return  # then the next start reads the log instead
+            return  # the next start replays more of the log instead
 
     async def abandon(self) -> None:
         """Closes the files of a storage that could not be opened. Safe to repeat."""
@@ -137,8 +137,10 @@ class Storage:
 
     # --- adding ---------------------------------------------------------------------------------
 
-    def add(self, ledger: LedgerRecord, entry: bytes, connection: Answerer, answer: bytes) -> None:
-        """Appends an entry that the caller checked; the answer goes out when it is durable."""
+    def add(
+        self, ledger: LedgerRecord, entry: bytes, connection: ResponseSink, response: bytes
+    ) -> None:
+        """Appends an entry that the caller checked; the response is sent when it is durable."""
         group = self.log.open_group()
         _, entry_id, lac, _ = ENTRY_HEADER.unpack_from(entry)
         size = len(entry)
@@ -148,40 +150,40 @@ class Storage:
         group.body_bytes = offset + size
         group.count += 1
         outbox = group.outbox_of(connection)
-        outbox.answers.append(answer)
+        outbox.responses.append(response)
         outbox.request_bytes += size
         self.log.kick()
         if ledger.polls:
-            self.hear(ledger, lac)
+            self.raise_lac(ledger, lac)
 
-    def hear(self, ledger: LedgerRecord, lac: int) -> None:
-        """Wakes who waits for a LAC as soon as it is heard of.
+    def raise_lac(self, ledger: LedgerRecord, lac: int) -> None:
+        """Raises the ledger's LAC and wakes the long polls that wait for it (rule BKE-13).
 
-        What an entry says of those before it is true, whether or not the entry itself will be
-        durable; after a crash the LAC may be a lower one that is true as well.
+        The entry that carries the LAC need not be durable: the entries up to the LAC are confirmed
+        in any case. After a crash the LAC may be lower, which is correct as well.
         """
-        if self._advance(ledger, lac) and ledger.polls:
+        if self._store_lac(ledger, lac) and ledger.polls:
             self.listener.ledgers_advanced([ledger])
 
     def create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
-        """State for a ledger seen for the first time, journaled before what follows."""
+        """Creates and journals the state of a new ledger. Later records follow it in the log."""
         ledger = self.states.create(ledger_id, master_key)
         ledger.is_proven = is_proven
-        self.states.settle_ledger(ledger)
+        self.states.refresh_accepts_adds_of(ledger)
         self.log.append_state(ledger.encode())
         return ledger
 
-    def prove(self, ledger: LedgerRecord) -> None:
-        """The ledger's metadata was seen to name this bookie."""
+    def mark_proven(self, ledger: LedgerRecord) -> None:
+        """Records that the ledger's metadata names this bookie (rule BKE-6)."""
         if not ledger.is_proven:
             ledger.is_proven = True
-            self.states.settle_ledger(ledger)
+            self.states.refresh_accepts_adds_of(ledger)
             self.log.append_state(ledger.encode())
 
     def fence(self, ledger: LedgerRecord, on_durable: OnDurable) -> None:
-        """No plain add is taken from now on; ``on_durable`` when no crash can undo that."""
+        """Refuses plain adds from now on; calls ``on_durable`` when no crash can undo that."""
         ledger.is_fenced = True
-        ledger.takes_adds = False
+        ledger.accepts_adds = False
         if ledger.is_fence_durable:
             on_durable(None)
             return
@@ -194,22 +196,22 @@ class Storage:
         self.log.append_state(ledger.encode(), durable)
 
     async def fence_durably(self, ledger: LedgerRecord) -> None:
-        """``fence``, and waits. Raises what the log failed with."""
-        waiting = WaitingAdds()
+        """Fences the ledger and waits until that is durable. Raises the failure of the log."""
+        waiting = DurabilityWaiter()
         self.fence(ledger, waiting)
         await waiting.done
 
     def write_lac(self, ledger: LedgerRecord, body: bytes, on_durable: OnDurable) -> None:
-        """Keeps an explicit LAC: the last body, and the highest LAC. It is in no hurry."""
+        """Journals an explicit LAC: the last body and the highest LAC, with the next write."""
         ledger.lac_body = body
-        self.hear(ledger, lac_of_body(body))
+        self.raise_lac(ledger, lac_of_body(body))
         self.log.append_state(ledger.encode(), on_durable, is_urgent=False)
 
     def when_durable(self, on_durable: OnDurable) -> None:
-        """Calls back when all that was appended before is durable."""
+        """Calls back when everything that was appended before is durable."""
         self.log.append_state(self.states.manifest.encode(), on_durable)
 
-    def _advance(self, ledger: LedgerRecord, lac: int) -> bool:
+    def _store_lac(self, ledger: LedgerRecord, lac: int) -> bool:
         if lac <= ledger.lac:
             return False
         ledger.lac = lac
@@ -219,15 +221,15 @@ class Storage:
     # --- reading --------------------------------------------------------------------------------
 
     def last_entry(self, ledger_id: int) -> int:
-        """The highest entry id held of a ledger; NO_ENTRY when there is none."""
+        """Return the highest entry id of a ledger here, NO_ENTRY if there is none."""
         last = self.index.last(ledger_id)
         return NO_ENTRY if last is None else last
 
     def find(self, ledger_id: int, entry_id: int) -> Location:
-        """Where an entry is.
+        """Return the location of an entry.
 
         Raises NoSuchEntryError, NoSuchLedgerError (it was never here), UnknownStateError (it may
-        have been).
+        have been here).
         """
         location = self.index.find(ledger_id, entry_id)
         if location is not None and self.is_held(ledger_id):
@@ -235,7 +237,7 @@ class Storage:
         raise self.absence(ledger_id)
 
     def absence(self, ledger_id: int) -> RhumblineError:
-        """What to say of an entry that is not here."""
+        """Return the error for an entry that is not here."""
         if self.states.limbo.covers(ledger_id):
             return UnknownStateError(f"ledger {ledger_id} is in limbo here")
         if ledger_id not in self.states.ledgers:
@@ -243,14 +245,14 @@ class Storage:
         return NoSuchEntryError(f"ledger {ledger_id} has no such entry here")
 
     def cached(self, location: Location) -> bytes | None:
-        """The entry if it is in the tail cache."""
+        """Return the entry if it is in the tail cache."""
         return self.tail.get(location.position, location.length)
 
     async def read(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
-        """The entry from its file, verified.
+        """Return the entry from its file, verified.
 
-        Raises CorruptionError, DiskFailedError (both mean "unknown"), or as ``find`` when the
-        ledger was deleted meanwhile.
+        Raises CorruptionError, DiskFailedError (both mean "unknown"), or as ``find`` if the ledger
+        was deleted meanwhile.
         """
         while True:
             try:
@@ -272,11 +274,11 @@ class Storage:
         *,
         may_be_empty: bool = False,
     ) -> list[bytes | memoryview]:
-        """Consecutive entries from ``first`` on, verified: at least one, and those close behind it.
+        """Return consecutive entries from ``first`` on, verified, that one disk read can fetch.
 
-        At most ``count_max``, and those behind the first fit into ``bytes_max`` with it; none at
-        all when it ``may_be_empty`` and the first alone does not fit. Raises as ``find`` and
-        ``read`` of the first one.
+        The result has at most ``count_max`` entries. The first entry is always returned, unless
+        ``may_be_empty`` is set and it alone exceeds ``bytes_max``; the others fit into
+        ``bytes_max`` together with it. Raises as ``find`` and ``read`` of the first entry.
         """
         location = self.find(ledger_id, first)
         if may_be_empty and location.length > bytes_max:
@@ -291,31 +293,31 @@ class Storage:
                 data = await self.files.read_span(*span_of(run))
                 return entries_in(data, ledger_id, first, run)
             except FileGoneError:
-                location = self.find(ledger_id, first)  # moved, or deleted
+                location = self.find(ledger_id, first)  # it moved, or the ledger was deleted
         return [await self.read(ledger_id, first, location)]
 
     async def read_from_file(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
-        """As ``read``, of just this place. Raises FileGoneError when the file is not there."""
+        """Reads an entry at this location only. Raises as ``read``, or FileGoneError."""
         entry = await self.files.read_record(location)
         if ENTRY_HEADER.unpack_from(entry)[:2] != (ledger_id, entry_id):
-            raise CorruptionError(f"another entry stands where {ledger_id}:{entry_id} belongs")
+            raise CorruptionError(f"found another entry in place of {ledger_id}:{entry_id}")
         return entry
 
     # --- maintenance ----------------------------------------------------------------------------
 
     def wall_ms(self) -> int:
-        """The time of day."""
+        """Return the wall-clock time in milliseconds."""
         return self._runtime.clock.wall_ms()
 
     def is_held(self, ledger_id: int) -> bool:
-        """Whether entries of the ledger count: it is known, or its state may have been lost."""
+        """Return whether the ledger is known here, or its state may have been lost (limbo)."""
         states = self.states
         if ledger_id in states.ledgers:
             return True
         return ledger_id not in states.tombstones and states.limbo.covers(ledger_id)
 
     def delete_ledger(self, ledger_id: int) -> None:
-        """Forgets a ledger that is gone from the metadata, leaving a tombstone."""
+        """Deletes a ledger and leaves a tombstone (rule BKE-22)."""
         record = self.states.delete(ledger_id, self._runtime.clock.wall_ms())
 
         def durable(error: RhumblineError | None) -> None:
@@ -325,29 +327,29 @@ class Storage:
         self.log.append_state(record, durable)
 
     async def journal(self, record: bytes) -> None:
-        """Appends a state record and waits until it is durable. Raises what the log failed with."""
-        waiting = WaitingAdds()
+        """Appends a state record and waits until it is durable. Raises the failure of the log."""
+        waiting = DurabilityWaiter()
         self.log.append_state(record, waiting)
         await waiting.done
 
     async def write_manifest(self) -> None:
-        """Journals which files count. The index on disk is the one that it will ask for."""
+        """Journals the files in use. From now on a start requires the current index on disk."""
         self.states.manifest.index_sequence = self.index.store.sequence
         await self.journal(self.states.manifest.encode())
 
     async def checkpoint(self) -> None:
-        """Makes the index durable, over all sealed logs. One at a time."""
+        """Makes the index durable up to the last sealed log. One call at a time."""
         covered = self.sealed_logs[-1] + 1 if self.sealed_logs else 1
         covered = max(covered, self.index.store.covered_log)
         self._sequence += 1
         await self.index.checkpoint(covered, self._sequence)
 
     def new_sorted_file(self) -> SortedFileWriter:
-        """A writer for a sorted file with a number and generation of its own."""
+        """Return a writer for a sorted file with a new number and generation."""
         number = self.next_file_number()
         return SortedFileWriter(self.files, self._bookie, number, self.next_generation())
 
-    # --- what the log asks and tells ------------------------------------------------------------
+    # --- LogOwner -------------------------------------------------------------------------------
 
     def next_file_number(self) -> int:
         """See LogOwner."""
@@ -366,14 +368,14 @@ class Storage:
         """See LogOwner."""
         self.tail.put(position, body)
         now_ms = self._runtime.clock.wall_ms()
-        advanced = take_rows(group.adds, position, self.index.recent.entries_of, now_ms)
+        advanced = index_group_entries(group.adds, position, self.index.recent.entries_of, now_ms)
         self.entry_count += len(group.adds)
         if self.entry_count >= self._checkpoint_at:
             self._checkpoint_at = self.entry_count + self._config.index_rows_max
-            self.on_tasks_due()
+            self.on_maintenance_due()
         self.entry_bytes += len(body)
         for connection, outbox in group.outboxes.items():
-            connection.answered(outbox)
+            connection.deliver(outbox)
         for callback in group.callbacks:
             callback(None)
         if advanced:
@@ -382,7 +384,7 @@ class Storage:
     def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
         """See LogOwner."""
         for connection, outbox in group.outboxes.items():
-            connection.refused(outbox, error)
+            connection.reject(outbox, error)
         if isinstance(error, DiskFullError):
             self.listener.space_ran_out(error)
         for callback in group.callbacks:
@@ -392,7 +394,7 @@ class Storage:
         """See LogOwner."""
         self.files.seal(number)
         self.sealed_logs.append(number)
-        self.on_tasks_due()
+        self.on_maintenance_due()
 
     def log_failed(self, error: RhumblineError) -> None:
         """See LogOwner."""

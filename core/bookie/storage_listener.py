@@ -1,17 +1,17 @@
-"""Whom a storage tells what happens to it."""
+"""Storage event callbacks."""
 
 from ..protocol.errors import RhumblineError
 from .ledger_records import LedgerRecord
 
 
 class StorageListener:
-    """Whom storage tells; the bookie. All are called between awaits and must not block."""
+    """Callbacks for events in the storage, which run between awaits and must not block."""
 
     def ledgers_advanced(self, ledgers: list[LedgerRecord]) -> None:
-        """Ledgers with parked polls whose LAC has risen."""
+        """Called when the LAC of ledgers with parked polls has risen."""
 
     def log_failed(self, error: RhumblineError) -> None:
-        """No add will ever succeed again until a restart."""
+        """Called when the log has failed: no add succeeds before a restart."""
 
     def space_ran_out(self, error: RhumblineError) -> None:
-        """A group found no space."""
+        """Called when the disk was too full for a group."""

@@ -1,1 +1,1 @@
-"""The ledger client: replicates entries to bookies, fences, recovers, reads."""
+"""The ledger client: writes, reads, recovers and repairs ledgers that bookies store."""

@@ -1,4 +1,4 @@
-"""The ledger client: makes, opens, recovers and deletes ledgers."""
+"""The ledger client: creates, opens, recovers and deletes ledgers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -26,12 +26,13 @@ from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
 from .context import Backoff, LedgerContext
+from .missing_range import MissingRange
 from .read.ledger_reader import LedgerReader
-from .read.read_order import NearestFirst, ReadPolicy
+from .read.read_order import NearestFirst
+from .read_policy import ReadPolicy
 from .recovery.ledger_recovery import recover_ledger
 from .recovery.replica_copies import ReplicaCopies
 from .write.ledger_writer import LedgerWriter
-from .write.under_replication import MissingRange
 
 PASSWORD_BYTES_MAX = 1024
 
@@ -41,10 +42,11 @@ def _ignore(_: object) -> None:
 
 
 class LedgerClient:
-    """One per process: all ledgers share its connections.
+    """Access to ledgers. A process has one client, as all ledgers share its connections.
 
-    ``on_evidence`` gets every decision of every recovery with the answers that it was made from;
-    ``on_hole`` gets what a writer knows to be missing at a bookie, for repair.
+    ``on_evidence`` receives every decision of every recovery with the answers that led to it.
+    ``on_missing_range`` receives the entries that a writer knows to be missing at a bookie, for
+    repair.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class LedgerClient:
         *,
         reads: ReadPolicy | None = None,
         on_evidence: Callable[[Evidence], None] = _ignore,
-        on_hole: Callable[[MissingRange], None] = _ignore,
+        on_missing_range: Callable[[MissingRange], None] = _ignore,
     ) -> None:
         config = config or LedgerConfig()
         pool = BookiePool(runtime, directory, config=config, region=region)
@@ -73,13 +75,13 @@ class LedgerClient:
             tasks=Tasks(),
             reads=reads or NearestFirst(region, runtime.random, config, pool.on_failure),
             on_evidence=on_evidence,
-            on_hole=on_hole,
+            on_missing_range=on_missing_range,
             adds=Histogram(),
             handles={},
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and quantiles, by name."""
+        """Returns counters and quantiles by name."""
         context = self._context
         return {
             "open_handles": len(context.handles),
@@ -98,16 +100,18 @@ class LedgerClient:
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
-        """A new ledger on a legal ensemble, and its only writer.
+        """Creates a ledger on a legal ensemble and returns its only writer.
 
-        ``custom`` may limit it to some regions (REGIONS_KEY). Its copies lie near this process, or
-        near the first of those regions if this process is in none of them.
+        ``custom`` may restrict it to some regions (REGIONS_KEY). Its copies are placed near this
+        process, or near the first of those regions if this process is in none of them.
 
-        Not safe to repeat: a second call makes a second ledger. Raises NotEnoughBookiesError, and
-        what the metadata store raises when it stays away until the deadline.
+        Not safe to repeat: a second call creates a second ledger. Raises NotEnoughBookiesError, and
+        what the metadata store raises if it is unavailable until the deadline.
         """
         if len(password) > PASSWORD_BYTES_MAX:
-            raise InvalidArgumentError(f"a ledger password of {len(password)} bytes")
+            raise InvalidArgumentError(
+                f"the ledger password has {len(password)} bytes; the limit is {PASSWORD_BYTES_MAX}"
+            )
         context = self._context
         backoff = Backoff(context, context.config.metadata_timeout_ms)
         while True:
@@ -121,8 +125,8 @@ class LedgerClient:
                     raise
             await backoff.pause()
 
-    async def has_place(self, quorum: Quorum, allowed: Sequence[str] = ()) -> bool:
-        """Whether a ledger could be made now, in ``allowed`` regions (() for all).
+    async def can_create(self, quorum: Quorum, allowed: Sequence[str] = ()) -> bool:
+        """Returns whether a ledger could be created now in the ``allowed`` regions (all if empty).
 
         Raises MetadataUnavailableError.
         """
@@ -142,14 +146,14 @@ class LedgerClient:
         candidates = in_regions(await context.directory.snapshot(), allowed)
         near = context.region if not allowed or context.region in allowed else Region(allowed[0])
         bookies = None
-        for some in (context.healthy(candidates), candidates):
+        for eligible in (context.healthy(candidates), candidates):
             try:
                 bookies = context.placement.new_ensemble(
-                    quorum, some, random=context.runtime.random, near=near
+                    quorum, eligible, random=context.runtime.random, near=near
                 )
                 break
             except NotEnoughBookiesError:
-                if some is candidates:
+                if eligible is candidates:
                     raise
         assert bookies is not None
         regions = await context.regions_of(bookies)
@@ -171,10 +175,10 @@ class LedgerClient:
         return LedgerWriter(context, metadata, version, regions)
 
     async def open(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
-        """A reader that disturbs nobody: the ledger may go on being written.
+        """Opens a ledger for reading without fencing it: its writer may continue.
 
-        Raises NoSuchLedgerError, UnauthorizedError, and what the metadata store raises when it
-        stays away until the deadline.
+        Raises NoSuchLedgerError, UnauthorizedError, and what the metadata store raises if it is
+        unavailable until the deadline.
         """
         context = self._context
         backoff = Backoff(context, context.config.metadata_timeout_ms)
@@ -193,34 +197,34 @@ class LedgerClient:
     async def recover(
         self, ledger_id: int, password: bytes = b"", *, min_regions: int | None = None
     ) -> LedgerMetadata:
-        """Fences the ledger's writer for good, closes the ledger, returns its closed metadata.
+        """Fences the ledger's writer, closes the ledger and returns its closed metadata.
 
-        Any number of callers may race; all see the same end. See ``recover_ledger``.
+        Any number of callers may race; all of them see the same end. See ``recover_ledger``.
         """
         return await recover_ledger(self._context, ledger_id, password, min_regions=min_regions)
 
     async def delete(self, ledger_id: int) -> None:
-        """Removes the ledger's metadata; bookies drop its entries later. Safe to repeat.
+        """Deletes the ledger's metadata; bookies delete its entries later. Safe to repeat.
 
         Raises NoSuchLedgerError and what the metadata store raises.
         """
         await self._context.ledgers.delete(ledger_id)
 
     def writers(self) -> list[LedgerWriter]:
-        """The writers that are open now, oldest first."""
-        return [one for one in self._context.handles if isinstance(one, LedgerWriter)]
+        """Returns the open writers, oldest first."""
+        return [handle for handle in self._context.handles if isinstance(handle, LedgerWriter)]
 
     @property
     def copies(self) -> ReplicaCopies:
-        """Single copies at single bookies, for repair."""
+        """Access to the copies on single bookies, for repair."""
         return ReplicaCopies(self._context)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
-        """Bytes (sent, received) by bookie since the start, all kinds of requests."""
+        """Returns the bytes (sent, received) by bookie since the start, over all requests."""
         return self._context.pool.traffic()
 
     async def aclose(self) -> None:
-        """Ends all connections and tasks; writers fail, readers get errors. Safe to repeat."""
+        """Closes all connections and tasks; writers fail, and readers raise. Safe to repeat."""
         for handle in list(self._context.handles):
             handle.abandon()
         await self._context.tasks.aclose()

@@ -1,4 +1,4 @@
-"""What an operator may set about the ledger client."""
+"""Settings of the ledger client."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -37,77 +37,81 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerConfig:
-    """Settings of a ``LedgerClient``. Raises ConfigurationError that names every fault at once."""
+    """Settings of a ``LedgerClient``. Raises one ConfigurationError that names every fault."""
 
     connect_timeout_ms: int = 3_000
-    """Longest wait for a connection and its handshake."""
+    """Longest wait for a connection and its handshake, in milliseconds."""
     request_timeout_ms: int = 5_000
-    """After this long without an answer an add or a read counts as failed at that bookie."""
+    """Time-out of an add or a read at one bookie, in milliseconds."""
     backoff_ms_min: int = 50
-    """First pause after a failed connection or metadata call; doubles up to ``backoff_ms_max``."""
+    """First pause after a failed connection or metadata call, in milliseconds; it doubles."""
     backoff_ms_max: int = 2_000
+    """Longest pause after a failed connection or metadata call, in milliseconds."""
     in_flight_bytes_max: int = 256 * _MIB
-    """Unanswered request bytes by connection, over all ledgers; more are refused."""
+    """Maximum bytes of pending requests per connection; further requests are refused."""
     in_flight_requests_max: int = 200_000
-    """Unanswered requests by connection; more are refused."""
+    """Maximum number of pending requests per connection; further requests are refused."""
     entry_bytes_max: int = 3_670_016
-    """Largest entry as stored, header and digest included (3.5 MiB)."""
+    """Largest entry as stored, including header and digest, in bytes."""
     pending_bytes_max: int = 32 * _MIB
-    """Entries pushed but not yet confirmed, by ledger; a writer then has no room."""
+    """Maximum bytes of unconfirmed entries per ledger; further adds are refused."""
     pending_entries_max: int = 16_384
-    """As ``pending_bytes_max``, in entries."""
+    """Maximum number of unconfirmed entries per ledger; further adds are refused."""
     replica_backlog_bytes_max: int = 16 * _MIB
-    """Confirmed entries that one bookie has not taken yet; beyond that it counts as failed."""
+    """Confirmed bytes not yet stored by a bookie, above which the bookie counts as failed."""
     underreplicated_ms_max: int = 30_000
-    """A bookie that has failed for this long is replaced even if acknowledging works without it."""
+    """Time until a failed bookie is replaced even if P holds without it, in milliseconds."""
     quorum_timeout_ms: int = 0
-    """An entry that waits longer for its quorum fails the ledger; 0: never."""
+    """Longest wait of an entry for its quorum until the ledger fails; 0: unlimited."""
     change_mode: Literal["delayed", "eager"] = "delayed"
-    """Change the ensemble when acknowledging needs it, or after any failure."""
+    """Change the ensemble only if P cannot hold otherwise, or eagerly after any failure."""
     on_bookie_failure: Literal["replace", "close"] = "replace"
-    """Change the ensemble, or fail the ledger at once so that the stream rolls to a new one."""
+    """Replace a failed bookie, or fail the ledger so that the stream rolls to a new one."""
     replacement_wait_ms_max: int = 10_000
-    """How long failed bookies are retried if no legal replacement exists; then the ledger fails."""
+    """Time until the ledger fails if a needed replacement cannot be found, in milliseconds."""
     fragments_max: int = FRAGMENTS_MAX
-    """Ensemble changes after which the ledger fails, so that the stream rolls."""
+    """Maximum number of fragments; above it the ledger fails and the stream rolls."""
     metadata_bytes_max: int = METADATA_BYTES_MAX
-    """As ``fragments_max``, in bytes of metadata."""
+    """Maximum bytes of a ledger's metadata; above it the ledger fails and the stream rolls."""
     failure_memory_ms: int = 30_000
-    """How long a bookie that failed is passed over when others will do."""
+    """Time for which a failed bookie is avoided if others are available, in milliseconds."""
     metadata_timeout_ms: int = 30_000
-    """How long create, close, open and recover retry an unavailable metadata store."""
+    """Time for which create, open and close retry if the metadata store is unavailable."""
     read_batch_bytes_max: int = 2 * _MIB
-    """Largest answer that one batch read asks for."""
+    """Maximum bytes of the response to one batch read."""
     read_batch_entries_max: int = 1_000
-    """Most entries that one ``read`` returns."""
+    """Maximum number of entries that one ``read`` returns."""
     speculative_read_ms: int = 500
-    """After this long without an answer the next replica is asked too; 0: never."""
+    """Time until an unanswered read is also sent to the next replica; 0: never."""
     poll_speculative_ms: int = 1_000
-    """A long poll that stays silent this long is also sent to the next replica."""
+    """Time until an unanswered long poll is also sent to the next replica."""
     recovery_timeout_ms: int = 30_000
-    """How long ``recover`` retries when too few bookies answer."""
+    """Time for which ``recover`` retries if too few bookies respond, in milliseconds."""
     recovery_window: int = 128
-    """Entries that a recovery reads ahead and re-adds side by side; 1: one after the other."""
+    """Maximum number of entries that a recovery reads ahead and re-adds concurrently."""
     recovery_window_bytes: int = 16 * _MIB
-    """As ``recovery_window``, in bytes, judged by the last entry read; at least one entry."""
+    """Maximum bytes of such entries, estimated from the last entry read; at least one entry."""
 
     def __post_init__(self) -> None:
         faults = [
-            f"{name}={getattr(self, name)} is outside of {low}..{high}"
+            f"{name}={getattr(self, name)} is not between {low} and {high}"
             for name, (low, high) in _LIMITS.items()
             if not low <= getattr(self, name) <= high
         ]
         unknown = (
             {f.name for f in fields(self)} - set(_LIMITS) - {"change_mode", "on_bookie_failure"}
         )
-        assert not unknown, "every number has limits"
+        assert not unknown, "every numeric setting has limits"
         if self.change_mode not in ("delayed", "eager"):
-            faults.append(f"change_mode={self.change_mode!r} is neither 'delayed' nor 'eager'")
+            faults.append(f"change_mode={self.change_mode!r} is not 'delayed' or 'eager'")
         if self.on_bookie_failure not in ("replace", "close"):
             faults.append(
-                f"on_bookie_failure={self.on_bookie_failure!r} is neither 'replace' nor 'close'"
+                f"on_bookie_failure={self.on_bookie_failure!r} is not 'replace' or 'close'"
             )
         if self.backoff_ms_min > self.backoff_ms_max:
-            faults.append("backoff_ms_min is above backoff_ms_max")
+            faults.append(
+                f"backoff_ms_min={self.backoff_ms_min} is above "
+                f"backoff_ms_max={self.backoff_ms_max}"
+            )
         if faults:
             raise ConfigurationError("ledger client: " + "; ".join(faults))

@@ -1,9 +1,9 @@
-"""What the parts of a ledger client share."""
+"""The state that the parts of a ledger client share, and their backoff."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..metadata.bookie_directory import BookieDirectory
 from ..metadata.ledger_store import LedgerStore
@@ -17,17 +17,21 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
-from .read.read_order import ReadPolicy
-from .write.under_replication import MissingRange
+from .missing_range import MissingRange
+from .read_policy import ReadPolicy
 
-if TYPE_CHECKING:
-    from .read.ledger_reader import LedgerReader
-    from .write.ledger_writer import LedgerWriter
+
+class LedgerHandle(Protocol):
+    """An open reader or writer of a ledger, as the client sees it when it is closed."""
+
+    def abandon(self) -> None:
+        """Ends the handle: its pending calls fail."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerContext:
-    """One per ``LedgerClient``."""
+    """The dependencies and shared state of one ``LedgerClient``."""
 
     runtime: Runtime
     config: LedgerConfig
@@ -39,31 +43,31 @@ class LedgerContext:
     tasks: Tasks
     reads: ReadPolicy
     on_evidence: Callable[[Evidence], None]
-    on_hole: Callable[[MissingRange], None]
+    on_missing_range: Callable[[MissingRange], None]
     adds: Histogram
-    """From when an entry was pushed to when it was called back; to a millisecond."""
-    handles: "dict[LedgerWriter | LedgerReader, None]"
+    """Milliseconds from pushing an entry to its callback."""
+    handles: dict[LedgerHandle, None]
 
     async def regions_of(self, bookies: Sequence[BookieId]) -> list[Region | None]:
-        """The regions that the bookies' ids stand for. Raises MetadataUnavailableError."""
+        """Returns the region of each bookie. Raises MetadataUnavailableError."""
         return [await self.directory.region_of(bookie) for bookie in bookies]
 
     async def view_of(self, fragment: Fragment, quorum: Quorum) -> QuorumView:
-        """The quorum arithmetic of a fragment. Raises MetadataUnavailableError."""
+        """Returns the quorum predicate of a fragment. Raises MetadataUnavailableError."""
         return QuorumView(quorum, await self.regions_of(fragment.bookies))
 
     async def candidates(self, metadata: LedgerMetadata) -> list[BookieInfo]:
-        """The writable bookies that may hold the ledger. Raises MetadataUnavailableError."""
+        """Returns writable bookies that may hold the ledger. Raises MetadataUnavailableError."""
         return in_regions(await self.directory.snapshot(), metadata.allowed_regions())
 
     def healthy(self, candidates: Sequence[BookieInfo]) -> list[BookieInfo]:
-        """Those of ``candidates`` that did not fail lately."""
+        """Returns the candidates that did not fail within ``failure_memory_ms``."""
         avoided = dict.fromkeys(self.pool.failed_lately())
         return [info for info in candidates if info.bookie not in avoided]
 
 
 class Backoff:
-    """Pauses that double, up to a deadline."""
+    """Pauses between attempts: they double, up to ``backoff_ms_max``, until a deadline."""
 
     __slots__ = ("_deadline", "_loop", "_max_ms", "_pause_ms", "_runtime")
 
@@ -76,7 +80,7 @@ class Backoff:
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed (never without one)."""
+        """True if the deadline has passed; always False without one."""
         return self._deadline is not None and self._loop.time() >= self._deadline
 
     async def pause(self) -> None:

@@ -1,1 +1,1 @@
-"""Streams: segments of ledgers, one writer at a time, readers anywhere."""
+"""Streams: chains of log segments, with one writer at a time and any number of readers."""

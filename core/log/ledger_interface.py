@@ -1,4 +1,7 @@
-"""What streams ask of ledgers. ``core/ledger`` is the implementation; tests bring a small fake."""
+"""The interface of ledgers that streams use.
+
+``core/ledger`` implements it; unit tests use a fake in memory.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -9,116 +12,128 @@ from ..protocol.quorum import Quorum
 from ..protocol.segments import NO_LEDGER, Segment
 
 OnDone = Callable[[int, RhumblineError | None, tuple[str, ...]], None]
-"""Called with entry id, error or None, and the regions that hold the entry."""
+"""Callback of an add: the entry id, the error or None, and the regions that hold the entry."""
 
 
 class LedgerEntry(Protocol):
-    """An entry as read."""
+    """An entry that was read from a ledger."""
 
     @property
     def entry_id(self) -> int:
-        """Its number in the ledger."""
+        """The number of the entry in its ledger."""
         ...
 
     @property
     def payload(self) -> bytes | memoryview:
-        """What the writer gave to ``add``."""
+        """The bytes that the writer passed to ``add``."""
         ...
 
 
 class WritableLedger(Protocol):
-    """The one writer of a ledger."""
+    """A ledger that is open for writing. It has exactly one writer."""
 
     on_failure: Callable[[RhumblineError], None] | None
-    """Called when it fails, after what was pending was called back."""
+    """Called when the ledger fails, after the callbacks of all pending entries."""
 
-    on_leaving: Callable[[], None] | None
-    """Called when another ledger should follow, though this one works: its bookies are drained."""
+    on_drain_requested: Callable[[], None] | None
+    """Called when the writer should move to another ledger because bookies of this one are being
+    drained. The ledger still takes entries."""
 
     @property
     def failure(self) -> RhumblineError | None:
-        """Why it takes nothing more: failed, fenced or closed."""
+        """The reason why the ledger takes no more entries (failed, fenced or closed), or None."""
         ...
 
     @property
     def ledger_id(self) -> int:
-        """Its number."""
+        """The id of the ledger."""
         ...
 
     @property
     def last_add_confirmed(self) -> int:
-        """The highest entry up to which all are acknowledged."""
+        """The highest entry id up to which all entries are acknowledged."""
         ...
 
     async def introduce(self) -> None:
-        """Does what can be done beforehand, so that entries need nothing but the bookies."""
+        """Make the ledger known to its bookies before the first entry.
+
+        Without it, a bookie must read the ledger's metadata before it accepts its first entry.
+        """
         ...
 
     def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
-        """Sends an entry and returns its id at once; ``on_done`` comes in the order of ids.
+        """Send an entry and return its id without waiting.
 
-        ``traces`` name the spans that it follows from.
-
-        Raises the failure once the ledger failed or was closed, RecordTooLargeError, and
-        LimitExceededError when too much is pending.
+        ``on_done`` is called once per entry, in the order of ids. ``traces`` name the spans that
+        the entry follows from. Raises ``failure`` once the ledger failed or was closed,
+        RecordTooLargeError, and LimitExceededError when too many entries are pending.
         """
         ...
 
     def on_room(self, callback: Callable[[], None]) -> None:
-        """Calls back once, when ``add`` takes entries again or never will."""
+        """Call ``callback`` once, when ``add`` has room again or the ledger has failed."""
         ...
 
     async def close(self) -> LedgerMetadata:
-        """Closes at the last confirmed entry; entries that are not yet confirmed fail first."""
+        """Close the ledger at the last confirmed entry. Unconfirmed entries fail first."""
         ...
 
-    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
-        """Tells the bookies what is confirmed, without an entry.
+    def send_explicit_lac(self, on_done: Callable[[bool], None]) -> bool:
+        """Send the LAC to the bookies without an entry. Return False if that is impossible now.
 
-        ``on_done`` hears whether a quorum took it; not called when False is returned: nobody can
-        be told now.
+        ``on_done`` is called with True if a quorum accepted it, else with False. It is not called
+        if the method returned False.
         """
         ...
 
 
 class ReadableLedger(Protocol):
-    """Reads a ledger, up to what is confirmed."""
+    """A ledger that is open for reading, up to its last confirmed entry."""
 
     @property
     def ledger_id(self) -> int:
-        """Its number."""
+        """The id of the ledger."""
         ...
 
     @property
     def last_add_confirmed(self) -> int:
-        """As far as is known here; the last entry once it is closed."""
+        """The LAC as far as this reader knows it; the last entry id of a closed ledger."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether the end is known and final."""
+        """True if the last entry is known and final."""
         ...
 
     async def read(self, first: int, last: int) -> Sequence[LedgerEntry]:
-        """Entries from ``first`` on, at least one, at most to ``last`` (<= last_add_confirmed)."""
+        """Return one or more entries from ``first`` on, at most up to ``last``.
+
+        ``last`` must not be above ``last_add_confirmed``.
+        """
         ...
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
-        """Asks the bookies: a quorum of them if ``fresh``, else as good as it goes."""
+        """Read the LAC from the bookies and return it.
+
+        If ``fresh``, wait for responses of a quorum; otherwise use the first responses.
+        """
         ...
 
     async def wait(self, beyond: int, timeout_ms: int) -> Sequence[LedgerEntry]:
-        """Returns when more than ``beyond`` is confirmed (perhaps with entries from ``beyond + 1``
-        on), when the ledger is seen closed, or with nothing at the time-out."""
+        """Wait until an entry above ``beyond`` is confirmed or the ledger is closed.
+
+        Returns entries from ``beyond + 1`` on if it has received any, and nothing after
+        ``timeout_ms``.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Releases watches. Safe to repeat."""
+        """Release watches. Safe to repeat."""
         ...
 
 
 class LedgerProvider(Protocol):
-    """Makes, opens, recovers and deletes ledgers."""
+    """Creates, opens, recovers and deletes ledgers."""
 
     async def create(
         self,
@@ -127,27 +142,30 @@ class LedgerProvider(Protocol):
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
     ) -> WritableLedger:
-        """A new ledger, ready for entries."""
+        """Create a ledger that is ready for entries."""
         ...
 
     async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
-        """Opens for reading, without recovery. Raises NoSuchLedgerError."""
+        """Open a ledger for reading, without recovery. Raises NoSuchLedgerError."""
         ...
 
     async def recover(self, ledger_id: int, password: bytes = b"") -> LedgerMetadata:
-        """Fences and closes; returns the closed metadata. Any number may race; a repeat is safe."""
+        """Fence and close a ledger, and return its closed metadata.
+
+        Safe to repeat and to run concurrently.
+        """
         ...
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes. A repeat is safe."""
+        """Delete a ledger. Safe to repeat."""
         ...
 
 
 async def delete_ledger(ledgers: LedgerProvider, segment: Segment) -> None:
-    """Deletes the segment's ledger, if it still has one. A repeat is safe."""
+    """Delete the ledger of ``segment``, if it still has one. Safe to repeat."""
     if segment.ledger_id == NO_LEDGER:
         return
     try:
         await ledgers.delete(segment.ledger_id)
     except NoSuchLedgerError:
-        return  # an earlier attempt came as far
+        return  # an earlier attempt has deleted it

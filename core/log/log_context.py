@@ -1,4 +1,4 @@
-"""What all streams of a process have in common: the alarms of their writers, and counters."""
+"""The state that all streams of a process share: the timer of idle writers, and counters."""
 
 from functools import cached_property
 from typing import Any
@@ -8,30 +8,34 @@ from .shared_timer import SharedTimer
 
 
 class LogContext:
-    """One per process. Its counters are of records that were acknowledged."""
+    """The shared timer and the append counters of a process. Only acknowledged records count."""
 
     def __init__(self) -> None:
         self.entries = 0
         self.records = 0
         self.bytes = 0
-        """Payloads, and a few bytes for each record."""
+        """Payload bytes plus the per-record overhead."""
         self.control_entries = 0
         self.segments_failed = 0
-        """Ledgers that failed under their writers."""
+        """Segments whose ledger failed while it was written."""
         self.acks = Histogram()
-        """From when the first record of an entry was appended to when the entry was acknowledged;
-        to a millisecond."""
+        """Time from the append of an entry's first record to the acknowledgement of the entry, in
+        ms with a resolution of 1 ms."""
 
         self.acks_by_regions: dict[int, int] = {}
-        """Entries by how many regions held them when they were acknowledged; 0: unknown."""
+        """Number of entries by the number of regions that held them at the acknowledgement; 0: the
+        regions are unknown."""
 
     @cached_property
-    def alarms(self) -> SharedTimer:
-        """Made in the event loop that first asks."""
+    def timer(self) -> SharedTimer:
+        """The timer of all idle writers.
+
+        The first access must run in the event loop that uses it.
+        """
         return SharedTimer()
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and quantiles, by name."""
+        """Return the counters and quantiles by name."""
         return {
             "entries": self.entries,
             "records": self.records,

@@ -1,4 +1,4 @@
-"""Namespaces: where streams are created, listed, deleted and opened."""
+"""Namespaces: create, list, delete and open streams (rule STR-23)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,20 +15,21 @@ from ..protocol.errors import (
     NoSuchNamespaceError,
     NotEmptyError,
 )
+from ..protocol.start import Start
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
 from .ledger_interface import LedgerProvider
 from .log_context import LogContext
 from .metadata.paths import ROOT, check_name, namespace_path
-from .metadata.retention import Maintained, Retention
+from .metadata.retention import MaintenanceResult, Retention
 from .metadata.stream_deletion import StreamDeletion
 from .metadata.stream_description import StreamDescription
 from .metadata.stream_metadata import NamespaceRecord, StreamRecord
-from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted
+from .metadata.stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 from .metadata.subscriptions import SubscriptionStore
 from .policy import StreamPolicy
-from .read.positioning import Start, find_end, find_start
+from .read.positioning import find_end, find_start
 from .read.segment_opener import Archives, SegmentOpener
 from .read.stream_reader import StreamReader
 from .write.segment_chain import SegmentChain
@@ -41,7 +42,7 @@ LIST_LIMIT = 1000
 async def create_namespace(
     store: MetadataStore, runtime: Runtime, name: str, policy: StreamPolicy
 ) -> None:
-    """Makes a namespace. Raises NamespaceExistsError, InvalidArgumentError (a bad name)."""
+    """Create a namespace. Raises NamespaceExistsError, InvalidArgumentError (invalid name)."""
     path = namespace_path(name)
     token = runtime.random_bytes(_TOKEN_BYTES).hex()
     record = NamespaceRecord(token, runtime.clock.wall_ms(), policy)
@@ -59,7 +60,7 @@ async def create_namespace(
 async def list_namespaces(
     store: MetadataStore, *, after: str | None = None, limit: int = LIST_LIMIT
 ) -> list[str]:
-    """A page of names, in order, from behind ``after``."""
+    """Return a page of namespace names in order, beginning behind ``after``."""
     try:
         return await store.children(ROOT, after=after, limit=limit)
     except NoNodeError:
@@ -67,9 +68,9 @@ async def list_namespaces(
 
 
 async def delete_namespace(store: MetadataStore, name: str) -> None:
-    """Deletes an empty namespace, and none that is made under its name meanwhile.
+    """Delete an empty namespace, but never another one that is created under its name meanwhile.
 
-    Raises NoSuchNamespaceError (also for a repeat), InvalidArgumentError when it still has streams,
+    Raises NoSuchNamespaceError (also when repeated), InvalidArgumentError if it still has streams,
     MetadataUnavailableError.
     """
     path = namespace_path(name)
@@ -91,14 +92,16 @@ async def delete_namespace(store: MetadataStore, name: str) -> None:
         except (BadVersionError, NoNodeError, IndeterminateError):
             continue
         except NotEmptyError as error:
-            words = f"namespace {name} has streams; delete them first"
-            raise InvalidArgumentError(words) from error
+            message = f"namespace {name} has streams; delete them first"
+            raise InvalidArgumentError(message) from error
         return
-    raise MetadataUnavailableError(f"namespace {name}: no answer to its deletion")
+    raise MetadataUnavailableError(
+        f"namespace {name}: deletion not confirmed after {CONTENTION_MAX} attempts"
+    )
 
 
 class Namespace:
-    """One namespace, opened. Owns nothing: writers and readers are closed by who opened them."""
+    """An open namespace. It owns no resources: callers close the writers and readers they open."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class Namespace:
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
         archives: Archives | None = None,
-        shared: LogContext | None = None,
+        context: LogContext | None = None,
     ) -> None:
         self.name = check_name("namespace", name)
         self._runtime = runtime
@@ -119,18 +122,21 @@ class Namespace:
         self._streams = StreamStore(store, name)
         self._opener = SegmentOpener(self._streams, ledgers, archives)
         self.subscriptions = SubscriptionStore(store, name)
-        """Stored positions by name."""
+        """The named reader positions of the streams."""
         self._retention = Retention(self._streams, ledgers, self.subscriptions, archives=archives)
         self._writer_config = writer_config or WriterConfig()
         self._reader_config = reader_config or ReaderConfig()
-        self._shared = shared or LogContext()
+        self._context = context or LogContext()
 
     async def policy(self) -> StreamPolicy:
-        """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
+        """Return the policy of streams without a policy of their own.
+
+        Raises NoSuchNamespaceError.
+        """
         return (await self._record())[0].policy
 
     async def set_policy(self, policy: StreamPolicy) -> None:
-        """Changes it, for the next segment of each stream. The last one who sets it wins.
+        """Set the policy, effective at the next segment of each stream. The last call wins.
 
         Raises NoSuchNamespaceError, MetadataUnavailableError.
         """
@@ -142,33 +148,37 @@ class Namespace:
             except (BadVersionError, NoNodeError, IndeterminateError):
                 continue
             return
-        raise MetadataUnavailableError(f"namespace {self.name} changes all the time")
+        raise MetadataUnavailableError(
+            f"namespace {self.name}: not changed in {CONTENTION_MAX} attempts, others change it too"
+        )
 
     async def check(self) -> Check:
-        """For transactions: that the namespace is there, as it is now. Raises
-        NoSuchNamespaceError."""
+        """Return a transaction check that the namespace exists unchanged.
+
+        Raises NoSuchNamespaceError.
+        """
         return Check(namespace_path(self.name), (await self._record())[1])
 
     # --- streams --------------------------------------------------------------------------------
 
     async def create_stream(self, name: str, policy: StreamPolicy | None = None) -> None:
-        """Makes a stream; without a policy it follows the namespace's.
+        """Create a stream. Without a policy it uses the policy of the namespace.
 
-        Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError (a bad name).
+        Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError (invalid name).
         """
         identity = self._runtime.random_bytes(_TOKEN_BYTES).hex()
         record = StreamRecord(identity, self._runtime.clock.wall_ms(), policy)
         await self._streams.create(name, record)
 
     async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
-        """Changes a stream's policy, for its next segment. Raises NoSuchStreamError."""
+        """Set a stream's policy, effective at its next segment. Raises NoSuchStreamError."""
         await self._streams.update(name, lambda record: replace(record, policy=policy))
 
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
-        """Hides all records below ``position`` from readers; returns the start that holds now.
+        """Hide all records below ``position`` from readers and return the resulting start.
 
-        It never moves back, so a repeat is safe. Raises NoSuchStreamError, InvalidArgumentError
-        when the position is in a segment that does not exist yet.
+        The start never moves back, so a repeat is safe (rule STR-21). Raises NoSuchStreamError,
+        and InvalidArgumentError if the segment of the position does not exist yet.
         """
         identity = (await self._streams.record(name))[0].identity
         head, _ = await self._streams.head(name)
@@ -181,35 +191,36 @@ class Namespace:
         )
         return record.start
 
-    async def maintain(self, name: str) -> Maintained:
-        """One pass of retention: truncates by the policy, lets hot copies go that are archived,
-        purges what was truncated a grace ago.
+    async def maintain(self, name: str) -> MaintenanceResult:
+        """Run one pass of retention.
 
-        Meant to be called now and then by one process or many. Raises NoSuchStreamError.
+        It truncates by the policy, deletes ledgers of archived segments, and purges segments whose
+        grace period is over. One or many processes should call it periodically. Raises
+        NoSuchStreamError.
         """
         policy = await self._policy_of(name)
         return await self._retention.maintain(name, policy, self._runtime.clock.wall_ms())
 
     async def delete_stream(self, name: str, *, identity: str | None = None) -> None:
-        """Deletes a stream with all of its ledgers; whoever writes it loses it. Archives stay.
+        """Delete a stream with all of its ledgers. Its writer loses it; archives are kept.
 
-        Raises NoSuchStreamError. A repeat after any error goes on where it stopped. One that names
-        the stream's ``identity`` (see ``describe``) never deletes another stream that was made
-        under the name meanwhile.
+        Raises NoSuchStreamError. A repeat after an error continues the deletion. With the stream's
+        ``identity`` (see ``describe``), it never deletes another stream that was created under the
+        same name meanwhile.
         """
         await StreamDeletion(self._store, self._streams, name).run(self._ledgers, identity)
 
     async def streams(
         self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
     ) -> list[str]:
-        """A page of stream names that begin with ``prefix``, in order, from behind ``after``.
+        """Return a page of stream names that begin with ``prefix``, in order, behind ``after``.
 
-        Shorter than ``limit`` only at the end.
+        Only the last page is shorter than ``limit``.
         """
         return await self._streams.names(prefix, after, limit)
 
     async def describe(self, name: str) -> StreamDescription:
-        """What metadata says of a stream. Raises NoSuchStreamError."""
+        """Describe a stream from its metadata. Raises NoSuchStreamError."""
         record, _ = await self._streams.record(name)
         head, _ = await self._streams.head(name)
         segments = []
@@ -229,34 +240,34 @@ class Namespace:
         )
 
     async def open_writer(self, name: str) -> StreamWriter:
-        """Takes the stream over from whoever writes it, completes its segments, starts a new one.
+        """Take over the stream from its current writer and begin a new segment (rule STR-3).
 
-        Raises NoSuchStreamError, EndOfStreamError, StreamLostError (somebody took it over
-        meanwhile), and what may pass: repeat it then.
+        Raises NoSuchStreamError, EndOfStreamError, StreamLostError (another writer took over
+        meanwhile), and transient errors, after which the call may be repeated.
         """
         policy = await self._policy_of(name)
         chain = SegmentChain(self._runtime, self._streams, self._ledgers, self._opener, stream=name)
         segment = await chain.open(policy)
-        producers = await chain.producers()
+        dedup_table = await chain.read_dedup_table()
         return StreamWriter(
             self._runtime,
             chain,
             segment,
             stream=name,
             policy=policy,
-            producers=producers,
+            dedup_table=dedup_table,
             read_policy=lambda: self._policy_of(name),
             config=self._writer_config,
-            shared=self._shared,
+            context=self._context,
         )
 
     async def end(self, name: str, *, fresh: bool = True) -> Dlsn:
-        """Behind the last record that is visible now.
+        """Return the position behind the last visible record.
 
-        ``fresh``: as a quorum of bookies says, so everything that was visible before the call is
-        below it (what was acknowledged is visible once a later record follows, or the writer has
-        told so, a moment later); raises UnavailableErrors when no quorum can be asked. Otherwise
-        as good as it goes: what the first bookies say, which may lag. Raises NoSuchStreamError.
+        If ``fresh``, a quorum of bookies is read, so every record that was visible before the call
+        is below the result; raises UnavailableErrors if no quorum responds. Otherwise the first
+        responses are used, and the result may be too low. An acknowledged record becomes visible
+        shortly after its acknowledgement (rule STR-15). Raises NoSuchStreamError.
         """
         return await find_end(self._streams, self._opener, name, fresh=fresh)
 
@@ -267,11 +278,11 @@ class Namespace:
         *,
         on_truncated: Callable[[Dlsn, Dlsn], None] | None = None,
     ) -> StreamReader:
-        """Reads the stream from ``start`` on; holds nothing until it is iterated.
+        """Open a reader at ``start``. It holds no resources until it is iterated.
 
-        ``on_truncated(wanted, first_active)``: called instead of raising TruncatedError when
-        ``start`` was truncated; reading goes on at the first active position. Raises
-        NoSuchStreamError, TruncatedError.
+        If ``start`` was truncated, ``on_truncated(start, first_active)`` is called and reading
+        begins at the first active position; without the callback, TruncatedError is raised. Raises
+        NoSuchStreamError.
         """
         record, _ = await self._streams.record(name)
         return await find_start(
@@ -297,5 +308,5 @@ class Namespace:
     async def _policy_of(self, name: str) -> StreamPolicy:
         record, _ = await self._streams.record(name)
         if record.is_deleting:
-            raise being_deleted(name)
+            raise being_deleted_error(name)
         return record.policy or await self.policy()

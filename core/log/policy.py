@@ -1,7 +1,8 @@
-"""Policies: what a namespace or a stream is asked to be. Frozen values, kept in the metadata store.
+"""Stream policies: how a stream is stored, flushed, rolled and retained.
 
-A stream without a policy of its own follows its namespace's. A change takes effect at the next
-segment, since a segment's ledger is made by one policy.
+Policies are immutable values in the metadata store. A stream without a policy of its own uses the
+policy of its namespace. A change takes effect at the next segment, because the ledger of a segment
+is created with one policy (rule STR-8).
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,21 +21,25 @@ _MS_MAX = 100 * 366 * 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """When buffered records leave as an entry: whichever comes first.
+    """The conditions under which buffered records are sent as an entry; the first one met applies.
 
-    ``FlushPolicy()`` is immediate: what was appended within one turn of the event loop leaves at
-    its end. ``FlushPolicy(period_ms=10)`` is periodic: an entry leaves every 10 ms while records
-    flow, and the first record after a pause does not wait. ``period_ms=None`` is by bytes alone
-    (what is below them waits for ``flush()``).
+    ``FlushPolicy()`` flushes immediately: records appended in one turn of the event loop are sent
+    together at the end of that turn. ``FlushPolicy(period_ms=10)`` flushes periodically: one entry
+    every 10 ms while records arrive, and the first record after a pause is sent at once.
+    ``FlushPolicy(period_ms=None)`` flushes by size alone; a partly filled buffer is sent by
+    ``flush()``.
     """
 
     period_ms: int | None = 0
-    """Longest time that a record waits in the buffer; 0: not at all; None: no limit."""
+    """Longest time in ms that a record waits in the buffer. 0: records are sent at once. None: no
+    limit."""
     bytes_max: int = 128 * 1024
-    """A buffer of this size leaves. Larger ones cost less per record and more memory."""
+    """Buffered bytes at which the buffer is sent. A larger buffer costs less CPU per record and
+    more memory."""
     visibility_ms: int = 0
-    """How long acknowledged records may wait for a next data entry to make them visible to readers,
-    before the bookies are told without one (which costs about as much as an entry)."""
+    """Longest time in ms that acknowledged records stay invisible to readers while no further data
+    entry is sent. After it the writer sends an explicit LAC, which costs about as much as an
+    entry."""
 
     def __post_init__(self) -> None:
         _check_range("flush period_ms", self.period_ms, 0, 60_000)
@@ -44,30 +49,36 @@ class FlushPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamPolicy:
-    """How a stream is stored and written."""
+    """The storage, flush, roll and retention settings of a stream."""
 
     quorum: Quorum = field(default_factory=lambda: Quorum(3, 3, 2))
+    """Ensemble size, write quorum, ack quorum, and the number of regions that must acknowledge."""
     flush: FlushPolicy = field(default_factory=FlushPolicy)
     codec: Codec = Codec.NONE
+    """Compression of the body of each record set."""
     record_bytes_max: int = RECORD_BYTES_MAX
+    """Maximum payload bytes of one record."""
     roll_bytes: int = 512 << 20
-    """A segment is followed by the next after this many bytes, or ``roll_ms`` after its start (an
-    idle one too, once it holds a record)."""
+    """Segment size in bytes after which the writer begins the next segment."""
     roll_ms: int = 2 * _HOUR_MS
+    """Segment age in ms after which the writer begins the next segment, even if the stream is idle.
+    A segment without records is kept."""
     keepalive_ms: int | None = None
-    """A writer that sent nothing for so long says that it lives, by an entry that applications do
-    not see; None: it keeps still. It lets readers tell an idle writer from a dead one."""
+    """Idle time in ms after which a writer sends a keepalive, a control record that applications
+    do not see. Readers use it to tell an idle writer from a dead one. None: no keepalives."""
     retention_ms: int | None = None
-    """Segments completed longer ago than this are truncated; None: only by the application."""
+    """Time in ms after its completion at which a segment is truncated. None: never by age."""
     hot_retention_ms: int | None = None
-    """How long after completion a segment keeps its ledger once it is archived; None: for good."""
+    """Time in ms after its completion at which an archived segment loses its ledger, so that only
+    the archive keeps the data. None: never."""
     truncates_by_subscriptions: bool = False
-    """Whether what every subscription has passed is truncated."""
+    """True: records below the position of the slowest subscription are truncated."""
     purge_grace_ms: int = _HOUR_MS
-    """How long truncated segments keep their bytes, so that a mistake can be taken back."""
+    """Time in ms between the truncation of a segment and the deletion of its data. A mistaken
+    truncation can be repaired during that time."""
     regions: tuple[str, ...] = ()
-    """The only regions whose bookies hold it, home first; () is global: all regions. Copies lie
-    near the writer, or near home when the writer is in none of these regions."""
+    """The regions that may store the stream, home region first. (): all regions. Replicas are
+    placed near the writer, or near the home region if the writer is in none of these regions."""
 
     def __post_init__(self) -> None:
         _check_range("record_bytes_max", self.record_bytes_max, 1, RECORD_BYTES_MAX)
@@ -80,15 +91,17 @@ class StreamPolicy:
         for name in self.regions:
             check_region(name)
         if len(set(self.regions)) != len(self.regions):
-            raise InvalidArgumentError(f"regions {', '.join(self.regions)}: one is named twice")
+            raise InvalidArgumentError(
+                f"regions {', '.join(self.regions)}: a region is listed twice"
+            )
         if self.regions and len(self.regions) < self.quorum.min_regions:
             raise InvalidArgumentError(
-                f"R={self.quorum.min_regions} needs that many regions, and only "
-                f"{', '.join(self.regions)} may be used"
+                f"R={self.quorum.min_regions} needs at least {self.quorum.min_regions} regions, "
+                f"the policy allows only {', '.join(self.regions)}"
             )
 
     def to_fields(self) -> dict[str, Any]:
-        """Plain values for a metadata record."""
+        """Return the policy as plain values for a metadata record."""
         q = self.quorum
         return {
             "quorum": [q.ensemble_size, q.write_quorum, q.ack_quorum, q.min_regions],
@@ -107,7 +120,7 @@ class StreamPolicy:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "StreamPolicy":
-        """Reads ``to_fields``. Raises CorruptionError."""
+        """Create a policy from the values of ``to_fields``. Raises CorruptionError."""
         try:
             known = dict(fields)
             return cls(
@@ -121,7 +134,7 @@ class StreamPolicy:
             raise CorruptionError(f"bad stream policy: {error}: {str(fields)[:200]}") from error
 
     def with_flush(self, flush: FlushPolicy) -> "StreamPolicy":
-        """The same with another flush policy."""
+        """Return a copy with another flush policy."""
         return replace(self, flush=flush)
 
 
@@ -132,7 +145,7 @@ def _check_range(name: str, value: int | None, low: int, high: int) -> None:
     if value is None and name in _MAY_BE_NONE:
         return
     if type(value) is not int or not low <= value <= high:
-        raise InvalidArgumentError(f"{name} is {value!r}: it must be between {low} and {high}")
+        raise InvalidArgumentError(f"{name} {value!r} is not an integer between {low} and {high}")
 
 
 assert FLUSH_BYTES_MAX * 3 < ENTRY_BYTES_MAX, "a full buffer with its columns must fit an entry"

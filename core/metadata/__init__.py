@@ -1,1 +1,1 @@
-"""Ledger metadata, bookie registrations and cookies, kept in a metadata store."""
+"""Access to ledger metadata, bookie registrations and cookies in a metadata store."""

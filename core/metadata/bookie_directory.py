@@ -1,8 +1,8 @@
-"""The bookies of a cluster in the metadata store: who is up, where, in which region, since when.
+"""The bookie directory in the metadata store: registrations, cookies and regions of bookies.
 
-A registration is ephemeral: it goes with the bookie's session. A cookie is persistent: it says that
-a bookie with this id was formatted. A region is persistent and for the life of an id: quorums are
-counted with it, so it is written once and cached for ever.
+A registration is ephemeral: it is removed with the bookie's session. A cookie is persistent and
+shows that a bookie with this id was formatted (rule BKE-4). The region of an id is written once and
+never changes, because quorums are counted with it; it is cached without a limit in time (PLC-10).
 """
 
 import asyncio
@@ -34,20 +34,22 @@ from . import idempotent_writes
 from .cluster_layout import READ_ONLY_NAME, ROOT, Paths, instance_id
 
 REGISTER_WAIT_MS = 30_000
-"""How long a bookie waits for its own earlier registration to go: longer than any session's TTL."""
+"""Time that a bookie waits for its earlier registration to expire; above any session's TTL."""
 
-_LOOK_AGAIN_MS = 1_000
+_RETRY_INTERVAL_MS = 1_000
 _READS_AT_ONCE = 64
 
 FRESH_WAIT_MS = 300
-"""How long the address of a bookie that has one already is looked up before the old one will do:
-requests wait for the connection, and must not run out of time."""
+"""Time limit for looking up a bookie's new address if an earlier one is known.
+
+After it the earlier address is used: requests wait for the connection and have deadlines.
+"""
 
 T = TypeVar("T")
 
 
 class BookieDirectory:
-    """One process's view of the bookies. ``close`` ends its watch."""
+    """One process's cached view of the bookies. ``close`` ends its watch."""
 
     __slots__ = (
         "_earlier",
@@ -63,27 +65,29 @@ class BookieDirectory:
         self._store = store
         self._paths = Paths(root)
         self._registrations: dict[BookieId, Registration] = {}
-        self._earlier: dict[BookieId, Registration] = {}  # as it was before the last change
+        self._earlier: dict[BookieId, Registration] = {}  # before the last change
         self._regions: dict[BookieId, Region] = {}
         self._watch: Watch | None = None
-        self._generation = 0  # of the registrations; a read of an older one is not kept
+        self._generation = (
+            0  # of the registrations; a read that began in an older one is not cached
+        )
 
     def close(self) -> None:
-        """Stops watching. Safe to repeat."""
+        """Stop watching. Safe to repeat."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
         self._on_change()
 
     async def instance_id(self) -> str:
-        """Which cluster this is. Raises WrongClusterError, MetadataUnavailableError."""
+        """Return the cluster's id. Raises WrongClusterError, MetadataUnavailableError."""
         return await instance_id(self._store, self._paths.root)
 
     async def session(self, ttl_ms: int) -> Session:
-        """A session of the store, for a registration. Raises MetadataUnavailableError."""
+        """Open a session for a registration. Raises MetadataUnavailableError."""
         return await self._store.session(ttl_ms)
 
-    # --- a bookie about itself ------------------------------------------------------------------
+    # --- registration of a bookie by itself -----------------------------------------------------
 
     async def register(
         self,
@@ -93,13 +97,13 @@ class BookieDirectory:
         read_only: bool = False,
         wait_ms: int = REGISTER_WAIT_MS,
     ) -> None:
-        """Says that the bookie is up, for as long as ``session`` lives.
+        """Register the bookie as up, until ``session`` ends.
 
-        A registration of the same id that is there already is that of the bookie's previous life,
-        whose session has yet to expire, or of a copy of its disks that runs elsewhere: it is waited
-        for and never removed. So is a store that is not reachable for a while. After ``wait_ms``
-        the last of NodeExistsError, MetadataUnavailableError, IndeterminateError is raised; at once
-        SessionLostError.
+        If the id is registered already, the registration belongs to the bookie's previous process,
+        whose session has yet to expire, or to a copy of its disks that runs elsewhere. It is never
+        removed; this call waits for it to go, and for a store that is unreachable. After
+        ``wait_ms`` the last NodeExistsError, MetadataUnavailableError or IndeterminateError is
+        raised; SessionLostError is raised immediately.
         """
         path = self._paths.registration(registration.bookie_id, read_only=read_only)
         data = registrations.encode(registration)
@@ -107,37 +111,40 @@ class BookieDirectory:
         deadline = loop.time() + wait_ms / 1000
         changed = asyncio.Event()
         watch = self._store.watch(path, changed.set)
-        # Content cannot tell this session's node from the earlier life's. So only after the node
-        # was seen to be absent, and a reply was lost then, is a node that is there removed.
-        may_be_ours = False
+        # The content does not tell this session's node from an earlier process's node. So a node is
+        # removed only after it was seen to be absent and the reply of this creation was lost.
+        may_be_this_session = False
         try:
             while True:
                 changed.clear()
                 try:
-                    if may_be_ours:
+                    if may_be_this_session:
                         await self._drop(path)
-                        may_be_ours = False
-                    elif await idempotent_writes.look(self._store, path) is not None:
+                        may_be_this_session = False
+                    elif await idempotent_writes.read_if_exists(self._store, path) is not None:
                         raise NodeExistsError(f"bookie {registration.bookie_id} is registered")
                     await self._store.create(path, data, ephemeral=session)
                     return
                 except (NodeExistsError, MetadataUnavailableError, IndeterminateError) as error:
-                    may_be_ours = may_be_ours or isinstance(error, IndeterminateError)
+                    may_be_this_session = may_be_this_session or isinstance(
+                        error, IndeterminateError
+                    )
                     left = deadline - loop.time()
                     if left <= 0:
                         raise
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, _LOOK_AGAIN_MS / 1000)):
+                    async with asyncio.timeout(min(left, _RETRY_INTERVAL_MS / 1000)):
                         await changed.wait()
         finally:
             watch.close()
 
     async def reclaim(self, registration: Registration) -> None:
-        """Removes registrations of the same id that the same holder made.
+        """Remove earlier registrations of the same id by the same holder.
 
-        The holder's name stands for an exclusive lock that the caller has: who registered under it
-        is dead, or the caller itself in an earlier session. Others are left alone; so is everything
-        while the store is away: then ``register`` waits.
+        The holder names an exclusive lock that the caller has. A registration with this holder was
+        made by a process that has ended, or by the caller in an earlier session. Registrations of
+        other holders are kept. Nothing is removed while the store is unreachable; ``register`` then
+        waits.
         """
         holder = registration.properties.get(HOLDER)
         if not holder:
@@ -153,40 +160,43 @@ class BookieDirectory:
     async def set_read_only(
         self, session: Session, registration: Registration, read_only: bool
     ) -> None:
-        """Moves a registered bookie between writable and read-only. Safe to repeat.
+        """Change a registered bookie to read-only or back to writable. Safe to repeat.
 
-        The new registration is made before the old one goes, so that the bookie is never unknown.
+        The new registration is created before the old one is removed, so that the bookie is always
+        registered.
         """
         bookie = registration.bookie_id
         path = self._paths.registration(bookie, read_only=read_only)
-        await self._drop(path)  # what an earlier attempt may have left
+        await self._drop(path)  # a remainder of an earlier attempt, if any
         await self.register(session, registration, read_only=read_only)
         await self._drop(self._paths.registration(bookie, read_only=not read_only))
 
     async def refresh(self, registration: Registration) -> None:
-        """Replaces what a registered bookie says about itself (free space, addresses).
+        """Replace the properties of a registered bookie, e.g. free space or addresses.
 
-        Every process that knows the bookie reads it again: not to be done for small changes.
-        Raises NoNodeError when it is not registered.
+        Every process that knows the bookie then reads them again, so small changes are not worth a
+        call. Raises NoNodeError if the bookie is not registered.
         """
         data = registrations.encode(registration)
         for read_only in (False, True):
             path = self._paths.registration(registration.bookie_id, read_only=read_only)
-            if await idempotent_writes.look(self._store, path) is not None:
+            if await idempotent_writes.read_if_exists(self._store, path) is not None:
                 await self._store.put(path, data)
                 return
         raise NoNodeError(f"bookie {registration.bookie_id} is not registered")
 
     async def unregister(self, bookie: BookieId) -> None:
-        """Says that the bookie is down. Safe to repeat."""
+        """Remove the bookie's registration. Safe to repeat."""
         for read_only in (False, True):
             await self._drop(self._paths.registration(bookie, read_only=read_only))
 
     async def _drop(self, path: str) -> None:
-        """Removes the registration that is there now, if any, and never a later one: a request that
-        was given up may still arrive when the bookie has registered again."""
+        """Delete the current version of a node, if it exists, and never a later one.
+
+        A delayed request may still arrive after the bookie has registered again.
+        """
         for _ in range(idempotent_writes.ATTEMPTS):
-            value = await idempotent_writes.look(self._store, path)
+            value = await idempotent_writes.read_if_exists(self._store, path)
             if value is None:
                 return
             try:
@@ -194,25 +204,27 @@ class BookieDirectory:
             except NoNodeError:
                 return
             except BadVersionError:
-                continue  # refreshed meanwhile
-        raise MetadataUnavailableError(f"{path} changes all the time")
+                continue  # refreshed concurrently
+        raise MetadataUnavailableError(
+            f"{path} changed during each of {idempotent_writes.ATTEMPTS} attempts to delete it"
+        )
 
-    # --- who is up ------------------------------------------------------------------------------
+    # --- bookies that are up --------------------------------------------------------------------
 
     async def writable(self) -> list[BookieId]:
-        """Bookies that are up and take new entries, sorted."""
+        """Return the bookies that are up and accept new entries, sorted."""
         return await self._bookies(self._paths.available)
 
     async def read_only(self) -> list[BookieId]:
-        """Bookies that are up and take no new entries, sorted."""
+        """Return the bookies that are up and read-only, sorted."""
         return await self._bookies(self._paths.read_only)
 
     async def all_known(self) -> list[BookieId]:
-        """Every bookie that was formatted and not removed since, up or not, sorted."""
+        """Return every bookie that was formatted and not removed since, up or not, sorted."""
         return await self._bookies(self._paths.cookies)
 
     async def _bookies(self, path: str) -> list[BookieId]:
-        """Names that are no bookie ids are somebody else's: left out."""
+        """Return the bookie ids among the children of a node; other names are skipped."""
         try:
             names = await self._store.children(path)
         except NoNodeError:
@@ -225,11 +237,12 @@ class BookieDirectory:
         return found
 
     async def registration(self, bookie: BookieId) -> Registration:
-        """What the bookie registered; cached until any registration changes.
+        """Return the bookie's registration, cached until any registration changes.
 
-        While the store is away it is what was known before the change: the id, which connections
-        verify, says whether that still holds. Raises BookieUnavailableError when the bookie is not
-        up, CorruptionError when its registration does not parse, MetadataUnavailableError.
+        While the store is unreachable, the registration from before the change is returned; it may
+        be stale, but every connection verifies the bookie's id. Raises BookieUnavailableError if
+        the bookie is not up, CorruptionError if its registration does not parse, and
+        MetadataUnavailableError.
         """
         known = self._registrations.get(bookie)
         if known is not None:
@@ -244,7 +257,7 @@ class BookieDirectory:
             async with asyncio.timeout(FRESH_WAIT_MS / 1000):
                 return await self._look_up(bookie)
         except (MetadataUnavailableError, TimeoutError):
-            if generation == self._generation:  # the watch fires when the store is back
+            if generation == self._generation:  # the watch fires once the store is reachable again
                 self._registrations[bookie] = earlier
             return earlier
 
@@ -252,7 +265,7 @@ class BookieDirectory:
         generation = self._generation
         for read_only in (False, True):
             path = self._paths.registration(bookie, read_only=read_only)
-            value = await idempotent_writes.look(self._store, path)
+            value = await idempotent_writes.read_if_exists(self._store, path)
             if value is not None:
                 found = registrations.decode(bookie, value.data)
                 known = self._registrations if generation == self._generation else self._earlier
@@ -267,14 +280,15 @@ class BookieDirectory:
         self._registrations.clear()
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Calls back after a bookie came, went or changed: a hint to look again."""
+        """Call ``callback`` after a bookie registered, left or changed: a hint to read again."""
         return self._store.watch(self._paths.available, callback, prefix=True)
 
     async def snapshot(self) -> list[BookieInfo]:
-        """Writable bookies as placement sees them, sorted by id.
+        """Return the writable bookies as placement sees them, sorted by id.
 
-        One that went meanwhile, or whose registration does not parse, is left out: it cannot be
-        connected to. The region is the one that is recorded, not what the bookie says.
+        A bookie that left during the call, or whose registration does not parse, is skipped,
+        because no client can connect to it. Its region is the recorded one, not the one in the
+        registration.
         """
         bookies = await self.writable()
         found: list[BookieInfo] = []
@@ -298,14 +312,14 @@ class BookieDirectory:
     # --- regions --------------------------------------------------------------------------------
 
     async def region_of(self, bookie: BookieId) -> Region | None:
-        """The region for which this id stands, cached for ever; None: unknown (not one of ours).
+        """Return the recorded region of an id; None for a bookie without one (Apache's).
 
         Raises MetadataUnavailableError, CorruptionError.
         """
         known = self._regions.get(bookie)
         if known is not None:
             return known
-        value = await idempotent_writes.look(self._store, self._paths.region(bookie))
+        value = await idempotent_writes.read_if_exists(self._store, self._paths.region(bookie))
         if value is None:
             return None
         try:
@@ -316,9 +330,9 @@ class BookieDirectory:
         return region
 
     async def record_region(self, bookie: BookieId, region: Region) -> None:
-        """Fixes the region of an id, once. Safe to repeat with the same region.
+        """Record the region of an id, once. Safe to repeat with the same region.
 
-        Raises WrongClusterError when another one is recorded.
+        Raises WrongClusterError if another region is recorded.
         """
         data = check_region(region).encode("ascii")
         try:
@@ -327,32 +341,30 @@ class BookieDirectory:
             found = await self.region_of(bookie)
             if found != region:
                 raise WrongClusterError(
-                    f"bookie {bookie} is in {found}, not in {region}"
+                    f"bookie {bookie} is recorded in region {found}, not {region}"
                 ) from error
 
     # --- cookies --------------------------------------------------------------------------------
 
     async def write_cookie(self, cookie: Cookie) -> None:
-        """Records a bookie that was formatted. Safe to repeat with the same cookie.
+        """Record that a bookie was formatted. Safe to repeat with the same cookie.
 
-        Raises WrongClusterError when there is another cookie under this id.
+        Raises WrongClusterError if the id has another cookie.
         """
         data = cookies.encode(cookie)
         path = self._paths.cookie(cookie.bookie_id)
         try:
             await idempotent_writes.create(self._store, path, data)
         except NodeExistsError as error:
-            value = await idempotent_writes.look(self._store, path)
+            value = await idempotent_writes.read_if_exists(self._store, path)
             if value is None or value.data != data:
-                raise WrongClusterError(
-                    f"there is another cookie of bookie {cookie.bookie_id}"
-                ) from error
+                raise WrongClusterError(f"bookie {cookie.bookie_id} has another cookie") from error
 
     async def read_cookie(self, bookie: BookieId) -> Cookie | None:
-        """The bookie's cookie; None when it has none. Raises CorruptionError."""
-        value = await idempotent_writes.look(self._store, self._paths.cookie(bookie))
+        """Return the bookie's cookie; None if it has none. Raises CorruptionError."""
+        value = await idempotent_writes.read_if_exists(self._store, self._paths.cookie(bookie))
         return None if value is None else cookies.decode(value.data)
 
     async def delete_cookie(self, bookie: BookieId) -> None:
-        """Forgets a bookie that will never come back. Safe to repeat. Its region stays."""
+        """Delete the cookie of a bookie that never returns. Safe to repeat. Its region is kept."""
         await self._drop(self._paths.cookie(bookie))

@@ -1,12 +1,13 @@
-"""Writes whose lost replies are found out by writing and reading again.
+"""Metadata writes that resolve unknown outcomes by repeating the write and reading (rule LED-3).
 
-A store answers IndeterminateError when it cannot tell whether a write was carried out. Each
-function here may then repeat its write, because a repeat cannot do harm (a creation, or a change
-that names the version it replaces, is carried out at most once), and then compares what is there by
-content: if those are the bytes that this call wrote, the write has happened.
+A store raises IndeterminateError if it cannot tell whether a write was carried out. The functions
+here then repeat the write, which is harmless: a creation, or a change that names the version that
+it replaces, is carried out at most once. If the repeat is refused, they compare the node's content:
+if it equals the data of this call, the write has happened.
 
-Whatever stays unknown after ``ATTEMPTS`` raises IndeterminateError, never a plain failure: once one
-attempt was uncertain, "the store is not reachable" no longer means that nothing happened.
+If the outcome is still unknown after ``ATTEMPTS``, IndeterminateError is raised, never a plain
+failure: after one attempt with an unknown outcome, a store that is unreachable no longer means that
+nothing happened.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,103 +29,105 @@ T = TypeVar("T")
 
 
 async def create(store: MetadataStore, path: str, data: bytes = b"") -> Version:
-    """Makes a node. Raises NodeExistsError, also when it was made and then changed by another.
+    """Create a node. Raises NodeExistsError, also if it was created and then changed by another.
 
-    ``data`` must hold something that no other creator of the same path would write, or it must not
-    matter which of them made the node.
+    ``data`` must contain something that no other creator of the same path writes, unless it does
+    not matter which of them created the node.
     """
 
-    async def once() -> Version:
+    async def attempt() -> Version:
         return (await store.create(path, data))[1]
 
-    return await _certainly(store, path, data, once, (NodeExistsError,))
+    return await _write_until_certain(store, path, data, attempt, (NodeExistsError,))
 
 
 async def exchange(store: MetadataStore, old: str, new: str, data: bytes) -> Version:
-    """Makes the node ``new`` in the place of ``old``, in one transaction.
+    """Replace the node ``old`` by the node ``new``, in one transaction.
 
-    At most once, however often and however late its request arrives: also after ``new`` was
-    deleted again, when a lost creation could still be carried out. Raises NoNodeError (``old`` is
-    gone: this call or another exchanged it, and ``new`` was changed or deleted since),
-    NodeExistsError.
+    The exchange happens at most once, even if a request arrives late or repeatedly, and even if
+    ``new`` was deleted in between, when a delayed plain creation would still succeed. Raises
+    NoNodeError (``old`` is gone: this call or another replaced it, and ``new`` was changed or
+    deleted since) and NodeExistsError.
     """
-
     return await transact(store, [Delete(old)], Create(new, data))
 
 
 async def transact(
     store: MetadataStore, conditions: Sequence[Operation], change: Create | Put
 ) -> Version:
-    """Carries out ``change`` with ``conditions`` in one transaction, which cannot happen twice, and
-    whose outcome the changed node tells. Raises NoNodeError, NodeExistsError, BadVersionError."""
+    """Carry out ``change`` under ``conditions`` in one transaction.
 
-    async def once() -> Version:
+    The conditions must exclude a second execution, and the changed node must show the outcome.
+    Raises NoNodeError, NodeExistsError, BadVersionError.
+    """
+
+    async def attempt() -> Version:
         version = (await store.txn([*conditions, change]))[-1]
         assert version is not None
         return version
 
     refusals = (NoNodeError, NodeExistsError, BadVersionError)
-    return await _certainly(store, change.path, change.data, once, refusals)
+    return await _write_until_certain(store, change.path, change.data, attempt, refusals)
 
 
 async def put(store: MetadataStore, path: str, data: bytes, expect: Version) -> Version:
-    """Replaces a node's data, at most once. Raises BadVersionError, NoNodeError."""
+    """Replace a node's data, at most once. Raises BadVersionError, NoNodeError."""
 
-    async def once() -> Version:
+    async def attempt() -> Version:
         return await store.put(path, data, expect=expect)
 
-    return await _certainly(store, path, data, once, (BadVersionError,))
+    return await _write_until_certain(store, path, data, attempt, (BadVersionError,))
 
 
 async def delete(store: MetadataStore, path: str, expect: Version | None = None) -> None:
-    """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
-    unsure: IndeterminateError | None = None
+    """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+    unknown_outcome: IndeterminateError | None = None
     for _ in range(ATTEMPTS):
         try:
             return await store.delete(path, expect=expect)
         except IndeterminateError as error:
-            unsure = error
+            unknown_outcome = error
         except NoNodeError:
-            if unsure is None:
+            if unknown_outcome is None:
                 raise
             return None
         except MetadataUnavailableError as error:
-            raise unsure or error from error
-    raise unsure or AssertionError("no attempt was made")
+            raise unknown_outcome or error from error
+    raise unknown_outcome or AssertionError("no attempt was made")
 
 
-async def look(store: MetadataStore, path: str) -> Value | None:
-    """The node's value; None when it does not exist."""
+async def read_if_exists(store: MetadataStore, path: str) -> Value | None:
+    """Return the node's value; None if it does not exist."""
     try:
         return await store.get(path)
     except NoNodeError:
         return None
 
 
-async def _certainly(
+async def _write_until_certain(
     store: MetadataStore,
     path: str,
     data: bytes,
-    once: Callable[[], Awaitable[Version]],
+    attempt: Callable[[], Awaitable[Version]],
     refusals: tuple[type[MetadataError], ...],
 ) -> Version:
-    """Repeats ``once`` while its outcome is unknown; a refusal then may be its own success."""
-    unsure: IndeterminateError | None = None
+    """Repeat ``attempt`` while its outcome is unknown; a later refusal may mean success."""
+    unknown_outcome: IndeterminateError | None = None
     for _ in range(ATTEMPTS):
         try:
-            return await once()
+            return await attempt()
         except IndeterminateError as error:
-            unsure = error
+            unknown_outcome = error
         except refusals:
-            if unsure is None:
+            if unknown_outcome is None:
                 raise
             try:
-                value = await look(store, path)
+                value = await read_if_exists(store, path)
             except MetadataUnavailableError as error:
-                raise unsure from error
+                raise unknown_outcome from error
             if value is not None and value.data == data:
                 return value.version
             raise
         except MetadataUnavailableError as error:
-            raise unsure or error from error
-    raise unsure or AssertionError("no attempt was made")
+            raise unknown_outcome or error from error
+    raise unknown_outcome or AssertionError("no attempt was made")

@@ -1,8 +1,8 @@
-"""Ledgers in the metadata store: numbers for new ones, and their metadata by compare-and-set.
+"""Ledgers in the metadata store: new ledger ids, and compare-and-set of ledger metadata.
 
-Every change names the version that it replaces (bug B4). A lost reply is resolved here, so that
-callers see a change either made or refused, and IndeterminateError only when the store cannot be
-asked (see ``certain``).
+Every change names the version that it replaces (rules LED-3, LED-4, bug B4). Unknown outcomes are
+resolved here: a change is either carried out or refused, and IndeterminateError is raised only if
+the store cannot be read (see ``idempotent_writes``).
 """
 
 import re
@@ -29,10 +29,10 @@ _HIGH = re.compile(r"HOB-([0-9]{10})")
 
 
 class LedgerNumber(NamedTuple):
-    """A ledger id that nobody else was or will be given, and the node that stands for it.
+    """A ledger id that is issued only once, and the node that reserves it.
 
-    The ledger takes the node's place when it is made. A process that dies before leaves the empty
-    node behind, which is in nobody's way.
+    Creating the ledger replaces the node. A process that dies before that leaves the empty node
+    behind, which is harmless.
     """
 
     ledger_id: int
@@ -40,7 +40,7 @@ class LedgerNumber(NamedTuple):
 
 
 class LedgerStore:
-    """The ledgers of one cluster."""
+    """The ledgers of one cluster, in its metadata store."""
 
     __slots__ = ("_paths", "_store")
 
@@ -51,11 +51,11 @@ class LedgerStore:
     # --- numbers --------------------------------------------------------------------------------
 
     async def new_number(self) -> LedgerNumber:
-        """A number for a ledger. Raises MetadataUnavailableError, IndeterminateError (nothing is
-        lost then but a number: safe to repeat), LimitExceededError.
+        """Reserve a ledger id. Safe to repeat: an error costs at most an unused id.
 
-        As in BookKeeper it is that of a sequential node. The node is not ephemeral: its number
-        counts and not its life, so no session is needed.
+        As in BookKeeper it is the number of a sequential node. The node is persistent, because only
+        its number matters, so no session is needed. Raises MetadataUnavailableError,
+        IndeterminateError, LimitExceededError.
         """
         number, path = await self._new_node(self._paths.ids)
         if 0 <= number < SHORT_LEDGER_IDS_END:
@@ -64,7 +64,7 @@ class LedgerStore:
         return await self._new_long_number()
 
     async def next_id(self) -> int:
-        """A number above all that were given before, for no ledger. Raises as ``new_number``."""
+        """Return an id above all issued before, without reserving it. Raises as ``new_number``."""
         number = await self.new_number()
         await _try_delete(self._store, number.path)
         return number.ledger_id
@@ -81,31 +81,31 @@ class LedgerStore:
             if 0 <= number < SHORT_LEDGER_IDS_END:
                 return LedgerNumber(high << 32 | number, path)
             await _try_delete(self._store, path)
-        raise LimitExceededError(f"{self._store.uri} gives no more numbers for ledgers")
+        raise LimitExceededError(f"{self._store.uri} has no ledger ids left")
 
     async def _new_node(self, parent: str) -> tuple[int, str]:
-        """The next number under ``parent``; beyond 2^31 - 1 ZooKeeper's become negative."""
-        unsure: IndeterminateError | None = None
+        """Create the next sequential node. ZooKeeper's numbers become negative above 2^31 - 1."""
+        unknown_outcome: IndeterminateError | None = None
         for _ in range(idempotent_writes.ATTEMPTS):
             try:
                 path, _ = await self._store.create(f"{parent}/{_ID_NAME}", sequential=True)
             except IndeterminateError as error:
-                unsure = error
+                unknown_outcome = error
                 continue
             return int(path.rpartition("/")[2].removeprefix(_ID_NAME)), path
-        raise unsure or AssertionError("no attempt was made")
+        raise unknown_outcome or AssertionError("no attempt was made")
 
     # --- metadata -------------------------------------------------------------------------------
 
     async def create(self, metadata: LedgerMetadata, number: LedgerNumber) -> Version:
-        """Writes the metadata of a new ledger in the place of its number.
+        """Write the metadata of a new ledger, replacing the node that reserves its id.
 
-        Its creation token must be set and its own: with it a lost reply is resolved. A request
-        that is lost and arrives late, even after the ledger was deleted, makes nothing.
+        The creation token must be set and unique: it resolves a lost reply. A request that arrives
+        late, even after the ledger was deleted, creates nothing.
 
-        Raises NodeExistsError: the id is taken, or another process has already changed the ledger
-        that this call made (recovered it, say): take another number in both cases. Raises
-        IndeterminateError when it may have been created.
+        Raises NodeExistsError if the id is taken, or if another process has already changed the
+        ledger that this call created (e.g. recovered it): in both cases use another id. Raises
+        IndeterminateError if the ledger may have been created.
         """
         assert metadata.creation_token > 0, "without a token a lost reply cannot be resolved"
         assert metadata.ledger_id == number.ledger_id
@@ -115,11 +115,11 @@ class LedgerStore:
             return await idempotent_writes.exchange(self._store, number.path, path, data)
         except NoNodeError as error:
             raise NodeExistsError(
-                f"the number of ledger {metadata.ledger_id} is used up"
+                f"the id of ledger {metadata.ledger_id} is no longer reserved"
             ) from error
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
-        """The metadata and its version. Raises NoSuchLedgerError, CorruptionError."""
+        """Return the metadata and its version. Raises NoSuchLedgerError, CorruptionError."""
         try:
             value = await self._store.get(self._paths.ledger(ledger_id))
         except NoNodeError as error:
@@ -127,10 +127,10 @@ class LedgerStore:
         return ledger_metadata.decode(ledger_id, value.data), value.version
 
     async def write(self, metadata: LedgerMetadata, expect: Version) -> Version:
-        """Replaces the metadata if it still has version ``expect``; returns the new version.
+        """Replace the metadata if it still has version ``expect``; return the new version.
 
-        Raises BadVersionError, NoSuchLedgerError, IndeterminateError (only when the store cannot be
-        asked whether it happened).
+        Raises BadVersionError, NoSuchLedgerError, and IndeterminateError only if the store cannot
+        be read to find out whether the write happened.
         """
         path = self._paths.ledger(metadata.ledger_id)
         try:
@@ -141,7 +141,7 @@ class LedgerStore:
             raise NoSuchLedgerError(f"ledger {metadata.ledger_id} does not exist") from error
 
     async def delete(self, ledger_id: int, expect: Version | None = None) -> None:
-        """Removes the metadata, and the nodes above it that hold nothing else.
+        """Delete the metadata, and its parent nodes that have no other children.
 
         Raises NoSuchLedgerError, BadVersionError, IndeterminateError.
         """
@@ -155,15 +155,16 @@ class LedgerStore:
                 return
 
     def watch(self, ledger_id: int, callback: Callable[[], None]) -> Watch:
-        """Calls back after the ledger's metadata changed: a hint to read it again."""
+        """Call ``callback`` after the ledger's metadata changed: a hint to read it again."""
         return self._store.watch(self._paths.ledger(ledger_id), callback)
 
     # --- listing --------------------------------------------------------------------------------
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
-        """Ids of existing ledgers above ``after``, rising, at most ``limit``: a page.
+        """Return a page of at most ``limit`` ids of existing ledgers above ``after``, rising.
 
-        Ledgers made or deleted meanwhile may be in it or not. Raises MetadataUnavailableError.
+        It may or may not contain ledgers that are created or deleted during the call. Raises
+        MetadataUnavailableError.
         """
         assert limit > 0
         found: list[int] = []
@@ -182,13 +183,13 @@ class LedgerStore:
         limit: int,
         found: list[int],
     ) -> None:
-        """Adds the ids below ``path``, all of which begin with ``digits``, in order."""
+        """Append the ids below ``path``, which all begin with ``digits``, to ``found``."""
         width, deeper = widths[0], widths[1:]
         name = re.compile(rf"{'' if deeper else 'L'}([0-9]{{{width}}})")
         try:
             children = await self._store.children(path)
         except NoNodeError:
-            return  # its last ledger went meanwhile
+            return  # its last ledger was deleted concurrently
         for match in filter(None, map(name.fullmatch, children)):
             if len(found) >= limit:
                 return
@@ -201,7 +202,7 @@ class LedgerStore:
 
 
 async def _try_delete(store: MetadataStore, path: str) -> bool:
-    """Removes a node that nobody needs; False when it stays (still in use, or unknown)."""
+    """Delete a node; return False if it still has children or the outcome is unknown."""
     try:
         await store.delete(path)
     except MetadataError:

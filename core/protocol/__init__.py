@@ -1,1 +1,1 @@
-"""Pure decisions: identifiers, errors, quorums, metadata changes, record sets. No I/O."""
+"""Pure protocol decisions and types: ids, errors, quorums, metadata changes, record sets."""

@@ -1,9 +1,9 @@
-"""Bookie identity: ``<name>@<8 hex digits of its incarnation>``.
+"""Bookie ids: ``<name>@<8 hex digits of the incarnation>`` (rules BKE-3, PLC-10).
 
-Formatting storage mints a new incarnation, so an id names one life of one bookie's data: an empty
-bookie that comes back at the same address has another id, and none of its "I never had it" can be
-taken for the old one's (bugs B13, B14). An id without ``@`` is an Apache bookie's: it has no
-incarnation that we could check. Region is fixed for the life of an id.
+Formatting a bookie's storage mints a new incarnation, so an id names one incarnation of its data.
+An empty bookie that returns at the same address has another id, and its "never had it" responses
+are not mistaken for those of the old one (bugs B13, B14). An id without ``@`` belongs to an Apache
+bookie and has no incarnation to check. The region of an id never changes.
 """
 
 import re
@@ -20,7 +20,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9\-_.]{0,61}[a-z0-9])?")
 
 
 def mint_bookie_id(name: str, incarnation: int) -> BookieId:
-    """The id of a freshly formatted bookie; ``incarnation`` is 32 random bits."""
+    """Return the id of a newly formatted bookie; ``incarnation`` is 32 random bits."""
     assert 0 <= incarnation < 2**32
     if not _NAME.fullmatch(name) or name == "readonly":
         raise InvalidArgumentError(
@@ -30,24 +30,24 @@ def mint_bookie_id(name: str, incarnation: int) -> BookieId:
 
 
 def check_bookie_id(text: str) -> BookieId:
-    """Accepts an id as found in metadata or on a wire. Raises InvalidArgumentError otherwise."""
+    """Return ``text`` if it is a valid bookie id. Raises InvalidArgumentError otherwise."""
     if not _ID.fullmatch(text) or text == "readonly":
         raise InvalidArgumentError(f"bad bookie id {text[:80]!r}")
     return BookieId(text)
 
 
 def bookie_name(bookie: BookieId) -> str:
-    """The part of the id that survives re-formatting."""
+    """Return the part of the id that stays the same when the bookie is formatted again."""
     return bookie.partition("@")[0]
 
 
-def is_incarnate(bookie: BookieId) -> bool:
-    """Whether the id names an incarnation (ours), rather than an address (Apache's)."""
+def has_incarnation(bookie: BookieId) -> bool:
+    """True if the id names an incarnation; False for the id (an address) of an Apache bookie."""
     return "@" in bookie
 
 
 def check_region(text: str) -> Region:
-    """Accepts a region or rack label. Raises InvalidArgumentError otherwise."""
+    """Return ``text`` if it is a region or rack label. Raises InvalidArgumentError otherwise."""
     if not _LABEL.fullmatch(text):
         raise InvalidArgumentError(
             f"bad region or rack {text[:80]!r}: lower-case letters, digits, - _ . (at most 63)"

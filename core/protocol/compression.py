@@ -1,4 +1,4 @@
-"""Codecs of record sets. Decoding is bounded by the size that the header promised."""
+"""Codecs of record sets. Decoding is bounded by the size that the header states."""
 
 from enum import IntEnum
 
@@ -8,7 +8,7 @@ from .errors import CorruptionError
 
 
 class Codec(IntEnum):
-    """How the body of a record set is coded."""
+    """The coding of a record set's body."""
 
     NONE = 0
     ZSTD = 1
@@ -16,14 +16,14 @@ class Codec(IntEnum):
 
 _ZSTD_LEVEL = 1  # the level that keeps up with the network on one core
 
-# Contexts are costly to make (10 us) and serve one call at a time: they are lent out. List append
-# and pop are atomic, so that loops in several threads may share them.
+# Contexts are expensive to create (10 us) and serve one call at a time, so they are pooled. List
+# append and pop are atomic: event loops in several threads may share the pools.
 _encoders: list[zstandard.ZstdCompressor] = []
 _decoders: list[zstandard.ZstdDecompressor] = []
 
 
 def compress(codec: Codec, raw: bytes) -> bytes:
-    """Codes ``raw``; the caller keeps the raw bytes when that does not make them smaller."""
+    """Compress ``raw``. The result may be larger; the caller then keeps the raw bytes."""
     assert codec is Codec.ZSTD
     encoder = _encoders.pop() if _encoders else zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
     coded = encoder.compress(raw)
@@ -32,16 +32,16 @@ def compress(codec: Codec, raw: bytes) -> bytes:
 
 
 def decompress(codec: Codec, coded: bytes, raw_bytes: int) -> bytes:
-    """Decodes exactly ``raw_bytes`` bytes. Raises CorruptionError when it is anything else.
+    """Decompress exactly ``raw_bytes`` bytes. Raises CorruptionError for any other result.
 
-    The frame names its own size, which the library would allocate blindly; so it is compared
-    with the bounded size from the header first.
+    The compressed frame states its own size, which the library allocates without a check, so that
+    size is first compared with the bounded size from the record set's header.
     """
     assert codec is Codec.ZSTD
     decoder = _decoders.pop() if _decoders else zstandard.ZstdDecompressor()
     try:
         if zstandard.frame_content_size(coded) != raw_bytes:
-            raise CorruptionError("compressed body: its size is not the header's")
+            raise CorruptionError("compressed body: its size differs from the header's")
         return decoder.decompress(coded, max_output_size=raw_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptionError(f"compressed body: {error}") from error

@@ -1,4 +1,4 @@
-"""DLSN: the position of a record in a stream, in total order."""
+"""DLSN: the position of a record in a stream, in total order (rule STR-13)."""
 
 import re
 import struct
@@ -12,10 +12,10 @@ _MAX = 2**63 - 1
 
 
 class Dlsn(NamedTuple):
-    """Position of a record: (log segment number, entry id, slot), compared left to right.
+    """The position of a record: (log segment number, entry id, slot), compared left to right.
 
-    As text ``"3:1041:7"``, as 24 bytes big-endian (so that bytes sort like positions). Hashable,
-    ordered, immutable; both forms round-trip.
+    It is written as a string, ``"3:1041:7"``, or as 24 big-endian bytes, which sort like positions.
+    Both forms round-trip.
     """
 
     lssn: int
@@ -26,22 +26,22 @@ class Dlsn(NamedTuple):
         return f"{self.lssn}:{self.entry_id}:{self.slot}"
 
     def to_bytes(self) -> bytes:
-        """The 24-byte form, whose byte order is the order of positions."""
+        """Return the 24-byte form, whose byte order is the order of positions."""
         return _BYTES.pack(*self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Reads the 24-byte form. Raises InvalidArgumentError for anything else."""
+        """Decode the 24-byte form. Raises InvalidArgumentError for anything else."""
         if len(data) != _BYTES.size:
             raise InvalidArgumentError(f"a DLSN has {_BYTES.size} bytes, not {len(data)}")
         position = cls(*_BYTES.unpack(data))
         if min(position) < 0:
-            raise InvalidArgumentError(f"a DLSN has no negative part: {position}")
+            raise InvalidArgumentError(f"a DLSN with a negative part: {position}")
         return position
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads the text ``lssn:entry:slot``. Raises InvalidArgumentError for anything else."""
+        """Parse ``lssn:entry:slot``. Raises InvalidArgumentError for anything else."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise InvalidArgumentError(
@@ -54,4 +54,4 @@ class Dlsn(NamedTuple):
 
 
 FIRST_DLSN = Dlsn(1, 0, 0)
-"""The first position that any stream can have."""
+"""The first possible position of every stream."""

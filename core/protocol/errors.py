@@ -1,15 +1,16 @@
-"""The one error tree of Rhumbline.
+"""All errors that Rhumbline raises on purpose, in one tree.
 
-Every class says, as class attributes, what a caller can do about it:
+The first sentence of each class says what happened, the second one what the caller should do. Class
+attributes say the same to programs:
 
-- ``code``: stable text that travels on the wire and in JSON output;
-- ``retryable``: the same call may succeed later without anybody changing anything;
+- ``code``: a stable string, used on the wire and in JSON output;
+- ``retryable``: the same call may succeed later although the caller changes nothing;
 - ``refresh``: cached metadata must be read again before a retry;
-- ``blame``: who has to act: ``caller`` (the request is wrong), ``peer`` (another process or the
-  network), ``us`` (a bug or damaged local state).
+- ``blame``: the party that has to act: ``caller`` (the request is wrong), ``peer`` (another process
+  or the network), ``us`` (a bug, or damaged local state).
 
-An operation whose outcome is unknown (it may have happened) is its own kind and never a plain
-time-out, because retrying it blindly can double it.
+An operation whose outcome is unknown (it may have been carried out) raises an
+``UnknownOutcomeError`` and never a plain time-out: a blind retry could carry it out twice.
 """
 
 from typing import ClassVar, Literal
@@ -18,7 +19,10 @@ Blame = Literal["caller", "peer", "us"]
 
 
 class RhumblineError(Exception):
-    """Root of the tree; catching it catches everything that Rhumbline raises on purpose."""
+    """A request failed; this is the root of all errors that Rhumbline raises on purpose.
+
+    Catch a subclass to decide what to do, or read ``retryable``, ``refresh`` and ``blame``.
+    """
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
@@ -26,129 +30,189 @@ class RhumblineError(Exception):
     blame: ClassVar[Blame] = "us"
 
 
-# --- refused: the request cannot be served as it is ---------------------------------------------
+# --- refused: nothing was carried out, and a plain retry is refused again -----------------------
 
 
 class RefusedError(RhumblineError):
-    """The request was understood and refused; nothing of it happened."""
+    """The request was understood and refused; nothing of it was carried out.
+
+    Change the request, or the state that the message names: a plain retry is refused again.
+    """
 
     code = "refused"
     blame: ClassVar[Blame] = "caller"
 
 
 class InvalidArgumentError(RefusedError):
-    """A value that came from a user or a configuration is outside of what is allowed."""
+    """A value from the caller or from a configuration is outside its allowed range.
+
+    Correct the value; the message names the allowed range.
+    """
 
     code = "invalid-argument"
 
 
 class ConfigurationError(InvalidArgumentError):
-    """A configuration file, option or combination of options is wrong."""
+    """A configuration file, an option or a combination of options is wrong.
+
+    Correct the setting that the message names and start again.
+    """
 
     code = "configuration"
 
 
 class IllegalQuorumError(InvalidArgumentError):
-    """E, WQ, AQ and R do not fit together, or no ensemble could ever satisfy them."""
+    """E, WQ, AQ and R do not fit together, or no ensemble can ever satisfy them.
+
+    Choose other numbers; ``rhumbline plan`` says which ones a deployment supports.
+    """
 
     code = "illegal-quorum"
 
 
 class LimitExceededError(RefusedError):
-    """A size, count or rate is above its limit; the message names the limit and its value."""
+    """A size, count or rate is above its limit; the message names the limit and its value.
+
+    Send less, or raise the limit if it is configurable.
+    """
 
     code = "limit-exceeded"
 
 
 class RecordTooLargeError(LimitExceededError):
-    """A record (or the entry that it would make) is larger than the limit."""
+    """A record, or the entry that would hold it, is larger than the limit.
+
+    Split the record, or store the payload elsewhere and append a reference.
+    """
 
     code = "record-too-large"
 
 
 class NoSuchNamespaceError(RefusedError):
-    """The namespace does not exist in this metadata store."""
+    """The namespace does not exist in this metadata store.
+
+    Create the namespace, or correct its name.
+    """
 
     code = "no-such-namespace"
 
 
 class NamespaceExistsError(RefusedError):
-    """The namespace exists already."""
+    """A namespace of this name exists already.
+
+    Use the existing namespace, or choose another name.
+    """
 
     code = "namespace-exists"
 
 
 class NoSuchStreamError(RefusedError):
-    """The stream does not exist in this namespace."""
+    """The stream does not exist in this namespace, or was deleted.
+
+    Create the stream, or correct its name.
+    """
 
     code = "no-such-stream"
 
 
 class StreamExistsError(RefusedError):
-    """The stream exists already."""
+    """A stream of this name exists already.
+
+    Open the existing stream, or choose another name.
+    """
 
     code = "stream-exists"
 
 
 class NoSuchSubscriptionError(RefusedError):
-    """The stream has no subscription of this name."""
+    """The stream has no subscription of this name.
+
+    Create the subscription, or correct its name.
+    """
 
     code = "no-such-subscription"
 
 
 class DuplicateRecordError(RefusedError):
-    """The producer's sequence is in the stream already: the retry succeeded before."""
+    """The producer's sequence number is in the stream already: an earlier attempt succeeded.
+
+    Treat the record as appended; do not send it again.
+    """
 
     code = "duplicate-record"
 
 
 class SequenceGapError(RefusedError):
-    """The producer's sequence skips numbers: records before it never arrived here."""
+    """The producer's sequence skips numbers: earlier records never arrived.
+
+    Send the records again, beginning with the first one that was not acknowledged.
+    """
 
     code = "sequence-gap"
 
 
 class TxidOutOfOrderError(RefusedError):
-    """A record's txid is below the one before it."""
+    """A record's txid is below the txid of the record before it.
+
+    Append with a txid that is at least the last one in the stream.
+    """
 
     code = "txid-out-of-order"
 
 
 class EndOfStreamError(RefusedError):
-    """The stream was sealed by its application: no more appends, and readers are at its end."""
+    """The application sealed the stream: it takes no more records, and the reader has read all.
+
+    Stop appending or reading; the stream never continues.
+    """
 
     code = "end-of-stream"
 
 
 class ClosedError(RefusedError):
-    """The writer, reader, ledger or connection was closed by its own user."""
+    """The writer, reader, ledger or connection was closed by its own user.
+
+    Open a new one if there is more to do.
+    """
 
     code = "closed"
 
 
 class UnauthorizedError(RefusedError):
-    """Wrong ledger password, token or permission."""
+    """The ledger password, token or permission was rejected.
+
+    Correct the credentials; a retry with the same ones fails again.
+    """
 
     code = "unauthorized"
 
 
 class WrongClusterError(RefusedError):
-    """Data of another cluster or another bookie: refused, because serving it would be a lie."""
+    """Data belongs to another cluster or another bookie, and is refused.
+
+    Check the metadata URI, the directories and the bookie id before starting again.
+    """
 
     code = "wrong-cluster"
 
 
 class ForeignDataError(RefusedError):
-    """A directory or store holds something that is not ours, or of a newer format."""
+    """A directory or store holds data of another program, or of a newer format.
+
+    Use another directory, or a version of Rhumbline that knows the format; nothing was changed.
+    """
 
     code = "foreign-data"
 
 
-# --- lost: somebody else has the right to write -------------------------------------------------
+# --- ownership lost: another process may write now ----------------------------------------------
 
 
 class OwnershipLostError(RhumblineError):
-    """Another writer or recoverer took over, at once and for good."""
+    """Another writer or a recovery took the ledger or stream over, for good.
+
+    Stop writing; read the metadata again to find the new owner.
+    """
 
     code = "ownership-lost"
     refresh = True
@@ -156,28 +220,40 @@ class OwnershipLostError(RhumblineError):
 
 
 class LedgerFencedError(OwnershipLostError):
-    """The ledger was fenced by a recoverer: this writer can never append to it again."""
+    """A recovery fenced the ledger: this writer can never append to it again.
+
+    Stop writing to the ledger; open the stream again if this process should own it.
+    """
 
     code = "ledger-fenced"
 
 
 class LedgerClosedError(OwnershipLostError):
-    """The ledger is closed in the metadata store."""
+    """The ledger is closed in the metadata store.
+
+    Read the ledger, or write to a new one.
+    """
 
     code = "ledger-closed"
 
 
 class StreamLostError(OwnershipLostError):
-    """Another writer claimed the stream."""
+    """Another writer claimed the stream.
+
+    Stop writing; open the stream again only if this process should take it back.
+    """
 
     code = "stream-lost"
 
 
-# --- not there ----------------------------------------------------------------------------------
+# --- not found ----------------------------------------------------------------------------------
 
 
 class NoSuchLedgerError(RhumblineError):
-    """The ledger does not exist (metadata), or provably never had entries here (bookie)."""
+    """The ledger does not exist, or (from a bookie) it provably never had entries there.
+
+    Read the metadata again; if the ledger is not there either, it was deleted.
+    """
 
     code = "no-such-ledger"
     refresh = True
@@ -185,20 +261,29 @@ class NoSuchLedgerError(RhumblineError):
 
 
 class NoSuchEntryError(RhumblineError):
-    """The bookie can prove that it never had this entry."""
+    """The bookie can prove that it never stored this entry.
+
+    Read the entry from another bookie of its write set.
+    """
 
     code = "no-such-entry"
     blame: ClassVar[Blame] = "peer"
 
 
 class NoSuchObjectError(RefusedError):
-    """The cold store has no object under this key."""
+    """The cold store has no object under this key.
+
+    Check the key; an object that was listed may have been deleted since.
+    """
 
     code = "no-such-object"
 
 
 class TruncatedError(RefusedError):
-    """The position is below the stream's start. ``first_active`` says where to go on."""
+    """The position is below the start of the stream: its records were deleted.
+
+    Continue at ``first_active``; the records before it can no longer be read.
+    """
 
     code = "truncated"
 
@@ -208,24 +293,33 @@ class TruncatedError(RefusedError):
 
 
 class GapError(RhumblineError):
-    """Records that should be there are not: reading on would skip them."""
+    """Records that should exist are missing: reading on would skip them.
+
+    Stop and report it; an operator has to find the missing entries.
+    """
 
     code = "gap"
 
 
 class StreamIdleError(RhumblineError):
-    """Nothing came for as long as the reader may wait, and a quorum says that nothing is there."""
+    """No record came for as long as the reader may wait, and a quorum confirmed that none exists.
+
+    Read on to wait longer: the writer may be idle or stopped.
+    """
 
     code = "stream-idle"
     retryable = True
     blame: ClassVar[Blame] = "peer"
 
 
-# --- unavailable: try again ---------------------------------------------------------------------
+# --- unavailable: retry later -------------------------------------------------------------------
 
 
 class UnavailableError(RhumblineError):
-    """Something that is needed is not reachable now; nothing of the request happened."""
+    """Something that the request needs is unreachable now; nothing was carried out.
+
+    Retry with backoff.
+    """
 
     code = "unavailable"
     retryable = True
@@ -233,40 +327,55 @@ class UnavailableError(RhumblineError):
 
 
 class ReaderStalledError(UnavailableError):
-    """Nothing came for as long as the reader may wait, but something is there, or nobody can tell.
+    """No record came for as long as the reader may wait, and records exist or may exist.
 
-    The cause, if there is one, is what went wrong when it was asked for.
+    Read on to retry; ``__cause__`` holds the error of the last attempt, if there was one.
     """
 
     code = "reader-stalled"
 
 
 class BookieUnavailableError(UnavailableError):
-    """The bookie cannot be reached, or closed the connection."""
+    """The bookie cannot be reached, or closed the connection.
+
+    Retry with backoff, or use another bookie of the write set.
+    """
 
     code = "bookie-unavailable"
 
 
 class NotEnoughBookiesError(UnavailableError):
-    """No legal ensemble can be made from the writable bookies."""
+    """No legal ensemble can be formed from the writable bookies.
+
+    Retry once more bookies or regions are up; the message names the rule that fails.
+    """
 
     code = "not-enough-bookies"
 
 
 class ReadOnlyError(UnavailableError):
-    """The bookie takes no adds (full or failed disk, or by command)."""
+    """The bookie takes no adds: its disk is full or failed, or an operator made it read-only.
+
+    Write to another bookie; retry here after it is writable again.
+    """
 
     code = "read-only"
 
 
 class TooManyRequestsError(UnavailableError):
-    """The peer's queue is full."""
+    """The peer's request queue is full.
+
+    Retry with backoff.
+    """
 
     code = "too-many-requests"
 
 
 class OverRateError(TooManyRequestsError):
-    """A rate is above its limit. ``retry_after_ms`` says how long to wait."""
+    """A rate is above its limit.
+
+    Wait ``retry_after_ms`` milliseconds, then retry.
+    """
 
     code = "over-rate"
 
@@ -276,7 +385,10 @@ class OverRateError(TooManyRequestsError):
 
 
 class NotOwnerError(UnavailableError):
-    """This proxy does not serve the stream. ``owner`` is the address of who does; "": unknown."""
+    """This proxy does not serve the stream.
+
+    Send the request to ``owner``, an address; if it is empty, the owner is unknown: look it up.
+    """
 
     code = "not-owner"
     refresh = True
@@ -287,33 +399,48 @@ class NotOwnerError(UnavailableError):
 
 
 class DiskFullError(UnavailableError):
-    """No space left for new entries."""
+    """The disk has no space left for new entries.
+
+    Free or add space; retry elsewhere in the meantime.
+    """
 
     code = "disk-full"
     blame: ClassVar[Blame] = "us"
 
 
 class DiskFailedError(UnavailableError):
-    """The operating system reported an I/O error."""
+    """The operating system reported an I/O error.
+
+    Replace the disk if it persists; retry elsewhere in the meantime.
+    """
 
     code = "disk-failed"
     blame: ClassVar[Blame] = "us"
 
 
 class UnknownStateError(UnavailableError):
-    """The bookie has no right to say yes or no now (limbo, damaged log, other incarnation)."""
+    """The bookie may neither confirm nor deny now (limbo, damaged log, other incarnation).
+
+    Count the response as no answer; ask other bookies, and retry later.
+    """
 
     code = "unknown-state"
 
 
 class RecoveryIncompleteError(UnavailableError):
-    """Too few bookies answered to decide where the ledger ends; nothing was decided."""
+    """Too few bookies answered to decide where the ledger ends; nothing was decided.
+
+    Retry the recovery once more bookies are up.
+    """
 
     code = "recovery-incomplete"
 
 
 class DeadlineExceededError(UnavailableError):
-    """The deadline passed before an answer; for requests that change nothing."""
+    """The deadline passed before a response; raised only for requests that change nothing.
+
+    Retry, with a longer deadline if the peer is slow.
+    """
 
     code = "deadline-exceeded"
 
@@ -322,7 +449,10 @@ class DeadlineExceededError(UnavailableError):
 
 
 class UnknownOutcomeError(RhumblineError):
-    """It may have happened or not: read, compare, and only then retry."""
+    """The request may have been carried out or not.
+
+    Read the state, compare it with the intended one, and only then retry.
+    """
 
     code = "unknown-outcome"
     refresh = True
@@ -330,7 +460,10 @@ class UnknownOutcomeError(RhumblineError):
 
 
 class AppendOutcomeUnknownError(UnknownOutcomeError):
-    """The record may or may not become part of the stream."""
+    """The record may or may not become part of the stream.
+
+    Retry with the same producer sequence, or read the end of the stream before appending again.
+    """
 
     code = "append-outcome-unknown"
 
@@ -339,20 +472,29 @@ class AppendOutcomeUnknownError(UnknownOutcomeError):
 
 
 class CorruptionError(RhumblineError):
-    """Bytes that do not match their checksum, identity or format. Never served, never a 'no'."""
+    """Bytes do not match their checksum, identity or format; they are never served or believed.
+
+    Read another copy; if all copies are damaged, restore from the archive.
+    """
 
     code = "corrupt"
 
 
 class ProtocolError(RhumblineError):
-    """A peer sent bytes that break the protocol; its connection is closed."""
+    """A peer sent bytes that break the protocol; its connection is closed.
+
+    Check that address, port and version belong to the expected service.
+    """
 
     code = "protocol"
     blame: ClassVar[Blame] = "peer"
 
 
 class InvariantBrokenError(RhumblineError):
-    """A bug: a component found its own state impossible and stopped."""
+    """A component found its own state impossible and stopped: this is a bug.
+
+    Restart the process and report the error with its message.
+    """
 
     code = "bug"
 
@@ -361,78 +503,105 @@ class InvariantBrokenError(RhumblineError):
 
 
 class MetadataError(RhumblineError):
-    """Root of what a metadata store raises."""
+    """The metadata store reported an error; root of all errors that a store raises.
+
+    Catch a subclass to decide what to do.
+    """
 
     code = "metadata"
     blame: ClassVar[Blame] = "peer"
 
 
 class NoNodeError(MetadataError):
-    """The node does not exist."""
+    """The node does not exist.
+
+    Read the parent again; create the node if it should exist.
+    """
 
     code = "no-node"
     refresh = True
 
 
 class NodeExistsError(MetadataError):
-    """The node exists already."""
+    """The node exists already.
+
+    Read the node and decide whether its value will do.
+    """
 
     code = "node-exists"
     refresh = True
 
 
 class NotEmptyError(MetadataError):
-    """The node has children and cannot be deleted."""
+    """The node has children and cannot be deleted.
+
+    Delete the children first.
+    """
 
     code = "not-empty"
 
 
 class BadVersionError(MetadataError):
-    """The node's version is not the expected one: somebody changed it."""
+    """The node's version is not the expected one: another process changed the node.
+
+    Read the node again, decide anew, and write with the new version.
+    """
 
     code = "bad-version"
     refresh = True
 
 
 class SessionLostError(MetadataError):
-    """The session expired: its ephemeral nodes are gone or will be, without further notice."""
+    """The session expired: the store removes its ephemeral nodes, or has removed them already.
+
+    Open a new session and create the ephemeral nodes again.
+    """
 
     code = "session-lost"
 
 
 class MetadataUnavailableError(MetadataError, UnavailableError):
-    """The store cannot be reached now and the request was certainly not carried out."""
+    """The store is unreachable now, and the request was certainly not carried out.
+
+    Retry with backoff.
+    """
 
     code = "metadata-unavailable"
     retryable = True
 
 
 class IndeterminateError(MetadataError, UnknownOutcomeError):
-    """The outcome of a write is unknown: read again and compare by a writer token."""
+    """The outcome of a write to the store is unknown.
+
+    Read the node again and compare its content (a writer's token) before retrying.
+    """
 
     code = "indeterminate"
     refresh = True
 
 
 class StoreFencedError(MetadataError):
-    """This store was fenced by a migration: writes go to its successor."""
+    """A migration fenced this store: writes go to its successor.
+
+    Open the successor that the message names.
+    """
 
     code = "store-fenced"
     refresh = True
 
 
 def error_classes() -> dict[str, type[RhumblineError]]:
-    """All classes of this module by ``code``, for mapping to and from the wire.
+    """Return all classes of this module by ``code``, for mapping to and from the wire.
 
-    A class that some module derives for itself travels as the one of this tree that it extends.
+    A subclass that another module defines is sent as the class of this module that it extends.
     Raises ``AssertionError`` if two classes share a code.
     """
-    found: dict[str, type[RhumblineError]] = {}
-    waiting: list[type[RhumblineError]] = [RhumblineError]
-    while waiting:
-        cls = waiting.pop()
-        known = found.setdefault(cls.code, cls)
+    by_code: dict[str, type[RhumblineError]] = {}
+    unvisited: list[type[RhumblineError]] = [RhumblineError]
+    while unvisited:
+        cls = unvisited.pop()
+        known = by_code.setdefault(cls.code, cls)
         assert known is cls, f"{known.__name__} and {cls.__name__} share the code {cls.code}"
-        ours = [sub for sub in cls.__subclasses__() if sub.__module__ == __name__]
-        waiting.extend(sub for sub in ours if sub not in waiting)
-    return found
+        subclasses = [sub for sub in cls.__subclasses__() if sub.__module__ == __name__]
+        unvisited.extend(sub for sub in subclasses if sub not in unvisited)
+    return by_code

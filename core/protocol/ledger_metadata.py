@@ -1,13 +1,13 @@
-"""Ledger metadata: the record that decides what a ledger is, and the legal changes to it.
+"""Ledger metadata: the record that defines a ledger, and the legal changes to it.
 
-Every change is made by compare-and-set on the store's version (bug B4); this module only says what
-the next value is. Invariants, checked at construction:
+Every change is a compare-and-set on the store's version (rules LED-1..LED-3, bug B4); this module
+only computes the next value. Invariants, checked at construction:
 
-1. fragment keys strictly rise, the first is 0;
+1. the first entry ids of the fragments strictly rise, and the first one is 0;
 2. each fragment names exactly E distinct bookies;
-3. a closed ledger's last fragment starts at most at ``last_entry_id + 1``;
-4. R ranges start at entry 0 and strictly rise. No ranges means R = 1 (BookKeeper's rule);
-5. what regions are allowed, if that is said, parses.
+3. the last fragment of a closed ledger starts at ``last_entry_id + 1`` or below;
+4. the ranges of R start at entry 0 and strictly rise; without ranges R is 1 (BookKeeper's rule);
+5. the list of allowed regions, if there is one, parses.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,20 @@ from .errors import CorruptionError, InvalidArgumentError
 from .quorum import Quorum
 
 NO_ENTRY = -1
-"""The entry id that means "none" (LAC and last entry of an empty ledger)."""
+"""The entry id that means "none": LAC and last entry of an empty ledger."""
 
 R_KEY = "rhumbline.r"
-"""Custom metadata key: R by entry id, as text ``first:R,first:R`` (first rises, from 0)."""
+"""Custom metadata key: R by entry id, as ``first:R,first:R``; ``first`` rises from 0."""
 
 REGIONS_KEY = "rhumbline.regions"
-"""Custom metadata key: the only regions whose bookies may hold the ledger, as ``eu,us``; the first
-one is home. No key: all regions."""
+"""Custom metadata key: the regions whose bookies may hold the ledger, as ``eu,us``, home first.
+
+Without the key all regions are allowed.
+"""
 
 
 class LedgerState(Enum):
-    """OPEN -> IN_RECOVERY -> CLOSED, or OPEN -> CLOSED; never back."""
+    """The state of a ledger: OPEN -> IN_RECOVERY -> CLOSED, or OPEN -> CLOSED; never back."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -39,7 +41,7 @@ class LedgerState(Enum):
 
 
 class DigestType(Enum):
-    """How an entry's digest is made; the value is BookKeeper's in ledger metadata."""
+    """The digest of a ledger's entries; the values are those of BookKeeper's ledger metadata."""
 
     CRC32 = 1
     HMAC = 2
@@ -49,7 +51,7 @@ class DigestType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The ensemble of a range of entries: from ``first_entry_id`` to the next fragment's."""
+    """The ensemble of a range of entries, from ``first_entry_id`` up to the next fragment."""
 
     first_entry_id: int
     bookies: tuple[BookieId, ...]
@@ -96,15 +98,15 @@ class LedgerMetadata:
         self.quorum_at(0)
         self.allowed_regions()
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     @property
     def last_fragment(self) -> Fragment:
-        """The fragment that takes new entries."""
+        """The fragment that receives new entries."""
         return self.fragments[-1]
 
     def fragment_of(self, entry_id: int) -> Fragment:
-        """The fragment that holds ``entry_id`` (which may be beyond the end)."""
+        """Return the fragment of ``entry_id``, which may be beyond the last entry."""
         assert entry_id >= 0
         for fragment in reversed(self.fragments):
             if fragment.first_entry_id <= entry_id:
@@ -112,7 +114,7 @@ class LedgerMetadata:
         raise AssertionError("the first fragment starts at 0")
 
     def r_ranges(self) -> tuple[tuple[int, int], ...]:
-        """((first entry id, R), ...), rising. ((0, 1),) when the ledger has no region rule."""
+        """Return ((first entry id, R), ...), rising; ((0, 1),) if the ledger has no region rule."""
         text = self.custom.get(R_KEY)
         if text is None:
             return ((0, 1),)
@@ -127,25 +129,28 @@ class LedgerMetadata:
         return ranges
 
     def quorum_at(self, entry_id: int) -> Quorum:
-        """E, WQ, AQ and the R that holds for ``entry_id``."""
+        """Return E, WQ, AQ and the R that applies to ``entry_id``."""
         r = next(r for first, r in reversed(self.r_ranges()) if first <= max(entry_id, 0))
         return Quorum(self.ensemble_size, self.write_quorum, self.ack_quorum, r)
 
     def allowed_regions(self) -> tuple[str, ...]:
-        """The regions whose bookies may become members, home first; () when all may."""
+        """Return the regions whose bookies may become members, home first; () if all may."""
         try:
             return allowed_regions(self.custom)
         except CorruptionError as error:
             raise CorruptionError(f"ledger {self.ledger_id}: {error}") from error
 
     def bookies(self) -> list[BookieId]:
-        """Every bookie that any fragment names, each once, in order of appearance."""
+        """Return every bookie that any fragment names, each once, in order of appearance."""
         return list(dict.fromkeys(b for fragment in self.fragments for b in fragment.bookies))
 
     # --- changes --------------------------------------------------------------------------------
 
     def with_fragment(self, first_entry_id: int, bookies: tuple[BookieId, ...]) -> "LedgerMetadata":
-        """The ensemble from an entry on; replaces the last fragment if it starts there."""
+        """Return a copy with a new ensemble from an entry on.
+
+        The last fragment is replaced if it starts at the same entry.
+        """
         assert self.last_fragment.first_entry_id <= first_entry_id, (
             "a change below the last fragment"
         )
@@ -155,7 +160,7 @@ class LedgerMetadata:
     def with_bookies_of(
         self, first_entry_id: int, bookies: tuple[BookieId, ...]
     ) -> "LedgerMetadata":
-        """Other holders of an existing fragment (repair: the new ones have full copies)."""
+        """Return a copy with other bookies, holding full copies, for an existing fragment."""
         assert any(f.first_entry_id == first_entry_id for f in self.fragments)
         return replace(
             self,
@@ -166,7 +171,7 @@ class LedgerMetadata:
         )
 
     def with_r(self, first_entry_id: int, r: int) -> "LedgerMetadata":
-        """R from ``first_entry_id`` on, replacing what was said for that id and later ones."""
+        """Return a copy with another R from ``first_entry_id`` on, for all later entries."""
         ranges = [(first, old) for first, old in self.r_ranges() if first < first_entry_id]
         if not ranges or ranges[-1][1] != r:
             ranges.append((first_entry_id, r))
@@ -176,12 +181,12 @@ class LedgerMetadata:
         return replace(self, custom={**self.custom, R_KEY: text.encode("ascii")})
 
     def in_recovery(self) -> "LedgerMetadata":
-        """OPEN -> IN_RECOVERY."""
+        """Return a copy that is IN_RECOVERY instead of OPEN."""
         assert self.state is LedgerState.OPEN
         return replace(self, state=LedgerState.IN_RECOVERY)
 
     def closed(self, last_entry_id: int, length: int) -> "LedgerMetadata":
-        """The end, written once. Fragments that would start beyond it are dropped with it."""
+        """Return a closed copy, without the fragments that would start beyond its end."""
         assert self.state is not LedgerState.CLOSED
         assert last_entry_id >= NO_ENTRY
         assert length >= 0
@@ -196,7 +201,7 @@ class LedgerMetadata:
 
 
 def allowed_regions(custom: Mapping[str, bytes]) -> tuple[str, ...]:
-    """What REGIONS_KEY says in a ledger's custom metadata. Raises CorruptionError."""
+    """Return the regions that REGIONS_KEY lists in custom metadata. Raises CorruptionError."""
     text = custom.get(REGIONS_KEY)
     if text is None:
         return ()

@@ -1,7 +1,8 @@
 """Values in the metadata store: one line of JSON with a version, checked field by field.
 
-JSON, because an operator reads it with the store's own tools; checked strictly, because a value
-that is only nearly right (a hand edit, another program's node) must not be guessed at.
+The format is JSON so that an operator can read it with the store's own tools. It is checked
+strictly: a value that is almost right (edited by hand, or written by another program) must not be
+interpreted by guessing.
 """
 
 import json
@@ -14,7 +15,7 @@ _VERSION_KEY = "v"
 
 
 def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
-    """One line of JSON; the same fields always make the same bytes."""
+    """Return one line of JSON; the same fields always give the same bytes."""
     assert _VERSION_KEY not in fields
     return json.dumps({_VERSION_KEY: version, **fields}, separators=(",", ":")).encode()
 
@@ -22,9 +23,10 @@ def encode_metadata_record(version: int, fields: Mapping[str, Any]) -> bytes:
 def decode_metadata_record(
     what: str, data: bytes, *, version: int, fields: Mapping[str, type | tuple[type, ...]]
 ) -> dict[str, Any]:
-    """The fields of ``data``, exactly those named and of those types.
+    """Return the fields of ``data``, which must have exactly the given names and types.
 
-    Raises CorruptionError (``what`` names the thing), ForeignDataError for a newer version.
+    ``what`` names the record in error messages. Raises CorruptionError, and ForeignDataError for a
+    newer version.
     """
     try:
         value = json.loads(data)
@@ -36,9 +38,9 @@ def decode_metadata_record(
     if found > version:
         raise ForeignDataError(f"{what}: format {found} is newer than this program's {version}")
     if found != version or value.keys() != fields.keys():
-        raise CorruptionError(f"{what}: format {found} with fields {sorted(value)}")
+        raise CorruptionError(f"{what}: unexpected format {found} with fields {sorted(value)}")
     for name, types in fields.items():
         allowed = types if isinstance(types, tuple) else (types,)
         if type(value[name]) not in allowed:
-            raise CorruptionError(f"{what}: field {name} is {value[name]!r}")
+            raise CorruptionError(f"{what}: field {name} has the wrong type: {value[name]!r}")
     return value

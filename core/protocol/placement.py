@@ -1,4 +1,4 @@
-"""What a placement policy decides: which bookies hold a ledger. Pure."""
+"""Placement policies: the interface that chooses the bookies of a ledger (rules PLC-15, PLC-16)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .quorum import Quorum
 
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
-    """A bookie as placement sees it. ``region`` is None when unknown (an Apache bookie)."""
+    """A bookie as placement sees it; ``region`` is None if unknown (an Apache bookie)."""
 
     bookie: BookieId
     region: Region | None = None
@@ -20,12 +20,12 @@ class BookieInfo:
 
 
 def in_regions(bookies: Sequence[BookieInfo], allowed: Collection[str]) -> list[BookieInfo]:
-    """Those of ``bookies`` that lie in ``allowed`` regions; all of them when it is empty."""
+    """Return the ``bookies`` that lie in ``allowed`` regions; all of them if it is empty."""
     return [info for info in bookies if not allowed or info.region in allowed]
 
 
 class PlacementPolicy(Protocol):
-    """Chooses ensembles. Both methods raise NotEnoughBookiesError naming the rule that fails."""
+    """A strategy that chooses ensembles; NotEnoughBookiesError names the rule that fails."""
 
     def new_ensemble(
         self,
@@ -35,9 +35,9 @@ class PlacementPolicy(Protocol):
         random: Random,
         near: Region | None = None,
     ) -> tuple[BookieId, ...]:
-        """E distinct bookies, legal for ``quorum`` (P holds for every write set).
+        """Choose E distinct bookies that are legal for ``quorum``: P holds for every write set.
 
-        ``near``: the writer's region, preferred for latency. Raises NotEnoughBookiesError.
+        ``near`` is the writer's region, preferred for latency. Raises NotEnoughBookiesError.
         """
         ...
 
@@ -50,9 +50,9 @@ class PlacementPolicy(Protocol):
         *,
         random: Random,
     ) -> tuple[BookieId, ...]:
-        """The ensemble with other bookies at the ``failed`` indices, the rest unmoved, still legal.
+        """Choose other bookies for the ``failed`` indices; all others keep their index.
 
-        ``candidates`` may contain members; they are not chosen twice. Raises NotEnoughBookiesError
-        rather than ever weakening the rule.
+        The new ensemble is legal too: NotEnoughBookiesError is raised rather than the rule
+        weakened. ``candidates`` may contain members, which are not chosen again.
         """
         ...

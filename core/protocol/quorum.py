@@ -1,15 +1,15 @@
-"""Quorum arithmetic: the predicate P and every decision that is derived from it.
+"""Quorum arithmetic: the predicate P and every decision that follows from it (rules PLC-3..PLC-8).
 
-``P(S) = |S| >= AQ and S lies in at least R regions``. P only grows with S. Any set that satisfies
-P meets any set whose complement (in the write set) does not: that is the whole safety argument,
-and threshold quorums are the case R = 1 (BookKeeper's rule).
+``P(S) = |S| >= AQ and S lies in at least R regions``. P is monotonic: adding a member to S never
+makes it false. Safety follows from one fact: a set that satisfies P intersects every set whose
+complement in the write set does not satisfy P. With R = 1 this is BookKeeper's threshold quorum.
 
-Two readings of a bookie whose region is unknown, both pessimistic: for an *acknowledgement* it
-stands in no region; for *coverage* (could somebody else have been acknowledged by the rest?) it
-stands in a region of its own.
+A bookie whose region is unknown is counted pessimistically (rule PLC-7). For an *acknowledgement*
+it lies in no region. For *coverage* (could the other bookies have acknowledged an entry?) it lies
+in a region of its own.
 
-Members are ensemble *indices*; sets of them are bit masks (bit i = index i), so that the hot path
-is integer arithmetic and a dictionary look-up. Nothing here knows bookie names, time or I/O.
+Members are ensemble *indices*, and sets of members are bit masks (bit i is index i), so that the
+hot path is integer arithmetic and a dictionary lookup.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ ENSEMBLE_SIZE_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements, from R regions."""
+    """The four numbers of a ledger: E bookies, WQ copies, AQ acknowledgements from R regions."""
 
     ensemble_size: int
     write_quorum: int
@@ -50,21 +50,21 @@ class Quorum:
         return f"{self.ensemble_size}/{self.write_quorum}/{self.ack_quorum}/R{self.min_regions}"
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
-        """Ensemble indices that store ``entry_id``: (entry_id + w) mod E for w in 0..WQ-1."""
+        """Return the indices that store ``entry_id``: (entry_id + w) mod E for w in 0..WQ-1."""
         assert entry_id >= 0
         e = self.ensemble_size
         return tuple((entry_id + w) % e for w in range(self.write_quorum))
 
     def write_mask(self, entry_id: int) -> int:
-        """The write set as a bit mask."""
+        """Return the write set of ``entry_id`` as a bit mask."""
         return sum(1 << index for index in self.write_set(entry_id))
 
 
 class QuorumView:
     """The quorum of one fragment: E members with their regions, and all decisions about them.
 
-    ``regions[i]`` is the region of ensemble index i, or None when it is unknown. Every decision is
-    memoised: there are at most 2^E masks and in practice a handful.
+    ``regions[i]`` is the region of ensemble index i, or None if it is unknown. Decisions are cached
+    by mask; of the 2^E masks only a few occur in practice.
     """
 
     __slots__ = ("_acked", "_covered", "full_masks", "quorum", "regions")
@@ -73,61 +73,61 @@ class QuorumView:
         assert len(regions) == quorum.ensemble_size
         self.quorum = quorum
         self.regions: tuple[str | None, ...] = tuple(regions)
-        # One write set per start index, all alike when E = WQ.
+        # One write set for each start index; if E = WQ they are all the same.
         starts = range(quorum.ensemble_size if quorum.ensemble_size > quorum.write_quorum else 1)
         self.full_masks: tuple[int, ...] = tuple(quorum.write_mask(start) for start in starts)
         self._acked: dict[int, bool] = {}
         self._covered: dict[int, bool] = {}
 
     def write_mask(self, entry_id: int) -> int:
-        """Bit mask of the write set of ``entry_id``."""
+        """Return the bit mask of the write set of ``entry_id``."""
         return self.full_masks[entry_id % len(self.full_masks)]
 
     def is_acked(self, mask: int) -> bool:
-        """P(mask), unknown regions counting for none: may this entry be acknowledged?"""
+        """True if an entry stored by ``mask`` may be acknowledged; unknown regions do not count."""
         known = self._acked.get(mask)
         if known is None:
             known = self._acked[mask] = self._satisfies(mask, unknown_counts=False)
         return known
 
     def could_ack(self, mask: int) -> bool:
-        """P(mask), unknown regions counting each for one: could a writer be acked by it?"""
+        """True if ``mask`` could have acknowledged an entry; each unknown region counts as one."""
         known = self._covered.get(mask)
         if known is None:
             known = self._covered[mask] = self._satisfies(mask, unknown_counts=True)
         return known
 
     def must_change_ensemble(self, failed: int) -> bool:
-        """Whether some write set can no longer be acknowledged without the failed members (B19)."""
+        """True if a write set cannot be acknowledged without the failed members (bug B19)."""
         return any(not self.is_acked(full & ~failed) for full in self.full_masks)
 
     def is_fencing_complete(self, fenced: int) -> bool:
-        """Whether the unfenced rest of every write set cannot acknowledge anything (B12)."""
+        """True if the unfenced rest of each write set cannot acknowledge (rule PLC-5, bug B12)."""
         return all(not self.could_ack(full & ~fenced) for full in self.full_masks)
 
     def is_absent(self, entry_id: int, never: int) -> bool:
-        """Whether ``entry_id`` was not and can never be acknowledged.
+        """True if ``entry_id`` was not acknowledged and never can be (rule PLC-6).
 
         ``never``: the members that are fenced *and* proved that they never had the entry.
         """
         return not self.could_ack(self.write_mask(entry_id) & ~never)
 
-    def is_absence_possible(self, entry_id: int, cannot_say: int) -> bool:
-        """Whether absence could still be shown if all members but ``cannot_say`` said never."""
-        return not self.could_ack(self.write_mask(entry_id) & cannot_say)
+    def is_absence_possible(self, entry_id: int, undecided: int) -> bool:
+        """True if absence would be proven once all members but ``undecided`` answered "never"."""
+        return not self.could_ack(self.write_mask(entry_id) & undecided)
 
     def is_legal(self) -> bool:
-        """Whether every write set can be acknowledged when all its members answer."""
+        """True if every write set can be acknowledged once all its members have responded."""
         return all(self.is_acked(full) for full in self.full_masks)
 
     def is_robust(self) -> bool:
-        """Whether every write set can still be acknowledged with any one region lost."""
+        """True if every write set can still be acknowledged with any one region lost."""
         return all(self.survives_loss_of({name}) for name in self.known_regions())
 
     def is_fragile(self) -> bool:
-        """Whether one bookie sits in every acknowledging set of some write set.
+        """True if some write set cannot be acknowledged without one particular bookie.
 
-        Then the loss of that one bookie stops writes and makes recovery wait for it.
+        The loss of that bookie stops writes and makes recovery wait for it.
         """
         return any(
             not self.is_acked(full & ~(1 << index))
@@ -137,20 +137,20 @@ class QuorumView:
         )
 
     def survives_loss_of(self, lost: set[str]) -> bool:
-        """Whether every write set can still be acknowledged without the regions in ``lost``."""
-        gone = self.mask_of_regions(lost)
-        return all(self.is_acked(full & ~gone) for full in self.full_masks)
+        """True if every write set can still be acknowledged without the regions in ``lost``."""
+        lost_mask = self.mask_of_regions(lost)
+        return all(self.is_acked(full & ~lost_mask) for full in self.full_masks)
 
     def mask_of_regions(self, names: set[str]) -> int:
-        """Bit mask of the members that lie in one of ``names``."""
+        """Return the bit mask of the members that lie in one of the regions ``names``."""
         return sum(1 << i for i, region in enumerate(self.regions) if region in names)
 
     def known_regions(self) -> list[str]:
-        """The regions of the members, each once, in order of index."""
+        """Return the regions of the members, each once, in order of index."""
         return list(dict.fromkeys(region for region in self.regions if region is not None))
 
     def regions_of(self, mask: int) -> list[str]:
-        """The known regions of the members in ``mask``, each once, in order of index."""
+        """Return the known regions of the members in ``mask``, each once, in order of index."""
         return list(
             dict.fromkeys(
                 region
@@ -163,7 +163,7 @@ class QuorumView:
         if mask.bit_count() < self.quorum.ack_quorum:
             return False
         if self.quorum.min_regions <= 1:
-            return True  # BookKeeper's rule: a count, whatever the regions
+            return True  # BookKeeper's rule: only the count matters
         count = len(self.regions_of(mask))
         if unknown_counts:
             count += sum(

@@ -1,26 +1,26 @@
-"""The record set: the columnar block of records that a producer makes and no hop takes apart.
+"""The record set: a columnar block of records, built by a producer and kept whole on every hop.
 
-Layout, little endian, so that a decoded set *is* Arrow's layout and needs no loop over records::
+The layout is little-endian and equals Arrow's, so a decoded set needs no loop over records::
 
     header (96 bytes) | extension area | body (raw, or coded as ``codec`` says)
     raw body: [txid int64[count]] | offset int32[count + 1] | payload bytes
 
-The txid column is left out when all txids are equal (the usual case: one txid a set). Two
-checksums: ``raw_crc`` covers the raw body and is the identity of the content (the archive's digest
-is made of it); ``header_crc`` covers header and extension. They are apart so that the stream's
-owner can stamp txid and position into a set that a remote producer made without touching its body.
+The txid column is omitted if all txids are equal, which is the usual case. There are two checksums.
+``raw_crc`` covers the raw body and identifies the content (the archive's digest is computed from
+it). ``header_crc`` covers header and extension. They are separate so that the stream's owner can
+stamp txid and position into a set from a remote producer without touching its body (rule STR-12).
 
-An entry holds one or more record sets; slots count through all of them. A set of another kind than
+An entry holds one or more record sets, and slots count through all of them. A set whose kind is not
 DATA is a control record: it takes one slot and is hidden from applications.
 
-``position`` counts the data records of the segment before this set. Readers check that positions
-join without a hole, and compute sequence ids from them. ``producers_entry`` is the entry of the
-segment that holds the newest snapshot of its producers, so that the last entry tells the next owner
-where to begin to rebuild it.
+``position`` is the number of data records in the segment before this set. Readers check that
+positions leave no gap, and compute sequence ids from them. ``producers_entry`` is the entry that
+holds the segment's newest snapshot of the deduplication table. The next owner reads it in the last
+entry and rebuilds the table from there.
 
-Encoding is list appends and one join; decoding is buffer views. Everything that does not fit is a
-CorruptionError: nothing here trusts its input, except that bytes with a good checksum that only
-*claim* a wrong thing (offsets, order of txids) are found when that column is first looked at.
+Encoding is list appends and one join; decoding is buffer views. No input is trusted: whatever does
+not fit is a CorruptionError. Errors in the content of a column with a good checksum (offsets, order
+of txids) are found when that column is first used.
 """
 
 import operator
@@ -60,9 +60,9 @@ TXID_END_OF_STREAM = 2**63 - 1
 
 RECORD_BYTES_MAX = 1 << 20
 ENTRY_BYTES_MAX = 3_670_016
-"""3.5 MiB: what a bookie takes as one entry, all record sets of it together."""
+"""3.5 MiB: the largest entry that a bookie accepts, all its record sets together."""
 RAW_BYTES_MAX = 16 << 20
-"""Largest raw body of one set, however well it is compressed."""
+"""Largest raw body of one set, before compression."""
 EXTENSION_BYTES_MAX = 4096
 
 NO_PRODUCER = bytes(16)
@@ -71,17 +71,17 @@ NO_SNAPSHOT = -1
 
 
 class Kind(IntEnum):
-    """What a record set is. All but DATA are control records: one slot, never shown."""
+    """The kind of a record set. All but DATA are control records: one slot, never shown."""
 
     DATA = 0
     FLUSH = 1
-    """Only there so that the entries before it become visible."""
+    """Makes the entries before it visible to readers."""
     KEEPALIVE = 2
-    """Says that the writer lives."""
+    """Shows that the writer is alive."""
     END_OF_STREAM = 3
-    """No record follows, in this or any later segment."""
+    """Seals the stream: no record follows, in this or any later segment."""
     PRODUCERS = 4
-    """Snapshot of the last sequence and position of each producer, for de-duplication."""
+    """Snapshot of the deduplication table: last sequence and position of each producer."""
 
 
 _KINDS = frozenset(Kind)
@@ -89,20 +89,20 @@ _CODECS = {int(codec): codec for codec in Codec}
 
 
 class Producer(NamedTuple):
-    """Who made the records, for de-duplication: 16 bytes and the sequence of the first record.
+    """The producer of a set, for deduplication: 16 bytes and the sequence of the first record.
 
-    The records of a set have consecutive sequences, from 0 up in a producer's life.
+    The records of a set have consecutive sequences; a producer's first record has sequence 0.
     """
 
     identity: bytes
     first_sequence: int
 
 
-_NOBODY = Producer(NO_PRODUCER, NO_SEQUENCE)
+_ANONYMOUS = Producer(NO_PRODUCER, NO_SEQUENCE)
 
 
 class RecordSet:
-    """A checked, decoded record set. Columns are looked at lazily. Immutable by convention."""
+    """A checked, decoded record set. Columns are decoded lazily. Immutable by convention."""
 
     __slots__ = (
         "_has_txids",
@@ -124,26 +124,26 @@ class RecordSet:
     )
 
     kind: int
-    """A Kind, or a number that this version does not know (a control record then)."""
+    """A Kind, or a number unknown to this version, which is then a control record."""
     count: int
     """Number of records; 1 for a control record."""
     slot: int
     """Slot of the first record within the entry."""
     position: int
-    """Data records of the segment before this set."""
+    """Number of data records in the segment before this set."""
     producers_entry: int
-    """Entry of this segment with the newest snapshot of producers, or NO_SNAPSHOT."""
+    """Entry of this segment with the newest producer snapshot, or NO_SNAPSHOT."""
     first_txid: int
     last_txid: int
     created_ms: int
     producer: bytes
-    """Who made it (16 bytes), or NO_PRODUCER."""
+    """Identity of the producer (16 bytes), or NO_PRODUCER."""
     first_sequence: int
     """The producer's sequence of the first record, or NO_SEQUENCE."""
     extension: bytes
-    """See ``decode_extension``."""
+    """The encoded extension area; see ``decode_extension``."""
     raw: memoryview
-    """The raw body: txid column (perhaps), offsets, payloads."""
+    """The raw body: txid column (if any), offsets, payloads."""
     raw_crc: int
     """CRC32C of ``raw``: the identity of the content."""
     _has_txids: bool
@@ -152,11 +152,11 @@ class RecordSet:
 
     @property
     def is_control(self) -> bool:
-        """Whether this is a control record, which applications do not see."""
+        """True for a control record, which applications do not see."""
         return self.kind != Kind.DATA
 
     def payloads(self) -> list[bytes]:
-        """All payloads, as bytes. Raises CorruptionError if the offsets do not fit."""
+        """Return all payloads. Raises CorruptionError if the offsets do not fit."""
         sizes = self._sizes()
         body = self.raw[self._payload_at :]
         first = sizes[0]
@@ -164,15 +164,15 @@ class RecordSet:
             layout = f"{first}s" * len(sizes)
         else:
             layout = ("%ds" * len(sizes)) % tuple(sizes)
-        # One call makes all objects; several times faster than slicing in a loop.
+        # One call creates all objects; several times faster than slicing in a loop.
         return list(struct.Struct(layout).unpack(body))
 
     def largest_bytes(self) -> int:
-        """Size of the largest payload. Raises CorruptionError if the offsets do not fit."""
+        """Return the size of the largest payload. Raises CorruptionError for wrong offsets."""
         return max(self._sizes())
 
     def txids(self) -> Sequence[int]:
-        """The txid of each record, non-decreasing. Raises CorruptionError if they are not."""
+        """Return the txid of each record. Raises CorruptionError if they decrease."""
         if not self._has_txids:
             return _repeated(self.first_txid, self.count)
         column = struct.unpack_from(f"<{self.count}q", self.raw)
@@ -181,29 +181,32 @@ class RecordSet:
             or column[-1] != self.last_txid
             or any(map(operator.gt, column, column[1:]))
         ):
-            raise CorruptionError("record set: txids fall, or differ from the header's")
+            raise CorruptionError("record set: txids decrease, or differ from the header's")
         return column
 
     def first_at_txid(self, txid: int) -> int:
-        """Index of the first record with at least this txid; ``count`` if there is none."""
+        """Return the index of the first record with at least this txid; ``count`` if none."""
         return bisect_left(self.txids(), txid)
 
     def offsets_view(self) -> memoryview:
-        """The offset column: int32[count + 1], little endian. Not checked: see ``_sizes``."""
+        """Return the offset column: int32[count + 1], little-endian, not checked."""
         return self.raw[self._offsets_at : self._payload_at]
 
     def payload_view(self) -> memoryview:
-        """The payload bytes, one after the other."""
+        """Return the payload bytes, one payload after the other."""
         return self.raw[self._payload_at :]
 
     def txids_view(self) -> memoryview | None:
-        """The txid column: int64[count], little endian; None when all are ``first_txid``."""
+        """Return the txid column: int64[count], little-endian; None if all are ``first_txid``."""
         return self.raw[: self._offsets_at] if self._has_txids else None
 
     def _sizes(self) -> list[int]:
         payload_bytes = len(self.raw) - self._payload_at
-        whole = (0, payload_bytes)  # of the set of a producer that awaits each record
-        if self.count == 1 and _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at) == whole:
+        single = (
+            0,
+            payload_bytes,
+        )  # fast path: a producer that awaits each record sends sets of one
+        if self.count == 1 and _TWO_OFFSETS.unpack_from(self.raw, self._offsets_at) == single:
             return [payload_bytes]
         offsets = struct.unpack_from(f"<{self.count + 1}i", self.raw, self._offsets_at)
         sizes = list(map(operator.sub, offsets[1:], offsets))
@@ -229,14 +232,14 @@ def encode_record_set(
     position: int = 0,
     producers_entry: int = NO_SNAPSHOT,
     created_ms: int = 0,
-    producer: Producer = _NOBODY,
+    producer: Producer = _ANONYMOUS,
     codec: Codec = Codec.NONE,
     extension: bytes = b"",
 ) -> bytes:
-    """Makes a record set of ``payloads`` (at least one).
+    """Encode ``payloads`` (at least one) as a record set.
 
-    ``txids`` is needed only when first and last differ, and then has one for each payload. The
-    caller has checked their order. Raises RecordTooLargeError when the raw body is above its limit.
+    ``txids`` is needed only if first and last differ; it then holds one for each payload, in an
+    order that the caller has checked. Raises RecordTooLargeError if the raw body exceeds its limit.
     """
     count = len(payloads)
     assert count > 0
@@ -253,11 +256,11 @@ def encode_record_set(
     try:
         parts.append(struct.pack(f"<{count + 1}i", *accumulate(map(len, payloads), initial=0)))
     except struct.error as error:
-        raise RecordTooLargeError(f"a record set of more than {RAW_BYTES_MAX} bytes") from error
+        raise RecordTooLargeError(f"record set is larger than {RAW_BYTES_MAX} bytes") from error
     parts.extend(payloads)
     raw = b"".join(parts)
     if len(raw) > RAW_BYTES_MAX:
-        raise RecordTooLargeError(f"a record set of {len(raw)} bytes, above {RAW_BYTES_MAX}")
+        raise RecordTooLargeError(f"record set of {len(raw)} bytes is larger than {RAW_BYTES_MAX}")
     raw_crc = crc32c.crc32c(raw)
     coded = raw
     if codec is not Codec.NONE:
@@ -281,7 +284,7 @@ def encode_control(
     producers_entry: int = NO_SNAPSHOT,
     data: bytes = b"",
 ) -> bytes:
-    """Makes a control record. ``txid`` is the last one used (the end of stream has its own)."""
+    """Encode a control record. ``txid`` is the last one used, or TXID_END_OF_STREAM."""
     assert kind is not Kind.DATA
     return encode_record_set(
         [data],
@@ -301,16 +304,16 @@ def stamped(
     producers_entry: int = NO_SNAPSHOT,
     txid: int | None = None,
 ) -> bytes:
-    """The same set at another place and, if given, with ``txid`` for all of its records.
+    """Return the set with another position and, if given, ``txid`` for all of its records.
 
-    For the stream's owner. ``record_set`` must have been decoded (checked) before. Raises
-    InvalidArgumentError when a txid is given for a set that has a txid column of its own.
+    The stream's owner calls this, after it decoded (and so checked) ``record_set``. Raises
+    InvalidArgumentError if a txid is given for a set that has its own txid column.
     """
     fields = HEADER.unpack_from(record_set)
     flags, extension_bytes, first_txid, last_txid = fields[4], fields[6], fields[9], fields[10]
     if txid is not None:
         if flags & _HAS_TXIDS:
-            raise InvalidArgumentError("these records have txids of their own")
+            raise InvalidArgumentError("the records already have txids")
         first_txid = last_txid = txid
     changed = bytearray(record_set)
     _STAMPED.pack_into(changed, _STAMPED_AT, first_txid, last_txid, position, producers_entry)
@@ -321,23 +324,25 @@ def stamped(
 
 
 def numbering(record_set: bytes) -> tuple[int, Producer]:
-    """(number of records, who numbers them and from where), from the header alone, unchecked.
+    """Return the number of records, and the producer with its first sequence, unchecked.
 
-    Raises InvalidArgumentError when not even a header is there.
+    Only the header is read. Raises InvalidArgumentError if it is not complete.
     """
     if len(record_set) < HEADER.size:
-        raise InvalidArgumentError(f"{len(record_set)} bytes are no record set")
+        raise InvalidArgumentError(
+            f"{len(record_set)} bytes are fewer than the header of a record set"
+        )
     count, identity, first_sequence = _NUMBERING.unpack_from(record_set)
     return count, Producer(identity, first_sequence)
 
 
 def has_extension(record_set: bytes) -> bool:
-    """Whether it has an extension area; it must have a whole header."""
+    """True if the set has an extension area. Its header must be complete."""
     return bool(HEADER.unpack_from(record_set)[6])
 
 
 def extended(record_set: bytes, extension: bytes) -> bytes:
-    """The same set with this extension area; it must have a whole header, and none so far."""
+    """Return the set with an extension area; it must have none, and a complete header."""
     assert len(extension) <= EXTENSION_BYTES_MAX
     assert not has_extension(record_set)
     fields = HEADER.unpack_from(record_set)
@@ -350,41 +355,41 @@ def extended(record_set: bytes, extension: bytes) -> bytes:
 
 
 def decode_entry(payload: bytes | memoryview) -> list[RecordSet]:
-    """All record sets of an entry's payload, in order, checksums verified.
+    """Decode all record sets of an entry's payload, in order, and verify their checksums.
 
-    They are views of it, and keep it. Raises CorruptionError for anything that is not a whole
-    sequence of record sets.
+    The sets are views of the payload and keep it alive. Raises CorruptionError for anything that is
+    not a complete sequence of record sets.
     """
     sets: list[RecordSet] = []
     view = memoryview(payload)
     at = slot = 0
     end = len(payload)
     while at < end or not sets:
-        one, at = _decode_at(view, at)
-        one.slot = slot
-        slot += one.count
-        sets.append(one)
+        decoded, at = _decode_at(view, at)
+        decoded.slot = slot
+        slot += decoded.count
+        sets.append(decoded)
     return sets
 
 
 def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
     if len(view) - at < HEADER.size:
-        raise CorruptionError(f"record set: {len(view) - at} bytes are less than a header")
+        raise CorruptionError(f"record set: {len(view) - at} bytes are fewer than a header")
     (
         magic, version, kind, codec_id, flags, count, extension_bytes, raw_bytes, coded_bytes,
         first_txid, last_txid, position, producers_entry, created_ms, producer, first_sequence,
         raw_crc, header_crc,
     ) = HEADER.unpack_from(view, at)  # fmt: skip
     if magic != MAGIC or version != VERSION:
-        raise CorruptionError(f"record set: magic {magic!r}, version {version}: not one of ours")
+        raise CorruptionError(f"record set: unknown magic {magic!r} or version {version}")
     extension_at = at + HEADER.size
     body_at = extension_at + extension_bytes
     end = body_at + coded_bytes
     if end > len(view) or extension_bytes > EXTENSION_BYTES_MAX or raw_bytes > RAW_BYTES_MAX:
-        raise CorruptionError("record set: its sizes do not fit what is there")
+        raise CorruptionError("record set: its sizes do not fit the entry")
     extension = bytes(view[extension_at:body_at])
     if crc32c.crc32c(extension, crc32c.crc32c(view[at : at + _HEADER_CRC_AT])) != header_crc:
-        raise CorruptionError("record set: header checksum")
+        raise CorruptionError("record set: wrong header checksum")
     codec = _CODECS.get(codec_id)
     if codec is None:
         raise CorruptionError(f"record set: unknown codec {codec_id}")
@@ -392,7 +397,7 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
     if codec is not Codec.NONE:
         raw = memoryview(decompress(codec, bytes(raw), raw_bytes))
     if len(raw) != raw_bytes or crc32c.crc32c(raw) != raw_crc:
-        raise CorruptionError("record set: body checksum")
+        raise CorruptionError("record set: wrong body checksum")
     has_txids = bool(flags & _HAS_TXIDS)
     offsets_at = 8 * count if has_txids else 0
     payload_at = offsets_at + 4 * (count + 1)
@@ -407,23 +412,23 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
         or (kind != Kind.DATA and count != 1)
     ):
         raise CorruptionError("record set: its header contradicts itself")
-    one = RecordSet()
-    one.kind = kind
-    one.count = count
-    one.first_txid = first_txid
-    one.last_txid = last_txid
-    one.position = position
-    one.producers_entry = producers_entry
-    one.created_ms = created_ms
-    one.producer = producer
-    one.first_sequence = first_sequence
-    one.extension = extension
-    one.raw_crc = raw_crc
-    one.raw = raw
-    one._has_txids = has_txids
-    one._offsets_at = offsets_at
-    one._payload_at = payload_at
-    return one, end
+    decoded = RecordSet()
+    decoded.kind = kind
+    decoded.count = count
+    decoded.first_txid = first_txid
+    decoded.last_txid = last_txid
+    decoded.position = position
+    decoded.producers_entry = producers_entry
+    decoded.created_ms = created_ms
+    decoded.producer = producer
+    decoded.first_sequence = first_sequence
+    decoded.extension = extension
+    decoded.raw_crc = raw_crc
+    decoded.raw = raw
+    decoded._has_txids = has_txids
+    decoded._offsets_at = offsets_at
+    decoded._payload_at = payload_at
+    return decoded, end
 
 
 # --- extension area -----------------------------------------------------------------------------
@@ -432,22 +437,22 @@ _TLV = struct.Struct("<HH")
 
 
 def encode_extension(values: Mapping[int, bytes]) -> bytes:
-    """Tag-length-value form of small extras, e.g. a trace context; tags rise.
+    """Encode small extras, e.g. a trace context, as tag, length, value, in order of tags.
 
-    Raises InvalidArgumentError above EXTENSION_BYTES_MAX in all.
+    Raises InvalidArgumentError if the result is larger than EXTENSION_BYTES_MAX.
     """
     if sum(map(len, values.values())) + _TLV.size * len(values) > EXTENSION_BYTES_MAX:
-        raise InvalidArgumentError(f"extensions of more than {EXTENSION_BYTES_MAX} bytes in all")
+        raise InvalidArgumentError(f"extensions are larger than {EXTENSION_BYTES_MAX} bytes in all")
     return b"".join(_TLV.pack(tag, len(data)) + data for tag, data in sorted(values.items()))
 
 
 def decode_extension(area: bytes) -> dict[int, bytes]:
-    """Reads what ``encode_extension`` made; unknown tags are kept. Raises CorruptionError."""
+    """Decode an extension area; unknown tags are kept. Raises CorruptionError."""
     values: dict[int, bytes] = {}
     at = 0
     while at < len(area):
         if at + _TLV.size > len(area):
-            raise CorruptionError("record set: extension area is cut off")
+            raise CorruptionError("record set: truncated extension area")
         tag, length = _TLV.unpack_from(area, at)
         at += _TLV.size
         if at + length > len(area) or tag in values:

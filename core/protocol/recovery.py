@@ -1,10 +1,10 @@
-"""What a recoverer may conclude from the bookies' answers (protocol rules 1.7, 1.8 with P).
+"""Decisions of a ledger recovery, from the bookies' answers (rules PLC-5, PLC-6, REC-4..REC-11).
 
-Pure: it counts answers and decides as soon as the answers allow it, never waiting for "all"
-(bugs B10, B11). Each decision comes with the evidence for it, so that a checker can recompute it.
+The tallies here count answers and decide as soon as the answers allow it; they never wait for all
+bookies (bugs B10, B11). Each decision carries its evidence, so that a checker can recompute it.
 
-Answers are three-valued. "Never" counts only when it answered a *fencing* read, which every read
-of a recovery is (bug B1); everything that is not a clear yes or no is "unknown" and proves nothing
+Answers are three-valued. "Never" counts only as the answer to a *fencing* read, and recovery makes
+no other reads (bug B1). An answer that is not a clear yes or no is "unknown" and proves nothing
 (bugs B13, B16, B17).
 """
 
@@ -18,7 +18,7 @@ from .quorum import Quorum, QuorumView
 
 
 class AnswerKind(Enum):
-    """What one bookie said to one fencing read."""
+    """One bookie's three-valued answer to a fencing read."""
 
     HAVE = "have"
     NEVER = "never"
@@ -26,30 +26,30 @@ class AnswerKind(Enum):
 
 
 class Verdict(Enum):
-    """What the answers amount to."""
+    """A decision that the answers allow."""
 
-    COMPLETE = "complete"  # fencing: nobody can be acknowledged any more
+    COMPLETE = "complete"  # fencing: no writer can be acknowledged any more
     RECOVER = "recover"  # entry: a valid copy was found
-    ABSENT = "absent"  # entry: was not and can never be acknowledged
-    INCOMPLETE = "incomplete"  # everybody answered or failed, and it is not enough
+    ABSENT = "absent"  # entry: was not acknowledged and never can be
+    INCOMPLETE = "incomplete"  # every bookie answered or failed, and that is not enough
 
 
 @dataclass(frozen=True, slots=True)
 class BookieAnswer:
-    """One bookie's answer. ``lac`` is what it knew as confirmed (fencing only)."""
+    """One bookie's answer. ``lac`` is the LAC that it knew (fencing only)."""
 
     index: int
     bookie: BookieId
-    said: AnswerKind
+    kind: AnswerKind
     lac: int = NO_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A decision and the answers that it was made from, in order of arrival.
+    """A decision and the answers that it is based on, in order of arrival (rule REC-18).
 
-    ``entry_id`` is None for "fencing complete" (then ``lac`` is the largest seen). ``fragment`` is
-    the one that was asked, with ``regions`` of its bookies and every quorum that was applied.
+    ``entry_id`` is None for "fencing complete"; ``lac`` is then the largest one seen. ``fragment``
+    is the fragment whose bookies were read, with their ``regions`` and every quorum applied.
     """
 
     ledger_id: int
@@ -63,13 +63,14 @@ class Evidence:
 
 
 class FenceTally:
-    """Answers to the fencing read of the last fragment: until nobody can acknowledge any more.
+    """Answers to the fencing read of the last fragment, until no writer can be acknowledged.
 
-    ``views`` holds one view for each R that is in force from the fragment's start on: fencing must
-    be complete under all of them (bug B12: a set of bookies, not a number of answers).
+    ``views`` holds one view for each R in force from the fragment's start on: fencing must be
+    complete under all of them (rule REC-5). It depends on the set of fenced bookies, not on their
+    number (bug B12).
     """
 
-    __slots__ = ("_answers", "_asked", "_fenced", "_fragment", "_ledger_id", "_views", "lac")
+    __slots__ = ("_answers", "_fenced", "_fragment", "_ledger_id", "_pending", "_views", "lac")
 
     def __init__(self, ledger_id: int, fragment: Fragment, views: Sequence[QuorumView]) -> None:
         assert views
@@ -77,26 +78,26 @@ class FenceTally:
         self._fragment = fragment
         self._views = views
         self._answers: list[BookieAnswer] = []
-        self._asked = (1 << len(fragment.bookies)) - 1
+        self._pending = (1 << len(fragment.bookies)) - 1
         self._fenced = 0
-        # Entries below the last fragment were all confirmed when it was made (bug B2).
+        # All entries below the last fragment were confirmed before it was created (bug B2).
         self.lac = fragment.first_entry_id - 1
 
-    def on_answer(self, index: int, said: AnswerKind, lac: int = NO_ENTRY) -> Verdict | None:
-        """Counts one bookie's answer; HAVE and NEVER both mean that it is fenced now."""
+    def on_answer(self, index: int, kind: AnswerKind, lac: int = NO_ENTRY) -> Verdict | None:
+        """Count one bookie's answer; HAVE and NEVER both mean that it is fenced now."""
         bit = 1 << index
-        assert self._asked & bit, "one answer a bookie"
-        self._asked &= ~bit
-        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], said, lac))
-        if said is not AnswerKind.UNKNOWN:
+        assert self._pending & bit, "a bookie answers once"
+        self._pending &= ~bit
+        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], kind, lac))
+        if kind is not AnswerKind.UNKNOWN:
             self._fenced |= bit
             self.lac = max(self.lac, lac)
         if all(view.is_fencing_complete(self._fenced) for view in self._views):
             return Verdict.COMPLETE
-        return None if self._asked else Verdict.INCOMPLETE
+        return None if self._pending else Verdict.INCOMPLETE
 
     def evidence(self, verdict: Verdict) -> Evidence:
-        """The record of the decision."""
+        """Return the record of a decision."""
         return Evidence(
             self._ledger_id,
             None,
@@ -110,9 +111,9 @@ class FenceTally:
 
 
 class EntryTally:
-    """Answers to the fencing reads of one entry: does it belong to the ledger or not?"""
+    """Answers to the fencing reads of one entry: they decide if it belongs to the ledger."""
 
-    __slots__ = ("_answers", "_asked", "_fragment", "_ledger_id", "_never", "_view", "entry_id")
+    __slots__ = ("_answers", "_fragment", "_ledger_id", "_never", "_pending", "_view", "entry_id")
 
     def __init__(self, ledger_id: int, entry_id: int, fragment: Fragment, view: QuorumView) -> None:
         assert fragment.first_entry_id <= entry_id
@@ -121,25 +122,25 @@ class EntryTally:
         self._fragment = fragment
         self._view = view
         self._answers: list[BookieAnswer] = []
-        self._asked = view.write_mask(entry_id)
+        self._pending = view.write_mask(entry_id)
         self._never = 0
 
-    def on_answer(self, index: int, said: AnswerKind) -> Verdict | None:
-        """Counts one bookie's answer to a fencing read of this entry."""
+    def on_answer(self, index: int, kind: AnswerKind) -> Verdict | None:
+        """Count one bookie's answer to a fencing read of this entry."""
         bit = 1 << index
-        assert self._asked & bit, "one answer a bookie of the write set"
-        self._asked &= ~bit
-        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], said))
-        if said is AnswerKind.HAVE:
+        assert self._pending & bit, "a bookie of the write set answers once"
+        self._pending &= ~bit
+        self._answers.append(BookieAnswer(index, self._fragment.bookies[index], kind))
+        if kind is AnswerKind.HAVE:
             return Verdict.RECOVER
-        if said is AnswerKind.NEVER:
+        if kind is AnswerKind.NEVER:
             self._never |= bit
             if self._view.is_absent(self.entry_id, self._never):
                 return Verdict.ABSENT
-        return None if self._asked else Verdict.INCOMPLETE
+        return None if self._pending else Verdict.INCOMPLETE
 
     def evidence(self, verdict: Verdict) -> Evidence:
-        """The record of the decision."""
+        """Return the record of a decision."""
         return Evidence(
             self._ledger_id,
             self.entry_id,
@@ -152,7 +153,7 @@ class EntryTally:
 
 
 def quorums_from(metadata: LedgerMetadata, entry_id: int) -> list[Quorum]:
-    """Every quorum in force for ``entry_id`` or a later one, each once."""
+    """Return every quorum in force for ``entry_id`` or a later entry, each once."""
     firsts = [entry_id, *(first for first, _ in metadata.r_ranges() if first > entry_id)]
     return list(dict.fromkeys(metadata.quorum_at(first) for first in firsts))
 
@@ -165,10 +166,10 @@ def closed_by_recovery(
     length: int,
     min_regions: tuple[int, int] | None = None,
 ) -> LedgerMetadata:
-    """The value of the one final write of a recovery (protocol rule 1.8, step 6).
+    """Return the metadata that recovery writes once, at its end (rule REC-15).
 
-    ``fragments``: what this recovery changed for its re-adds, known to nobody before (bug B3).
-    ``min_regions``: (first re-added entry, R) when the re-adds were made under another R.
+    ``fragments``: the ensembles that this recovery chose for its re-adds, which are not stored
+    before (bug B3). ``min_regions``: (first re-added entry, R) if the re-adds used another R.
     """
     changed = snapshot
     for fragment in fragments:

@@ -1,15 +1,16 @@
-"""Log segments: what is recorded of each, and the legal changes to it.
+"""Log segments: the metadata of each, and the legal changes to it.
 
-A stream is the segments 1, 2, 3 ..., one ledger each. Rules (the numbers are cited by asserts):
+A stream is a sequence of segments 1, 2, 3 ..., each with its own ledger. Rules:
 
-1. LSSNs are contiguous, and none is ever bound to a second ledger: an empty segment is completed
-   as empty, not deleted.
-2. IN_PROGRESS -> COMPLETED, once; what was completed never changes again except ``residence``.
-3. Segments are completed in order: those in progress are the newest ones, at most two.
-4. ``start_sequence_id(n) = start_sequence_id(n-1) + record_count(n-1)``; it is known from
-   completion on, since only then is it final.
-5. ``last_txid`` never falls from one segment to the next: an empty one carries it on. So a txid can
-   be found by binary search over segments.
+- LSSNs are contiguous, and none is ever bound to a second ledger: an empty segment is completed
+  as empty, not deleted (rule STR-6).
+- A segment changes from in progress to completed once. A completed segment never changes again
+  except for ``residence``. Segments are completed in order: at most two are in progress, and they
+  are the newest ones (rule STR-7).
+- ``start_sequence_id(n) = start_sequence_id(n-1) + record_count(n-1)``. It is set at completion,
+  when it is final (rule STR-13).
+- ``last_txid`` never decreases from one segment to the next, because an empty segment carries it
+  on. A txid can therefore be found by binary search over segments (rule STR-14).
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -22,16 +23,16 @@ from .metadata_record import decode_metadata_record, encode_metadata_record
 
 FIRST_LSSN = 1
 NO_SEGMENT = 0
-"""The LSSN before the first: a stream without segments."""
+"""The LSSN before the first one; it means that there is no segment."""
 NO_LEDGER = -1
-"""The ledger id of a segment that was restored from its archive: it has no ledger."""
+"""The ledger id of a segment that was restored from its archive and has no ledger."""
 SEGMENTS_IN_PROGRESS_MAX = 2
 
 _FORMAT = 1
 
 
 class Residence(Enum):
-    """Where a completed segment's bytes are."""
+    """The places that hold a completed segment's bytes."""
 
     HOT = "hot"
     HOT_AND_ARCHIVE = "hot+archive"
@@ -45,7 +46,7 @@ class Segment:
     lssn: int
     ledger_id: int
     epoch: int
-    """The claim (writer session) that started it; never falls from segment to segment."""
+    """The claim (writer session) that started it; never decreases from segment to segment."""
     created_ms: int
     is_completed: bool = False
     completed_ms: int = 0
@@ -57,12 +58,12 @@ class Segment:
     length_bytes: int = 0
     """Payload bytes of the ledger."""
     start_sequence_id: int = 0
-    """How many data records the earlier segments have."""
+    """Number of data records in all earlier segments."""
     ends_stream: bool = False
-    """Whether the stream was ended in this or an earlier segment; carried on like ``last_txid``."""
+    """True if this or an earlier segment seals the stream; carried on like ``last_txid``."""
     producers_lssn: int = NO_SEGMENT
     producers_entry: int = NO_ENTRY
-    """Segment and entry of the newest snapshot of producers; carried on over empty segments."""
+    """Segment and entry of the newest producer snapshot; carried on over empty segments."""
     residence: Residence = Residence.HOT
 
     def __post_init__(self) -> None:
@@ -80,27 +81,27 @@ class Segment:
         ):
             raise CorruptionError(f"segment {self.lssn} contradicts itself: {self}")
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was completed without any entry."""
+        """True if the segment was completed without any entry."""
         return self.is_completed and self.last_entry_id == NO_ENTRY
 
     @property
     def is_archive_only(self) -> bool:
-        """Whether the archive has the only copy of its bytes."""
+        """True if the archive has the only copy of the segment's bytes."""
         return self.residence is Residence.ARCHIVE
 
     @property
     def end_sequence_id(self) -> int:
-        """Sequence id of the first record after this (completed) segment."""
+        """Sequence id of the first record after this segment, which must be completed."""
         assert self.is_completed
         return self.start_sequence_id + self.record_count
 
     @property
     def first_dlsn(self) -> Dlsn:
-        """The first position that it can hold."""
+        """First position that the segment can hold."""
         return Dlsn(self.lssn, 0, 0)
 
     # --- changes --------------------------------------------------------------------------------
@@ -108,11 +109,12 @@ class Segment:
     def completed(
         self, end: "SegmentEnd", *, previous: "Segment | None", completed_ms: int
     ) -> "Segment":
-        """This segment, over. ``previous`` is the one before it (rule 3), None only for the first.
+        """Return this segment as completed.
 
-        ``end.last_txid`` is 0 when it has no data record; then the previous one's is carried on.
+        ``previous`` is the completed segment before it, None only for the first one.
+        ``end.last_txid`` is 0 if it has no data record; then the previous one's is carried on.
         """
-        assert not self.is_completed, "rule 2"
+        assert not self.is_completed, "a segment is completed once (STR-7)"
         snapshot = (NO_SEGMENT, NO_ENTRY)
         if end.producers_entry != NO_ENTRY:
             snapshot = (self.lssn, end.producers_entry)
@@ -121,8 +123,8 @@ class Segment:
         if previous is None:
             start, txid, was_ended = 0, 0, False
         else:
-            assert previous.lssn == self.lssn - 1, "rule 1"
-            assert previous.is_completed, "rule 3"
+            assert previous.lssn == self.lssn - 1, "LSSNs are contiguous (STR-6)"
+            assert previous.is_completed, "segments are completed in order (STR-7)"
             start, txid = previous.end_sequence_id, previous.last_txid
             was_ended = previous.ends_stream
         return replace(
@@ -140,14 +142,14 @@ class Segment:
         )
 
     def with_residence(self, residence: Residence) -> "Segment":
-        """Where its bytes are now."""
-        assert self.is_completed, "rule 2"
+        """Return this segment with another residence."""
+        assert self.is_completed, "only a completed segment changes its residence (STR-7)"
         return replace(self, residence=residence)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """What the closed ledger of a segment turned out to hold."""
+    """The content of a segment's closed ledger, as its completion records it."""
 
     last_entry_id: int
     length_bytes: int
@@ -155,42 +157,44 @@ class SegmentEnd:
     last_txid: int
     ends_stream: bool
     producers_entry: int = NO_ENTRY
-    """Entry of the newest snapshot of producers."""
+    """Entry of the newest producer snapshot."""
 
 
 def merged(known: Segment | None, found: Segment) -> Segment:
-    """What to believe after reading ``found`` when ``known`` was known before.
+    """Return the newer of a known segment and one that was read now.
 
-    An older view (a stale read) never undoes a newer one. Raises CorruptionError when they cannot
-    be the same segment.
+    A stale read never replaces a newer state. Raises CorruptionError if the two cannot be states of
+    the same segment.
     """
     if known is None:
         return found
     if (known.lssn, known.ledger_id, known.epoch) != (found.lssn, found.ledger_id, found.epoch):
-        raise CorruptionError(f"segment {known.lssn} became another one: {known} then {found}")
+        raise CorruptionError(f"segment {known.lssn} became another segment: {known}, then {found}")
     if known.is_completed and not found.is_completed:
         return known
     if known.is_completed and replace(found, residence=known.residence) != known:
-        raise CorruptionError(f"segment {known.lssn} changed after its end: {known} then {found}")
+        raise CorruptionError(
+            f"segment {known.lssn} changed after its completion: {known}, then {found}"
+        )
     return found
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """The value of the segment's metadata node."""
+    """Return the value of the segment's metadata node."""
     return encode_metadata_record(
         _FORMAT, {**asdict(segment), "residence": segment.residence.value}
     )
 
 
 def decode_segment(lssn: int, data: bytes) -> Segment:
-    """Reads the node of segment ``lssn``. Raises CorruptionError, ForeignDataError."""
+    """Decode the node of segment ``lssn``. Raises CorruptionError, ForeignDataError."""
     fields = decode_metadata_record(f"segment {lssn}", data, version=_FORMAT, fields=_FIELDS)
     try:
         residence = Residence(fields.pop("residence"))
     except ValueError as error:
         raise CorruptionError(f"segment {lssn}: {error}") from error
     if fields["lssn"] != lssn:
-        raise CorruptionError(f"segment {lssn}: its node says {fields['lssn']}")
+        raise CorruptionError(f"segment {lssn}: its node names segment {fields['lssn']}")
     return Segment(**fields, residence=residence)
 
 

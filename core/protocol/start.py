@@ -1,4 +1,4 @@
-"""Where a reader may start in a stream. A ``Dlsn`` is a start, too."""
+"""Start positions of a reader in a stream; a ``Dlsn`` is one too (rule STR-20)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Earliest:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Start behind the last record that is visible now."""
+    """Start after the last record that is visible now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class AtSequenceId:
 
 
 Start = Earliest | Latest | AtTxid | AtSequenceId | Dlsn
-"""Anything that a reader can start at."""
+"""Every position at which a reader can start."""
 
 EARLIEST = Earliest()
 """Start at the first record that is not truncated."""
 LATEST = Latest()
-"""Start behind the last record that is visible now."""
+"""Start after the last record that is visible now."""

@@ -1,1 +1,1 @@
-"""What production code may reach outside of itself: disk, clock, randomness, metadata."""
+"""Interfaces to disk, clock, metadata and cold stores, and primitives that all components share."""

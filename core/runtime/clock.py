@@ -1,11 +1,11 @@
-"""Wall-clock time. Monotonic time and timers are the running loop's."""
+"""The interface for wall-clock time. Monotonic time and timers come from the running event loop."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Says what time of day it is. May jump in both directions; no decision of safety uses it."""
+    """A wall clock. It may jump in both directions, so nothing that matters for safety uses it."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
+        """Return the milliseconds since the Unix epoch."""
         ...

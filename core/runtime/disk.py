@@ -1,16 +1,18 @@
-"""The disk as the service sees it: a few durable operations on files under one directory.
+"""The disk interface: durable operations on the files below one directory.
 
-Contract (the simulator's disk is built to break whoever assumes more):
+An implementation MUST provide the following guarantees, and a caller must not assume more: the
+simulator's disk violates every other assumption on purpose.
 
-1. bytes written are durable only after ``sync`` (or ``write_durable``) has returned without error;
-   before that a crash may keep any subset of them, torn anywhere;
-2. creation, rename and removal of a name are durable only after ``sync_directory``; before that
-   a crash may undo any of them, in any combination;
-3. after a failed sync the state of the unsynced bytes is unknown: the file must not be trusted
-   again without reading it (the operating system drops dirty pages on error);
-4. paths are relative to the disk's directory, with ``/`` between parts; ``..`` is refused.
-
-All waits are the disk's: methods are coroutines and never block the loop.
+1. Durability of bytes. Written bytes are durable once ``sync`` or ``write_durable`` has returned
+   without an error. Before that, a crash may keep any subset of them, torn at any byte.
+2. Durability of names. The creation, renaming or removal of a file is durable once
+   ``sync_directory`` has returned for its directory. Before that, a crash may undo any of them, in
+   any combination.
+3. Failed syncs. After a failed sync the state of the unsynced bytes is unknown, because operating
+   systems drop dirty pages on an error. The caller must read the file again before it trusts it.
+4. Paths. A path is relative to the disk's directory, with ``/`` between its parts. A part ``..`` is
+   rejected.
+5. Blocking. Every method that may wait is a coroutine; none blocks the event loop.
 """
 
 from collections.abc import Sequence
@@ -18,81 +20,87 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """An open file. One writer at a time; reads may run beside it."""
+    """An open file. The caller issues one write at a time; reads may run concurrently with it."""
 
     @property
     def path(self) -> str:
-        """The path it was opened with."""
+        """The path that the file was opened with."""
         ...
 
     async def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """Writes the buffers one after the other at ``offset``; not durable yet.
+        """Write the buffers one after the other, beginning at ``offset``; they are not durable yet.
 
-        Raises DiskFullError or DiskFailedError; then any part may have been written.
+        Raises DiskFullError or DiskFailedError; any part may have been written then.
         """
         ...
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """``write`` and ``sync`` in one hop: durable when it returns."""
+        """Write as ``write`` does, then sync: the bytes are durable on return.
+
+        Raises DiskFullError or DiskFailedError; any part may have been written then.
+        """
         ...
 
     async def sync(self) -> None:
-        """Makes everything written so far durable (data and size). Raises DiskFailedError."""
+        """Make everything written so far durable, data and size. Raises DiskFailedError."""
         ...
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``; fewer only at the end of the file."""
+        """Read up to ``length`` bytes from ``offset`` on; fewer only at the end of the file.
+
+        Raises DiskFailedError.
+        """
         ...
 
     async def size(self) -> int:
-        """Length in bytes."""
+        """Return the length of the file in bytes."""
         ...
 
     async def truncate(self, length: int) -> None:
-        """Cuts or extends (with zeros) to ``length``; durable after ``sync``."""
+        """Cut the file, or extend it with zeros, to ``length`` bytes; durable after ``sync``."""
         ...
 
     async def close(self) -> None:
-        """Releases the file. Does not sync. Safe to repeat."""
+        """Release the file without syncing it. Safe to repeat."""
         ...
 
 
 class Disk(Protocol):
-    """A directory tree that one component owns."""
+    """A directory tree that one component owns exclusively."""
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
-        """Opens for reading and writing.
+        """Open a file for reading and writing.
 
-        ``create`` makes the file, and refuses with DiskFailedError when it exists.
-        ``allocate_bytes`` reserves space without changing what ``size`` says.
-        Raises FileNotFoundError, DiskFullError, DiskFailedError.
+        ``create`` creates the file, and raises DiskFailedError if it exists. ``allocate_bytes``
+        reserves space without changing the result of ``size``. Raises FileNotFoundError,
+        DiskFullError, DiskFailedError.
         """
         ...
 
     async def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted. Raises FileNotFoundError."""
+        """Return the names in a directory, sorted. Raises FileNotFoundError."""
         ...
 
     async def make_directory(self, path: str) -> None:
-        """Makes the directory and its parents; no error when it is there."""
+        """Create the directory and its parents, if they do not exist."""
         ...
 
     async def rename(self, old: str, new: str) -> None:
-        """Atomically moves a file over ``new``."""
+        """Rename a file atomically, replacing ``new`` if it exists."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Removes a file. Raises FileNotFoundError."""
+        """Remove a file. Raises FileNotFoundError."""
         ...
 
     async def sync_directory(self, path: str) -> None:
-        """Makes creations, renames and removals of names in ``path`` durable."""
+        """Make all creations, renames and removals of names in ``path`` durable."""
         ...
 
     async def free_bytes(self) -> int:
-        """Space left for new data."""
+        """Return the space left for new data, in bytes."""
         ...
 
     async def total_bytes(self) -> int:
-        """Capacity of the device, used and free."""
+        """Return the capacity of the device in bytes, used and free."""
         ...

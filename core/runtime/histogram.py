@@ -1,9 +1,9 @@
-"""Latencies in logarithmic buckets: cheap to record, quantiles within 3 %, a fixed size."""
+"""A latency histogram of fixed size: logarithmic buckets, quantiles within 3 %."""
 
 import math
 from collections.abc import Iterable
 
-_STEPS = 32  # buckets by doubling: 2 ** (1/32) is 2.2 %
+_STEPS = 32  # buckets per factor of two: 2 ** (1/32) is 2.2 %
 _FLOOR_SECONDS = 1e-6
 _COUNT = _STEPS * 28  # 1 microsecond to 268 seconds
 _SCALE = _STEPS / math.log(2)
@@ -14,7 +14,7 @@ _INDEX_OF_MS = [
 
 
 class Histogram:
-    """Counts of durations in seconds."""
+    """Counts of durations, by bucket."""
 
     __slots__ = ("_buckets", "_log", "count", "max_seconds")
 
@@ -23,13 +23,13 @@ class Histogram:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Remove all durations."""
         self._buckets = [0] * (_COUNT + 1)
         self.count = 0
         self.max_seconds = 0.0
 
     def add(self, seconds: float, count: int = 1) -> None:
-        """Records ``count`` durations."""
+        """Record ``count`` equal durations."""
         self.count += count
         if seconds > self.max_seconds:
             self.max_seconds = seconds
@@ -40,7 +40,7 @@ class Histogram:
         self._buckets[index if index < _COUNT else _COUNT] += count
 
     def add_ms(self, duration_ms: int, count: int = 1) -> None:
-        """Records ``count`` durations that are known to a millisecond; cheaper than ``add``."""
+        """Record ``count`` durations in whole milliseconds; cheaper than ``add``."""
         if 0 <= duration_ms < _WHOLE_MS:
             self.count += count
             self._buckets[_INDEX_OF_MS[duration_ms]] += count
@@ -50,18 +50,18 @@ class Histogram:
             self.add(max(0, duration_ms) / 1000, count)
 
     def counts(self) -> list[tuple[int, int]]:
-        """(bucket, count) of every bucket in use, for ``merge`` in another process."""
+        """Return (bucket, count) of every bucket in use, for ``merge`` in another process."""
         return [(index, count) for index, count in enumerate(self._buckets) if count]
 
     def merge(self, counts: Iterable[tuple[int, int]], max_seconds: float) -> None:
-        """Adds what another histogram counted."""
+        """Add the counts of another histogram."""
         for index, count in counts:
             self._buckets[index] += count
             self.count += count
         self.max_seconds = max(self.max_seconds, max_seconds)
 
     def quantile_ms(self, share: float) -> float:
-        """The duration that ``share`` of all are not above, in milliseconds; 0 if there is none."""
+        """Return the duration that a ``share`` of all do not exceed, in ms; 0 if there is none."""
         rank = share * self.count
         seen = 0
         for index, count in enumerate(self._buckets):
@@ -75,7 +75,7 @@ class Histogram:
         return min(total / max(1, self.count), self.max_seconds) * 1000
 
     def summary(self) -> dict[str, float]:
-        """Count, mean (within 2 %), quantiles and the largest, for people."""
+        """Return count, mean (within 2 %), quantiles and maximum, rounded for display."""
         p50, p99, p999 = self.quantiles_ms((0.5, 0.99, 0.999))
         return {
             "count": self.count,
@@ -87,7 +87,7 @@ class Histogram:
         }
 
     def quantiles_ms(self, shares: Iterable[float]) -> list[float]:
-        """Several quantiles."""
+        """Return several quantiles, in milliseconds."""
         return [self.quantile_ms(share) for share in shares]
 
 

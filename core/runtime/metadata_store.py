@@ -1,36 +1,38 @@
-"""The metadata store: a small tree of versioned values, compare-and-set, sessions and watches.
+"""The metadata store interface: a tree of versioned values, compare-and-set, sessions and watches.
 
-Semantics that every backend keeps (the conformance kit tests them):
+An implementation MUST provide the following guarantees. The conformance kit in
+``backends/conformance`` tests them.
 
-1. Paths are absolute, ``/``-separated, printable, without empty, ``.`` or ``..`` parts. The tree
-   works like ZooKeeper's: the root is always there; ``create`` makes missing parents as empty
-   persistent nodes; a node with children cannot be deleted; an ephemeral node has no children
-   (InvalidArgumentError). Names under the root that begin with ``.rhumbline`` are the backend's.
-2. Versions are opaque texts. A version is never equal to another version of the same path, also
-   after the node was deleted and created again, and not across stores (they carry the store's
-   epoch). Only equality means anything. Reading an unchanged node gives the version that its last
-   write returned.
-3. Reads are linearizable unless ``stale_ok`` says otherwise: they see every write that was
-   acknowledged before they began. (ZooKeeper's are as good as its ``sync``; see there.)
-4. ``txn`` is all or nothing, and nobody sees anything in between.
-5. Watches are hints. They coalesce, may come late, twice or once without a change (also soon after
-   they were set), and always fire once after a reconnect. Whoever is woken reads again. So: first
-   ``watch``, then ``get``; what changes after that ``get`` fires.
-6. A request that was certainly not carried out raises MetadataUnavailableError (retryable); a
-   write whose outcome is unknown raises IndeterminateError. Reads never raise IndeterminateError.
-   Every call has a deadline (the store's ``timeout_ms``); none waits for ever. Cancelling a call
-   leaves the outcome of a write unknown.
-7. A session's ephemeral nodes go when it is closed or expires, and not before its TTL has passed
-   without contact. ``SessionLostError`` for whatever is asked of a session that is gone. A store
-   may round a TTL to the nearest that it offers.
-8. A value holds at most ``VALUE_BYTES_MAX`` bytes, a transaction at most
-   ``TXN_OPERATIONS_MAX`` operations and ``TXN_BYTES_MAX`` bytes (LimitExceededError). After
-   ``close``: ClosedError.
-9. A store that was replaced by migration refuses writes, sessions and linearizable reads with
-   StoreFencedError, which names its successor; ``stale_ok`` reads still answer. The handles that
-   ``open_store`` gives go to the successor instead.
-10. A store whose servers lost their data is a new, empty one: no version, session or node of the
-   old life holds in it, and handles that were open go on with what is there now.
+1. Paths. A path is absolute and printable; its parts are separated by ``/`` and are never empty,
+   ``.`` or ``..``. The tree works like ZooKeeper's: the root always exists; ``create`` creates
+   missing parents as empty persistent nodes; a node with children cannot be deleted; an ephemeral
+   node cannot have children (InvalidArgumentError). Names below the root that begin with
+   ``.rhumbline`` are reserved for the implementation.
+2. Versions. A version is an opaque string that is only compared for equality. Two versions of one
+   path are never equal, even if the node was deleted and created again in between, and even across
+   stores (versions carry the store's epoch). Reading an unchanged node returns the version that its
+   last write returned.
+3. Reads. A read is linearizable unless ``stale_ok`` is set: it sees every write that was
+   acknowledged before the read began. (ZooKeeper's reads are as good as its ``sync``; its backend
+   describes the difference.)
+4. Transactions. ``txn`` is carried out completely or not at all, and no reader sees a part of it.
+5. Watches. A watch is a hint to read again. Calls are coalesced, may come late, and may come twice
+   or without a change (also soon after the watch was set). A watch always fires once after a
+   reconnect. A caller first sets the watch, then reads: every change after that read fires.
+6. Outcomes. A request that was certainly not carried out raises MetadataUnavailableError, which is
+   retryable. A write whose outcome is unknown raises IndeterminateError; a read never does. Every
+   call ends within the store's ``timeout_ms``. Cancelling a write leaves its outcome unknown.
+7. Sessions. A session's ephemeral nodes are removed when it is closed or expires. It does not
+   expire before its TTL has passed without contact; a store may round the TTL to the nearest value
+   that it supports. Using a lost session raises SessionLostError.
+8. Limits. A value has at most ``VALUE_BYTES_MAX`` bytes; a transaction has at most
+   ``TXN_OPERATIONS_MAX`` operations and ``TXN_BYTES_MAX`` bytes. Anything larger raises
+   LimitExceededError. After ``close`` every call raises ClosedError.
+9. Migration. A store that a migration has replaced refuses writes, sessions and linearizable reads
+   with StoreFencedError, which names its successor. Reads with ``stale_ok`` still work. Handles
+   from ``open_store`` continue with the successor instead.
+10. Data loss. A store whose servers lost their data is a new, empty store: no version, session or
+    node of the old one is valid in it. Open handles continue with its current content.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,19 +44,19 @@ from ..protocol.errors import InvalidArgumentError
 Version = NewType("Version", str)
 
 VALUE_BYTES_MAX = 96 * 1024
-"""Largest value that every backend takes (FoundationDB's limit is 100,000 bytes)."""
+"""Largest value in bytes that every backend accepts (FoundationDB's limit is 100,000)."""
 
 TXN_OPERATIONS_MAX = 64
-"""Most operations in one transaction (etcd's default limit is 128, with what we add)."""
+"""Most operations in one transaction (etcd's default limit is 128; its backend adds some)."""
 
 TXN_BYTES_MAX = 768 * 1024
-"""Most bytes of paths and data in one transaction (ZooKeeper takes packets below 1 MiB)."""
+"""Most bytes of paths and data in one transaction (ZooKeeper accepts packets below 1 MiB)."""
 
 PATH_BYTES_MAX = 1024
 
 
 class Value(NamedTuple):
-    """What a node holds and its version."""
+    """The data of a node and its version."""
 
     data: bytes
     version: Version
@@ -62,7 +64,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """In a transaction: the node must have this version; None: it must not exist (but could)."""
+    """Transaction step: the node must have this version (None: it must not exist)."""
 
     path: str
     version: Version | None
@@ -70,7 +72,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """In a transaction: the node must not exist and is made (missing parents too)."""
+    """Transaction step: the node must not exist; it is created, with missing parents."""
 
     path: str
     data: bytes = b""
@@ -78,7 +80,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """In a transaction: the node exists, has ``expect`` (None: any version), gets new data."""
+    """Transaction step: the node must exist with ``expect`` (None: any version) and is changed."""
 
     path: str
     data: bytes
@@ -87,7 +89,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """In a transaction: the node exists, has ``expect`` (None: any version), and goes."""
+    """Transaction step: the node must exist with ``expect`` (None: any version) and is deleted."""
 
     path: str
     expect: Version | None = None
@@ -97,49 +99,49 @@ Operation = Check | Create | Put | Delete
 
 
 class Watch(Protocol):
-    """A standing interest in a node or prefix; ends with ``close``."""
+    """A registered callback for a node or prefix; it ends with ``close``."""
 
     def close(self) -> None:
-        """No further call of the callback. Safe to repeat."""
+        """Stop the watch: the callback is not called any more. Safe to repeat."""
         ...
 
 
 class Session(Protocol):
-    """A lease of this process in the store; its ephemeral nodes vanish with it."""
+    """A lease of this process in the store; its ephemeral nodes are removed with it."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the session is known to be gone (it may be gone before this says so)."""
+        """True if the session is known to be lost; the store may have ended it earlier."""
         ...
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost; immediately if it is lost already."""
         ...
 
     async def close(self) -> None:
-        """Ends the session and removes its ephemeral nodes. Safe to repeat."""
+        """End the session and remove its ephemeral nodes. Safe to repeat."""
         ...
 
 
 class MetadataStore(Protocol):
-    """The store. One object per process and store; safe for many concurrent callers of one loop."""
+    """An open metadata store. One instance serves many concurrent callers of one event loop."""
 
     @property
     def uri(self) -> str:
-        """The URI it was opened with, without secrets."""
+        """The URI that the store was opened with, without secrets."""
         ...
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         ...
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``.
+        """Return the names of the direct children after ``after``, at most ``limit``.
 
-        Raises NoNodeError when the node does not exist. A page is a consistent snapshot; several
-        pages together need not be.
+        Names are in byte order. One call returns a consistent snapshot; several calls together need
+        not. Raises NoNodeError, MetadataUnavailableError.
         """
         ...
 
@@ -151,51 +153,60 @@ class MetadataStore(Protocol):
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version.
+        """Create a node and return its path and version.
 
-        ``sequential`` appends ten or more digits that rise with every sequential creation under
-        the same parent and are never given twice while that parent exists. Raises
-        NodeExistsError, SessionLostError, MetadataUnavailableError, IndeterminateError (then
-        look for your own token in the data).
+        ``sequential`` appends ten or more digits to the name. They rise with every sequential
+        creation under the same parent and are never used twice while that parent exists. Raises
+        NodeExistsError, SessionLostError, MetadataUnavailableError, IndeterminateError (the caller
+        then searches the data for its own token).
         """
         ...
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError, ... as ``create``."""
+        """Replace a node's data and return the new version.
+
+        Raises NoNodeError, BadVersionError, MetadataUnavailableError, IndeterminateError.
+        """
         ...
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError, ... as ``create``."""
+        """Delete a node.
+
+        Raises NoNodeError, BadVersionError, NotEmptyError, MetadataUnavailableError,
+        IndeterminateError.
+        """
         ...
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete.
+        """Carry out all operations or none; return the new version of each Create and Put, or None.
 
-        The operations count as done in order: one may create the parent of a later one, or delete
-        the last child of a node that a later one deletes. No path may be named twice. Raises the
-        error of the first operation that does not hold (for Check with a version: NoNodeError or
-        BadVersionError; with None: NodeExistsError), else as ``create``.
+        The operations take effect in order: one may create the parent of a later one, or delete the
+        last child of a node that a later one deletes. No path may occur twice. Raises the error of
+        the first operation whose condition fails (Check with a version: NoNodeError or
+        BadVersionError; Check with None: NodeExistsError), MetadataUnavailableError,
+        IndeterminateError.
         """
         ...
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back (from the loop) after the node changed, appeared or went.
+        """Call ``callback``, from the event loop, after the node was created, changed or deleted.
 
-        With ``prefix``: also for any node below it. The callback must be cheap and not raise.
+        With ``prefix`` this also holds for every node below it. The callback must be cheap and must
+        not raise.
         """
         ...
 
     async def session(self, ttl_ms: int) -> Session:
-        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        """Open a session that survives up to ``ttl_ms`` without contact."""
         ...
 
     async def close(self) -> None:
-        """Closes connections and sessions. Safe to repeat."""
+        """Close connections and sessions. Safe to repeat."""
         ...
 
 
 def check_path(path: str) -> str:
-    """Returns ``path`` if it is well-formed. Raises InvalidArgumentError otherwise."""
+    """Return ``path`` if it is well-formed. Raises InvalidArgumentError otherwise."""
     if path == "/":
         return path
     parts = path.split("/")
@@ -212,5 +223,5 @@ def check_path(path: str) -> str:
 
 
 def parent_of(path: str) -> str:
-    """The parent of a well-formed path; "/" is its own parent."""
+    """Return the parent of a well-formed path; "/" is its own parent."""
     return path.rpartition("/")[0] or "/"

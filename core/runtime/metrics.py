@@ -1,8 +1,9 @@
-"""What the numbers of ``statistics()`` mean: names, types, units, help; and Prometheus' text.
+"""The catalogue of metrics, and their text form for Prometheus.
 
-Nothing counts here: processes count in plain integers of their own, and this reads them when
-somebody asks. A number's name is its path in the statistics, under what the process is (``bookie``,
-``proxy``, ``repair``, ``client``); a path's part in braces is a label. Latencies are summaries.
+Components count in plain integers and return them from ``statistics()``; nothing is counted here.
+The name of a metric is the path of its value in those statistics, below the name of the service
+(``bookie``, ``proxy``, ``repair``, ``client``). A path element in braces is a label. Latencies are
+summaries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,12 +11,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 Statistics = Callable[[], Mapping[str, Any]]
-"""Called on the event loop of what it is about."""
+"""Returns the statistics of a component; called on the component's event loop."""
 
 Labels = tuple[tuple[str, str], ...]
 
 QUANTILES = {"p50_ms": "0.5", "p99_ms": "0.99", "p999_ms": "0.999"}
-"""Of ``Histogram.summary()``."""
+"""The keys of ``Histogram.summary()`` that are quantiles, with their Prometheus label."""
 
 _PREFIX = "rhumbline"
 _SUMMARY_KEYS = {*QUANTILES, "count", "mean_ms", "max_ms"}
@@ -24,33 +25,34 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricType(StrEnum):
-    """How a number moves."""
+    """The kind of a metric."""
 
     COUNTER = "counter"
-    """Only up, until the process ends."""
+    """Never decreases during the lifetime of the process."""
     GAUGE = "gauge"
+    """Increases and decreases."""
     SUMMARY = "summary"
-    """Quantiles since the process began, count and sum, in seconds."""
+    """Quantiles, count and sum since the process started, in seconds."""
 
 
 class Metric(NamedTuple):
-    """One number, or one for each value of a label."""
+    """A metric: one value, or one for each value of its labels."""
 
     path: str
-    """Dotted, e.g. ``client.ledgers.bookies.{bookie}.sent_bytes``."""
+    """Dotted path in the statistics, e.g. ``client.ledgers.bookies.{bookie}.sent_bytes``."""
     type: MetricType
     unit: str
-    """As UCUM writes it: ``By``, ``s``, ``{entry}``."""
+    """In UCUM notation: ``By``, ``s``, ``{entry}``."""
     help: str
 
     @property
     def name(self) -> str:
-        """Dotted, without labels, as OpenTelemetry names it."""
+        """The OpenTelemetry name: dotted, without labels."""
         return ".".join((_PREFIX, *(part for part in self.path.split(".") if part[0] != "{")))
 
     @property
     def prometheus_name(self) -> str:
-        """As Prometheus names it: with its unit, and ``_total`` if it is a counter."""
+        """The Prometheus name: with the unit, and with ``_total`` if it is a counter."""
         name = self.name.replace(".", "_")
         unit = _PROMETHEUS_UNITS.get(self.unit, "")
         name += "" if name.endswith(unit) else unit
@@ -58,126 +60,372 @@ class Metric(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One value of a figure."""
+    """One value of a metric."""
 
     labels: Labels
     value: float
     part: str = ""
-    """Of a summary: ``sum``, ``count``, or nothing, which is the quantile that a label says."""
+    """The part of a summary: ``sum``, ``count``, or "" for the quantile in the labels."""
 
 
-def _figures(table: str) -> Iterator[Metric]:
-    for line in table.strip().splitlines():
-        path, type_, unit, help_ = line.split(maxsplit=3)
-        yield Metric(path, MetricType(type_), unit, help_)
+CATALOGUE = (
+    Metric("bookie.ready", MetricType.GAUGE, "1", "1 while the bookie serves and accepts entries."),
+    Metric("bookie.entries", MetricType.GAUGE, "{entry}", "Entries stored."),
+    Metric("bookie.bytes", MetricType.GAUGE, "By", "Payload bytes of the stored entries."),
+    Metric("bookie.syncs", MetricType.COUNTER, "{sync}", "Durable writes of the write log."),
+    Metric("bookie.log_bytes", MetricType.COUNTER, "By", "Bytes written to the write log."),
+    Metric("bookie.ledgers", MetricType.GAUGE, "{ledger}", "Ledgers with stored entries."),
+    Metric("bookie.connections", MetricType.GAUGE, "{connection}", "Open client connections."),
+    Metric(
+        "bookie.parked_polls",
+        MetricType.GAUGE,
+        "{request}",
+        "Long-poll reads that wait for the next entry.",
+    ),
+    Metric(
+        "bookie.pending_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Bytes that wait for the next durable write.",
+    ),
+    Metric(
+        "bookie.tail_cache_bytes", MetricType.GAUGE, "By", "Size of the cache of recent entries."
+    ),
+    Metric("bookie.free_bytes", MetricType.GAUGE, "By", "Free space on the bookie's disk."),
+    Metric("bookie.read_only", MetricType.GAUGE, "1", "1 while the bookie refuses new entries."),
+    Metric(
+        "bookie.registered",
+        MetricType.GAUGE,
+        "1",
+        "1 while the bookie is registered in the metadata store.",
+    ),
+    Metric(
+        "bookie.sessions_lost",
+        MetricType.COUNTER,
+        "{session}",
+        "Metadata store sessions that expired.",
+    ),
+    Metric(
+        "bookie.limbo",
+        MetricType.GAUGE,
+        "1",
+        "1 while the bookie is in limbo (possible data loss).",
+    ),
+    Metric(
+        "bookie.restored_entries",
+        MetricType.COUNTER,
+        "{entry}",
+        "Entries possibly lost and fetched again from other replicas.",
+    ),
+    Metric(
+        "bookie.missing_entries",
+        MetricType.COUNTER,
+        "{entry}",
+        "Entries lost here and found on no other replica.",
+    ),
+    Metric(
+        "bookie.damages", MetricType.GAUGE, "{damage}", "Damaged regions in the bookie's files."
+    ),
+    Metric(
+        "bookie.sealed_logs",
+        MetricType.GAUGE,
+        "{file}",
+        "Full log files that are not compacted yet.",
+    ),
+    Metric("bookie.sorted_files", MetricType.GAUGE, "{file}", "Sorted files."),
+    Metric(
+        "bookie.sorted_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes written to sorted files by compaction.",
+    ),
+    Metric(
+        "bookie.deleted_ledgers",
+        MetricType.COUNTER,
+        "{ledger}",
+        "Ledgers whose entries were removed.",
+    ),
+    Metric(
+        "bookie.ledgers_held_back",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers that look deleted but are retained for now.",
+    ),
+    Metric(
+        "bookie.repaired_entries",
+        MetricType.COUNTER,
+        "{entry}",
+        "Damaged entries that were replaced by another replica's copy.",
+    ),
+    Metric(
+        "bookie.maintenance_failures",
+        MetricType.COUNTER,
+        "{failure}",
+        "Maintenance rounds that failed.",
+    ),
+    Metric(
+        "bookie.half_frame_bytes",
+        MetricType.GAUGE,
+        "By",
+        "Bytes buffered for partially received requests.",
+    ),
+    Metric(
+        "bookie.closed.{reason}",
+        MetricType.COUNTER,
+        "{connection}",
+        "Connections closed by the bookie, by reason.",
+    ),
+    Metric("bookie.durable_writes", MetricType.SUMMARY, "s", "Duration of durable writes (fsync)."),
+    Metric("proxy.ready", MetricType.GAUGE, "1", "1 while the proxy accepts new clients."),
+    Metric(
+        "proxy.registered",
+        MetricType.GAUGE,
+        "1",
+        "1 while the proxy is registered in the metadata store.",
+    ),
+    Metric(
+        "proxy.sessions_lost",
+        MetricType.COUNTER,
+        "{session}",
+        "Metadata store sessions that expired.",
+    ),
+    Metric("proxy.calls", MetricType.GAUGE, "{call}", "Open append and read calls."),
+    Metric(
+        "proxy.write.streams",
+        MetricType.GAUGE,
+        "{stream}",
+        "Streams that the proxy owns, acquires or releases now.",
+    ),
+    Metric(
+        "proxy.write.records",
+        MetricType.GAUGE,
+        "{record}",
+        "Records accepted for the streams that the proxy owns now.",
+    ),
+    Metric(
+        "proxy.write.sets",
+        MetricType.GAUGE,
+        "{set}",
+        "Record sets accepted for the streams that the proxy owns now.",
+    ),
+    Metric("proxy.write.taken", MetricType.COUNTER, "{stream}", "Streams acquired."),
+    Metric(
+        "proxy.write.lost",
+        MetricType.COUNTER,
+        "{stream}",
+        "Streams lost: fenced, failed, or session expired.",
+    ),
+    Metric(
+        "proxy.write.released",
+        MetricType.COUNTER,
+        "{stream}",
+        "Streams released in an orderly way.",
+    ),
+    Metric(
+        "proxy.write.moved",
+        MetricType.COUNTER,
+        "{stream}",
+        "Streams released because another proxy is preferred for them.",
+    ),
+    Metric(
+        "proxy.write.redirected",
+        MetricType.COUNTER,
+        "{set}",
+        "Requests redirected to another proxy.",
+    ),
+    Metric(
+        "proxy.write.refused", MetricType.COUNTER, "{set}", "Requests refused because of a limit."
+    ),
+    Metric("proxy.read.readers", MetricType.GAUGE, "{reader}", "Connected readers."),
+    Metric("proxy.read.tails", MetricType.GAUGE, "{stream}", "Streams whose tail the proxy reads."),
+    Metric("proxy.read.cached_bytes", MetricType.GAUGE, "By", "Entries cached for readers."),
+    Metric(
+        "proxy.read.tail_entries",
+        MetricType.GAUGE,
+        "{entry}",
+        "Entries read from the tails of the streams read now.",
+    ),
+    Metric("repair.ready", MetricType.GAUGE, "1", "1 while the repair process works."),
+    Metric("repair.auditor", MetricType.GAUGE, "1", "1 in the process that audits the cluster."),
+    Metric("repair.working", MetricType.GAUGE, "1", "1 while the repair process works."),
+    Metric("repair.looks", MetricType.COUNTER, "{look}", "Complete audits of the cluster."),
+    Metric("repair.ledgers", MetricType.GAUGE, "{ledger}", "Ledgers that the last audit examined."),
+    Metric(
+        "repair.wanted", MetricType.COUNTER, "{ledger}", "Ledgers found to be under-replicated."
+    ),
+    Metric(
+        "repair.lists_compared",
+        MetricType.COUNTER,
+        "{list}",
+        "Bookies' entry lists that were compared with the metadata.",
+    ),
+    Metric(
+        "repair.region_violations",
+        MetricType.GAUGE,
+        "{fragment}",
+        "Fragments that violate their region rule.",
+    ),
+    Metric(
+        "repair.unreadable_ledgers",
+        MetricType.GAUGE,
+        "{ledger}",
+        "Ledgers with damaged metadata, neither audited nor repaired.",
+    ),
+    Metric(
+        "repair.unreferenced_removed",
+        MetricType.COUNTER,
+        "{ledger}",
+        "Ledgers deleted because no segment refers to them.",
+    ),
+    Metric(
+        "repair.fragile_fragments",
+        MetricType.GAUGE,
+        "{fragment}",
+        "Fragments in which one bookie is in every possible ack quorum.",
+    ),
+    Metric(
+        "repair.entries_at_risk.{region}",
+        MetricType.GAUGE,
+        "{entry}",
+        "Entries that the loss of the region would destroy or make unreadable.",
+    ),
+    Metric(
+        "repair.streams_at_risk.{region}",
+        MetricType.GAUGE,
+        "{stream}",
+        "Streams with entries at risk in the region.",
+    ),
+    Metric("repair.mended.ledgers", MetricType.COUNTER, "{ledger}", "Ledgers repaired."),
+    Metric(
+        "repair.mended.fragments_moved",
+        MetricType.COUNTER,
+        "{fragment}",
+        "Fragments whose ensemble was changed by repair.",
+    ),
+    Metric("repair.mended.entries", MetricType.COUNTER, "{entry}", "Entries copied by repair."),
+    Metric("repair.mended.bytes", MetricType.COUNTER, "By", "Bytes copied by repair."),
+    Metric("repair.stuck", MetricType.GAUGE, "{ledger}", "Ledgers that could not be repaired yet."),
+    Metric("client.streams.entries", MetricType.COUNTER, "{entry}", "Entries acknowledged."),
+    Metric("client.streams.records", MetricType.COUNTER, "{record}", "Records acknowledged."),
+    Metric(
+        "client.streams.bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes acknowledged: payloads and a few bytes per record.",
+    ),
+    Metric(
+        "client.streams.control_entries",
+        MetricType.COUNTER,
+        "{entry}",
+        "Acknowledged entries without application records.",
+    ),
+    Metric(
+        "client.streams.segments_failed",
+        MetricType.COUNTER,
+        "{segment}",
+        "Ledgers that failed while they were written.",
+    ),
+    Metric(
+        "client.streams.acks",
+        MetricType.SUMMARY,
+        "s",
+        "Time from an entry's first append to its acknowledgement.",
+    ),
+    Metric(
+        "client.streams.acks_by_regions.{regions}",
+        MetricType.COUNTER,
+        "{entry}",
+        "Entries, by the number of regions that held them when acknowledged.",
+    ),
+    Metric("client.ledgers.open_handles", MetricType.GAUGE, "{ledger}", "Open ledger handles."),
+    Metric(
+        "client.ledgers.adds",
+        MetricType.SUMMARY,
+        "s",
+        "Time from sending an entry to its acknowledgement.",
+    ),
+    Metric(
+        "client.ledgers.bookies.{bookie}.sent_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes sent to the bookie.",
+    ),
+    Metric(
+        "client.ledgers.bookies.{bookie}.received_bytes",
+        MetricType.COUNTER,
+        "By",
+        "Bytes received from the bookie.",
+    ),
+    Metric(
+        "client.reads.questions", MetricType.COUNTER, "{request}", "Read requests sent to bookies."
+    ),
+    Metric(
+        "client.reads.extra",
+        MetricType.COUNTER,
+        "{request}",
+        "Speculative read requests, sent because the first bookie was slow.",
+    ),
+    Metric(
+        "client.reads.extra_denied",
+        MetricType.COUNTER,
+        "{request}",
+        "Speculative read requests not sent because of the limit.",
+    ),
+    Metric(
+        "client.reads.extra_won",
+        MetricType.COUNTER,
+        "{request}",
+        "Speculative read requests that were answered first.",
+    ),
+    Metric(
+        "client.reads.sunk",
+        MetricType.COUNTER,
+        "{bookie}",
+        "Bookies moved to the end of the read order because of failures.",
+    ),
+    Metric(
+        "client.reads.came_back",
+        MetricType.COUNTER,
+        "{bookie}",
+        "Bookies restored to their normal place in the read order.",
+    ),
+    Metric(
+        "client.reads.answers_by_region.{region}",
+        MetricType.COUNTER,
+        "{request}",
+        "Read responses, by the bookie's region.",
+    ),
+    Metric(
+        "client.reads.latency_ms.{region}.{quantile}",
+        MetricType.GAUGE,
+        "ms",
+        "Recent read latency, by the bookie's region.",
+    ),
+)
 
-
-CATALOGUE = tuple(_figures("""
-bookie.ready                       gauge   1         Whether it serves and takes entries.
-bookie.entries                     gauge   {entry}   Entries that it holds.
-bookie.bytes                       gauge   By        Payloads of the entries that it holds.
-bookie.syncs                       counter {sync}    Durable writes of its log.
-bookie.log_bytes                   counter By        Bytes written to its log.
-bookie.ledgers                     gauge   {ledger}  Ledgers that it holds entries of.
-bookie.connections                 gauge   {connection} Clients that are connected.
-bookie.parked_polls                gauge   {request} Reads that wait for an entry to come.
-bookie.pending_bytes               gauge   By        Bytes that wait for the next durable write.
-bookie.tail_cache_bytes            gauge   By        Newest entries that are held in memory.
-bookie.free_bytes                  gauge   By        Free space on its disk.
-bookie.read_only                   gauge   1         Whether it refuses entries.
-bookie.registered                  gauge   1         Whether it is registered in the metadata store.
-bookie.sessions_lost               counter {session} Sessions with the metadata store that ended.
-bookie.limbo                       gauge   1         Whether it answers with care since it may have lost entries.
-bookie.restored_entries            counter {entry}   Entries that it may have lost and got back.
-bookie.missing_entries             counter {entry}   Entries that it had lost and nobody had.
-bookie.damages                     gauge   {damage}  Damaged places in its storage.
-bookie.sealed_logs                 gauge   {file}    Logs that are full and not sorted yet.
-bookie.sorted_files                gauge   {file}    Files of sorted entries.
-bookie.sorted_bytes                counter By        Bytes written when sorting and compacting.
-bookie.deleted_ledgers             counter {ledger}  Ledgers whose entries were removed.
-bookie.ledgers_held_back           gauge   {ledger}  Ledgers that seem to be deleted and are kept for now.
-bookie.repaired_entries            counter {entry}   Entries that were damaged and were fetched again.
-bookie.maintenance_failures        counter {failure} Rounds of maintenance that failed.
-bookie.half_frame_bytes            gauge   By        Requests that have arrived in part.
-bookie.closed.{reason}             counter {connection} Connections that were closed, by reason.
-bookie.durable_writes              summary s         Duration of durable writes (fsync).
-proxy.ready                        gauge   1         Whether it should get new clients.
-proxy.registered                   gauge   1         Whether it is registered in the metadata store.
-proxy.sessions_lost                counter {session} Sessions with the metadata store that ended.
-proxy.calls                        gauge   {call}    Append and read calls that are open.
-proxy.write.streams                gauge   {stream}  Streams that it owns, takes or gives up now.
-proxy.write.records                gauge   {record}  Records taken, of the streams that it owns now.
-proxy.write.sets                   gauge   {set}     Record sets taken, of the streams that it owns now.
-proxy.write.taken                  counter {stream}  Streams taken over.
-proxy.write.lost                   counter {stream}  Streams lost: fenced, failed, or the session ended.
-proxy.write.released               counter {stream}  Streams given up in an orderly way.
-proxy.write.moved                  counter {stream}  Streams given up since another proxy should have them.
-proxy.write.redirected             counter {set}     Times that a client was sent elsewhere.
-proxy.write.refused                counter {set}     Times that a client was refused for a limit.
-proxy.read.readers                 gauge   {reader}  Readers that are connected.
-proxy.read.tails                   gauge   {stream}  Streams that are read at their ends.
-proxy.read.cached_bytes            gauge   By        Entries held for its readers.
-proxy.read.tail_entries            gauge   {entry}   Entries read at the ends of the streams read now.
-repair.ready                       gauge   1         Whether it works.
-repair.auditor                     gauge   1         Whether it is the process that looks for what is missing.
-repair.working                     gauge   1         Whether it works.
-repair.looks                       counter {look}    Whole looks at the cluster.
-repair.ledgers                     gauge   {ledger}  Ledgers that the last look saw.
-repair.wanted                      counter {ledger}  Ledgers that were found to lack copies.
-repair.lists_compared              counter {list}    Bookies' lists of entries that were compared with the metadata.
-repair.region_violations           gauge   {fragment} Fragments that do not keep their region rule.
-repair.unreadable_ledgers          gauge   {ledger} Ledgers whose metadata is damaged: neither audited nor mended.
-repair.unreferenced_removed        counter {ledger} Ledgers that were made for a segment, that none named, and that were deleted.
-repair.fragile_fragments           gauge   {fragment} Fragments in which one bookie sits in every set that may acknowledge.
-repair.entries_at_risk.{region}    gauge   {entry}   Entries that would be lost, or unreadable, with that region.
-repair.streams_at_risk.{region}    gauge   {stream}  Streams that have such entries.
-repair.mended.ledgers              counter {ledger}  Ledgers mended.
-repair.mended.fragments_moved      counter {fragment} Fragments that got another bookie.
-repair.mended.entries              counter {entry}   Entries copied.
-repair.mended.bytes                counter By        Bytes copied.
-repair.stuck                       gauge   {ledger}  Ledgers that could not be mended yet.
-client.streams.entries             counter {entry}   Entries that were acknowledged.
-client.streams.records             counter {record}  Records that were acknowledged.
-client.streams.bytes               counter By        Payloads, with a few bytes a record, that were acknowledged.
-client.streams.control_entries     counter {entry}   Acknowledged entries without records of applications.
-client.streams.segments_failed     counter {segment} Ledgers that failed under their writers.
-client.streams.acks                summary s         From an entry's first append to its acknowledgement.
-client.streams.acks_by_regions.{regions} counter {entry} Entries, by the number of regions that held them when they were acknowledged.
-client.ledgers.open_handles        gauge   {ledger}  Ledgers that are open.
-client.ledgers.adds                summary s         From an entry's sending to its acknowledgement.
-client.ledgers.bookies.{bookie}.sent_bytes     counter By Bytes sent to a bookie.
-client.ledgers.bookies.{bookie}.received_bytes counter By Bytes received from a bookie.
-client.reads.questions             counter {request} Reads that bookies were asked for.
-client.reads.extra                 counter {request} Second bookies that were asked since the first was slow.
-client.reads.extra_denied          counter {request} Times that no second bookie was asked, for the limit.
-client.reads.extra_won             counter {request} Times that the second bookie answered first.
-client.reads.sunk                  counter {bookie}  Times that a bookie was put last for its failures.
-client.reads.came_back             counter {bookie}  Times that such a bookie was well again.
-client.reads.answers_by_region.{region}        counter {request} Answers to reads, by the bookie's region.
-client.reads.latency_ms.{region}.{quantile}    gauge   ms Latency of reads lately, by the bookie's region.
-"""))  # fmt: skip  # noqa: E501
-
-_BY_PARTS = {tuple(figure.path.split(".")): figure for figure in CATALOGUE}
+_BY_PARTS = {tuple(metric.path.split(".")): metric for metric in CATALOGUE}
 
 
 def known_metric(parts: tuple[str, ...]) -> tuple[Metric, Labels] | None:
-    """The figure at a path of the statistics, and the labels that are in the path."""
+    """Return the metric at a path of the statistics, and the labels in that path."""
     found = _BY_PARTS.get(parts)
     if found is not None:
         return found, ()
-    for pattern, figure in _BY_PARTS.items():
+    for pattern, metric in _BY_PARTS.items():
         if len(pattern) == len(parts) and all(
-            part == one or part[0] == "{" for part, one in zip(pattern, parts, strict=True)
+            expected == part or expected[0] == "{"
+            for expected, part in zip(pattern, parts, strict=True)
         ):
             pairs = zip(pattern, parts, strict=True)
-            return figure, tuple((name[1:-1], one) for name, one in pairs if name[0] == "{")
+            return metric, tuple((name[1:-1], part) for name, part in pairs if name[0] == "{")
     return None
 
 
 def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sample]]:
-    """The values of all figures in the statistics of a process, in the catalogue's order.
+    """Return the values of all metrics in the statistics of a process, in catalogue order.
 
-    What the catalogue does not know is left out. The statistics of a client may be within.
+    Values that are not in the catalogue are left out. The statistics may contain those of a client
+    under the key ``client``.
     """
     found: dict[Metric, list[Sample]] = {}
     for parts, value in _leaves((service,), statistics):
@@ -185,23 +433,23 @@ def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sa
             parts = parts[1:]
         known = known_metric(parts)
         if known is not None:
-            figure, labels = known
-            found.setdefault(figure, []).extend(_samples(labels, value))
-    order = {figure: index for index, figure in enumerate(CATALOGUE)}
-    return {figure: found[figure] for figure in sorted(found, key=order.__getitem__)}
+            metric, labels = known
+            found.setdefault(metric, []).extend(_samples(labels, value))
+    order = {metric: index for index, metric in enumerate(CATALOGUE)}
+    return {metric: found[metric] for metric in sorted(found, key=order.__getitem__)}
 
 
 def prometheus_text(values: Mapping[Metric, Iterable[Sample]]) -> str:
-    """The values in Prometheus' text format 0.0.4."""
+    """Return the values in the Prometheus text format 0.0.4."""
     lines: list[str] = []
-    for figure, some in values.items():
-        name = figure.prometheus_name
-        lines += (f"# HELP {name} {figure.help}", f"# TYPE {name} {figure.type}")
-        for one in some:
-            shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in one.labels)
-            part = f"_{one.part}" if one.part else ""
-            lines.append(f"{name}{part}{{{shown}}} {one.value}" if shown else
-                         f"{name}{part} {one.value}")  # fmt: skip
+    for metric, metric_samples in values.items():
+        name = metric.prometheus_name
+        lines += (f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}")
+        for sample in metric_samples:
+            shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in sample.labels)
+            part = f"_{sample.part}" if sample.part else ""
+            lines.append(f"{name}{part}{{{shown}}} {sample.value}" if shown else
+                         f"{name}{part} {sample.value}")  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

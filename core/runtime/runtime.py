@@ -1,4 +1,4 @@
-"""Everything that a component may use of the world, in one value that is passed in."""
+"""The runtime: clock, randomness and tracing, passed to each component as one value."""
 
 from dataclasses import dataclass
 from random import Random
@@ -9,19 +9,19 @@ from .tracing import Tracer
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The world of one process.
+    """The sources of time, randomness and tracing of one process.
 
     Monotonic time, timers, connections and servers come from the running asyncio loop
-    (``asyncio.get_running_loop()``); a ``Disk`` and a ``MetadataStore`` are passed to those
-    who need them. ``random`` is the only source of randomness: in production it is seeded by the
-    operating system, in simulation by the seed of the run.
+    (``asyncio.get_running_loop()``). A ``Disk`` and a ``MetadataStore`` are passed to components
+    that need them. ``random`` is the only source of randomness: the operating system seeds it in
+    production, the seed of the run in simulation.
     """
 
     clock: Clock
     random: Random
     tracer: Tracer | None = None
-    """Hears of traced record sets; None: nothing is traced."""
+    """The receiver of spans; None: nothing is traced."""
 
     def random_bytes(self, count: int) -> bytes:
-        """``count`` random bytes, e.g. for a token."""
+        """Return ``count`` random bytes, e.g. for a token."""
         return self.random.getrandbits(8 * count).to_bytes(count, "big")

@@ -1,7 +1,7 @@
-"""Owned tasks: every task has an owner that sees its exception, in an order that seeds decide.
+"""Owned tasks: every task has an owner that sees its exception.
 
-asyncio's own TaskGroup keeps its tasks in a set and so cancels them in the order of addresses; this
-one keeps insertion order, so that a simulated run is the same in every process.
+asyncio's TaskGroup keeps its tasks in a set and therefore cancels them in the order of addresses.
+The classes here keep insertion order, so that a simulated run is the same in every process.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ T = TypeVar("T")
 class Tasks:
     """The tasks of one component.
 
-    ``on_failure`` is called with the exception of a task that failed (not of a cancelled one);
-    without it the loop's exception handler reports it. The owner decides what to stop.
+    ``on_failure`` is called with the exception of each task that failed, but not for a cancelled
+    one; without it the loop's exception handler reports it. The owner decides what to stop.
     """
 
     __slots__ = ("_on_failure", "_tasks", "is_closed")
@@ -29,7 +29,7 @@ class Tasks:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Starts a task. After ``aclose`` the coroutine is closed and never runs."""
+        """Start a task. After ``aclose`` the coroutine is closed and RuntimeError is raised."""
         if self.is_closed:
             work.close()
             raise RuntimeError(f"task {name!r} spawned after its owner closed")
@@ -53,7 +53,7 @@ class Tasks:
         )
 
     async def aclose(self) -> None:
-        """Cancels all tasks, newest first, and waits until each has ended. Safe to repeat."""
+        """Cancel all tasks, newest first, and wait until each has ended. Safe to repeat."""
         self.is_closed = True
         while self._tasks:
             task = next(reversed(self._tasks))
@@ -61,12 +61,12 @@ class Tasks:
                 self._tasks.pop(task)
                 continue
             task.cancel()
-            await settled(task)
+            await wait_until_done(task)
             self._tasks.pop(task, None)
 
 
-async def settled(task: "asyncio.Future[Any]") -> None:
-    """Waits until ``task`` has ended, whatever its outcome, which stays with its owner."""
+async def wait_until_done(task: "asyncio.Future[Any]") -> None:
+    """Wait until ``task`` has ended. Its result or exception is left to its owner."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -82,9 +82,9 @@ async def settled(task: "asyncio.Future[Any]") -> None:
 
 
 async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]:
-    """Runs coroutines side by side and returns their results in the order given.
+    """Run coroutines concurrently and return their results in the given order.
 
-    When one fails, the others are cancelled and have ended before its exception is raised.
+    If one fails, the others are cancelled and have ended before its exception is raised.
     """
     failures: list[BaseException] = []
     started: list[asyncio.Task[T]] = []
@@ -99,7 +99,7 @@ async def run_all(works: Sequence[Coroutine[Any, Any, T]], name: str) -> list[T]
     try:
         found = [await task for task in started]
     except GeneratorExit:
-        raise  # the caller was dropped where it waited: there is nobody to wait any more
+        raise  # the caller's coroutine was closed while it waited: nothing may be awaited any more
     except BaseException as error:
         await tasks.aclose()
         caller = asyncio.current_task()

@@ -1,7 +1,7 @@
-"""The hook for tracing: what the steps of a record set tell about themselves, if anybody listens.
+"""The tracing interface: spans for the steps of a record set on its way through the service.
 
-Nobody does by default (``Runtime.tracer`` is None), and then it costs one comparison. Whether a set
-is traced is decided once, where it is made; from there on its ``traceparent`` goes with it.
+Tracing is off by default (``Runtime.tracer`` is None) and then costs one comparison. The producer
+decides once whether a set is traced; from then on the set carries its ``traceparent``.
 """
 
 from collections.abc import Sequence
@@ -9,44 +9,44 @@ from enum import StrEnum
 from typing import Protocol
 
 Value = str | int | Sequence[str]
-"""What an attribute of a span may be."""
+"""The type of a span attribute."""
 
 
 class TraceStep(StrEnum):
     """The steps of a traced record set, and of the entry that holds it."""
 
     APPEND = "append"
-    """From the first record's append to the acknowledgement, at the producer."""
+    """At the producer: from the append of the first record to the acknowledgement."""
     PROXY = "proxy append"
-    """From its arrival at a write proxy to the answer."""
+    """At a write proxy: from the arrival of the set to the response."""
     ADD = "ledger add"
-    """Of its entry: from sending to the acknowledgement."""
+    """At the ledger writer: from sending the set's entry to its acknowledgement."""
     STORE = "bookie write"
-    """Of its entry at one bookie: from sending to the answer that it is durable there."""
+    """At one bookie: from sending the entry to the response that it is durable there."""
     DELIVER = "deliver"
-    """From when a reader has it to when the application takes it."""
+    """At a reader: from receiving the set to handing it to the application."""
 
 
 class Span(Protocol):
-    """One step, begun."""
+    """A step that has begun."""
 
     @property
     def traceparent(self) -> str:
-        """Names it, for what follows from it."""
+        """The span's W3C trace context, passed to the spans that follow from it."""
         ...
 
     def end(self, error: BaseException | None = None, **attributes: Value) -> None:
-        """It is over. Call once."""
+        """End the span. Call once."""
         ...
 
 
 class Tracer(Protocol):
-    """Makes spans. Its calls return at once and never raise."""
+    """A factory for spans. Its methods return immediately and never raise."""
 
     def sample(self, step: TraceStep, **attributes: Value) -> Span | None:
-        """A span that begins a trace, or None: this one is not traced."""
+        """Return a span that begins a trace, or None if this step is not traced."""
         ...
 
     def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> Span:
-        """A span that follows from ``parents`` (at least one; the first one's trace has it)."""
+        """Return a span that follows from ``parents`` (at least one) in the trace of the first."""
         ...

@@ -1,1 +1,1 @@
-"""Bytes on sockets and in stores: BookKeeper's packets, entries and metadata formats."""
+"""Encodings of bytes on sockets and in stores: BookKeeper's packets, entries and metadata."""

@@ -1,9 +1,10 @@
-"""Which entries of a ledger a bookie has, in the form of BookKeeper's list-of-entries answer.
+"""The entries of a ledger that a bookie has, as BookKeeper's list-of-entries response encodes them.
 
-A header of 64 bytes (version 0, count of groups, zeros), then 24 bytes a group, in rising order:
-first start, last start, size, period. A group is the runs of ``size`` consecutive ids that start at
-first start, first start + period, and so on to last start; a single run has period 0. We write one
-group a run, as Apache's bookie does, and read all.
+A header of 64 bytes (version 0, count of groups, zeros) precedes the groups, in rising order, of 24
+bytes each: first start, last start, size, period. A group stands for the runs of ``size``
+consecutive ids that start at first start, first start + period, and so on up to last start; a
+single run has period 0. ``encode`` writes one group per run, as Apache's bookie does; ``decode``
+reads all groups.
 """
 
 import struct
@@ -20,7 +21,7 @@ _SIZE_MAX = 2**31 - 1
 
 
 class Group(NamedTuple):
-    """Runs of ``size`` ids, the first at ``first_start``, then every ``period`` ids."""
+    """Runs of ``size`` ids, starting at ``first_start`` and then every ``period`` ids."""
 
     first_start: int
     last_start: int
@@ -29,7 +30,7 @@ class Group(NamedTuple):
 
 
 class Availability:
-    """Answers whether an entry was there; any number of entries takes the space of its runs."""
+    """The set of entry ids that a bookie has, stored as runs of consecutive ids."""
 
     __slots__ = ("_groups", "_starts")
 
@@ -54,13 +55,13 @@ class Availability:
         )
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """(first id, count) of each run, rising; neighbours may touch."""
+        """Yield (first id, count) of each run, rising; neighbours may be adjacent."""
         for group in self._groups:
             for start in range(group.first_start, group.last_start + 1, group.period or 1):
                 yield start, group.size
 
     def missing(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """(first id, last id) of each run within ``first``..``last`` that was not there."""
+        """Yield (first id, last id) of each missing run within ``first``..``last``."""
         for start, count in self.runs():
             if start > last:
                 break
@@ -72,7 +73,7 @@ class Availability:
 
 
 def runs_of(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """(first id, count) of each run of consecutive ids; ``entry_ids`` rise strictly."""
+    """Yield (first id, count) of each run of consecutive ids; ``entry_ids`` strictly rise."""
     first, count = 0, 0
     for entry_id in entry_ids:
         if count and entry_id == first + count and count < _SIZE_MAX:
@@ -87,24 +88,26 @@ def runs_of(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def encode(runs: Iterable[tuple[int, int]]) -> bytes:
-    """The list for runs of (first id, count), which rise and do not touch each other's ids."""
+    """Encode runs of (first id, count), which rise and do not overlap."""
     groups = [_GROUP.pack(first, first, count, 0) for first, count in runs]
     return b"".join((_HEADER.pack(_VERSION, len(groups)), *groups))
 
 
 def decode(data: bytes) -> Availability:
-    """Reads a list. Raises ProtocolError."""
+    """Decode a list of entries. Raises ProtocolError."""
     if len(data) < _HEADER.size:
-        raise ProtocolError(f"a list of entries of {len(data)} bytes")
+        raise ProtocolError(f"list of entries has only {len(data)} bytes")
     version, count = _HEADER.unpack_from(data)
     body = data[_HEADER.size :]
     if version != _VERSION or len(body) != count * _GROUP.size:
-        raise ProtocolError(f"a list of entries of version {version}, {count} groups")
-    groups = [Group(*words) for words in _GROUP.iter_unpack(body)]
-    end = 0  # the id behind the group before
+        raise ProtocolError(
+            f"list of entries has version {version} and {count} groups in {len(body)} bytes"
+        )
+    groups = [Group(*fields) for fields in _GROUP.iter_unpack(body)]
+    end = 0  # one above the last id of the previous group
     for group in groups:
         if not _is_group(group) or group.first_start < end:
-            raise ProtocolError(f"a list of entries with {group}")
+            raise ProtocolError(f"list of entries has an invalid or overlapping {group}")
         end = group.last_start + group.size
     return Availability(groups)
 

@@ -1,8 +1,8 @@
-"""Cookies: which bookie a set of directories belongs to, in BookKeeper's text form.
+"""Cookies: records of the bookie that a set of directories belongs to, in BookKeeper's text form.
 
-The same text lies in the directories and in the metadata store. A line with the format's version,
-then one ``name: "value"`` a line; a list of directories is its length and its members, separated by
-TAB characters.
+The same text is stored in the directories and in the metadata store (rule BKE-4). A line with the
+format's version is followed by one line ``name: "value"`` per field. A list of directories is its
+length and its members, separated by TAB characters.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """Whose directories these are. ``journal_dir`` may name several, separated by commas."""
+    """A bookie's id and directories; ``journal_dir`` may hold several, separated by commas."""
 
     bookie_id: BookieId
     journal_dir: str
@@ -31,7 +31,7 @@ class Cookie:
 
 
 def encode(cookie: Cookie) -> bytes:
-    """The text of a cookie. The same cookie gives the same bytes, which Java gives too."""
+    """Encode a cookie, to the same bytes as Java does."""
     assert not any("\t" in name for name in (*cookie.ledger_dirs, *(cookie.index_dirs or ())))
     message = CookieFormat(
         bookieHost=cookie.bookie_id.encode(),
@@ -46,9 +46,9 @@ def encode(cookie: Cookie) -> bytes:
 
 
 def decode(data: bytes) -> Cookie:
-    """Reads a cookie. Raises CorruptionError: another version, or no cookie at all."""
+    """Decode a cookie. Raises CorruptionError for another version or anything else."""
     if len(data) > _BYTES_MAX or not data.startswith(_VERSION_LINE):
-        raise CorruptionError(f"no cookie of version 5: {data[:40]!r}")
+        raise CorruptionError(f"not a cookie of version 5: {data[:40]!r}")
     try:
         message = parse_text(CookieFormat, data[len(_VERSION_LINE) :].decode())
         return Cookie(
@@ -59,7 +59,7 @@ def decode(data: bytes) -> Cookie:
             _decode_list(message.indexDirs) if message.HasField("indexDirs") else None,
         )
     except (DecodeError, UnicodeDecodeError, InvalidArgumentError) as error:
-        raise CorruptionError(f"a cookie that does not parse: {data[:80]!r}") from error
+        raise CorruptionError(f"cookie does not parse: {data[:80]!r}") from error
 
 
 def _encode_list(names: tuple[str, ...]) -> bytes:
@@ -69,5 +69,5 @@ def _encode_list(names: tuple[str, ...]) -> bytes:
 def _decode_list(data: bytes) -> tuple[str, ...]:
     count, *names = data.decode().split("\t")
     if count != str(len(names)):
-        raise CorruptionError(f"a cookie with {len(names)} directories that says {count[:20]!r}")
+        raise CorruptionError(f"cookie lists {len(names)} directories but states {count[:20]!r}")
     return tuple(names)

@@ -1,8 +1,8 @@
-"""An entry as it is sent, stored and returned: 32-byte header, digest, payload.
+"""The entry format, as sent, stored and returned: 32-byte header, digest, payload (rule LED-5).
 
-The bytes are BookKeeper's. The digest covers the header and the payload, not itself; a bookie never
-checks it and never rewrites an entry, the client checks what it reads. All integers are big-endian
-and signed.
+The format is BookKeeper's. The digest covers header and payload. A bookie neither checks it nor
+rewrites an entry; clients check every entry that they read (rule LED-23). All integers are
+big-endian and signed.
 
 | offset | size | field |
 |---|---|---|
@@ -40,7 +40,7 @@ _unpack_header = ENTRY_HEADER.unpack_from
 
 
 Buffer = bytes | memoryview
-"""Bytes of an entry, or a view of them where they were received."""
+"""Bytes of an entry, or a view of them in the receive buffer."""
 
 
 class EntryHeader(NamedTuple):
@@ -53,17 +53,17 @@ class EntryHeader(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry whose identity and digest were checked. ``length`` is cumulative, in bytes."""
+    """An entry with verified ids and digest. ``length`` is cumulative, in bytes."""
 
     entry_id: int
     lac: int
     length: int
     payload: Buffer
-    """A view keeps all of the answer that it came in."""
+    """If it is a view, it keeps the whole response in memory."""
 
 
 def master_key(password: bytes) -> bytes:
-    """What a writer shows to bookies in adds, fencing reads and LAC writes: 20 bytes."""
+    """Return the 20-byte key that authorizes adds, fencing reads and LAC writes at bookies."""
     return hashlib.sha1(b"ledger" + password).digest()
 
 
@@ -75,7 +75,7 @@ def _crc32_of(header: bytes, payload: Buffer) -> bytes:
     return _U64(zlib.crc32(payload, zlib.crc32(header)))
 
 
-def _nothing_of(header: bytes, payload: Buffer) -> bytes:
+def _empty_digest(header: bytes, payload: Buffer) -> bytes:
     return b""
 
 
@@ -85,10 +85,10 @@ def _hmac_with(password: bytes) -> Callable[[bytes, Buffer], bytes]:
 
 
 class EntryDigest:
-    """How the entries of one ledger are protected: made once a ledger, used for each entry.
+    """The digest function of one ledger: created once, used for each entry.
 
-    ``of(header, payload)`` is an attribute chosen at construction, so that the hot path has no
-    branch on the type. ``size`` is in bytes; ``body_offset`` is where the payload begins.
+    ``of(header, payload)`` is an attribute chosen at construction, so that the hot path does not
+    branch on the type. ``size`` is in bytes; ``body_offset`` is the offset of the payload.
     """
 
     __slots__ = ("body_offset", "of", "size", "type")
@@ -98,7 +98,7 @@ class EntryDigest:
         self.of: Callable[[bytes, Buffer], bytes] = {
             DigestType.CRC32C: _crc32c_of,
             DigestType.CRC32: _crc32_of,
-            DigestType.DUMMY: _nothing_of,
+            DigestType.DUMMY: _empty_digest,
             DigestType.HMAC: _hmac_with(password),
         }[digest_type]
         self.size = len(self.of(b"", b""))
@@ -108,28 +108,28 @@ class EntryDigest:
 def encode_entry(
     digest: EntryDigest, ledger_id: int, entry_id: int, lac: int, length: int, payload: Buffer
 ) -> bytes:
-    """The whole entry. ``length`` counts payload bytes of the ledger, this entry's included."""
+    """Encode an entry. ``length`` counts the ledger's payload bytes, this entry's included."""
     header = _pack_header(ledger_id, entry_id, lac, length)
     return b"".join((header, digest.of(header, payload), payload))
 
 
 def decode_header(entry: bytes) -> EntryHeader:
-    """The header of an entry that a peer wants stored. Raises ProtocolError when it cannot be one.
+    """Decode the header of an entry to store. Raises ProtocolError for an impossible one.
 
     The digest is not checked: only clients know the password that an HMAC needs.
     """
     if len(entry) < ENTRY_HEADER_BYTES:
-        raise ProtocolError(f"an entry of {len(entry)} bytes has no header")
+        raise ProtocolError(f"entry of {len(entry)} bytes has no header")
     header = EntryHeader(*_unpack_header(entry))
     if header.ledger_id < 0 or not NO_ENTRY <= header.lac < header.entry_id or header.length < 0:
-        raise ProtocolError(f"an impossible entry header: {header}")
+        raise ProtocolError(f"impossible entry header: {header}")
     return header
 
 
 def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buffer) -> Entry:
-    """Checks an entry that was read. Raises CorruptionError: wrong ids, digest or size.
+    """Decode and verify an entry. Raises CorruptionError for wrong ids, digest or size.
 
-    ``entry_id`` -1 takes whatever entry the bookie has as its last (a LAC read).
+    ``entry_id`` -1 accepts any entry id: a LAC read returns the bookie's last entry.
     """
     offset = digest.body_offset
     if len(entry) < offset:
@@ -137,46 +137,48 @@ def decode_entry(digest: EntryDigest, ledger_id: int, entry_id: int, entry: Buff
     found_ledger, found, lac, length = _unpack_header(entry)
     if found_ledger != ledger_id or (found != entry_id and entry_id != NO_ENTRY):
         raise CorruptionError(
-            f"ledger {ledger_id} entry {entry_id}: got ledger {found_ledger} entry {found}"
+            f"ledger {ledger_id} entry {entry_id}: received ledger {found_ledger} entry {found}"
         )
     payload = entry[offset:]
     header = bytes(entry[:ENTRY_HEADER_BYTES])
     if digest.of(header, payload) != entry[ENTRY_HEADER_BYTES:offset]:
-        raise CorruptionError(f"ledger {ledger_id} entry {found}: {digest.type.name} is wrong")
+        raise CorruptionError(f"ledger {ledger_id} entry {found}: wrong {digest.type.name} digest")
     if not NO_ENTRY <= lac < found or length < len(payload):
         raise CorruptionError(
-            f"ledger {ledger_id} entry {found}: LAC {lac}, length {length} cannot be"
+            f"ledger {ledger_id} entry {found}: impossible LAC {lac} or length {length}"
         )
     return Entry(found, lac, length, payload)
 
 
 def encode_lac(digest: EntryDigest, ledger_id: int, lac: int) -> bytes:
-    """The body of an explicit LAC: ledger id, LAC and a digest over both."""
+    """Encode the body of an explicit LAC: ledger id, LAC and a digest of both."""
     header = _LAC_HEADER.pack(ledger_id, lac)
     return header + digest.of(header, b"")
 
 
 def decode_lac(digest: EntryDigest, ledger_id: int, body: bytes) -> int:
-    """The LAC in an explicit LAC body. Raises CorruptionError: wrong ledger, digest or size."""
+    """Decode an explicit LAC. Raises CorruptionError for a wrong ledger, digest or size."""
     if len(body) != _LAC_HEADER.size + digest.size:
-        raise CorruptionError(f"ledger {ledger_id}: a LAC body of {len(body)} bytes")
+        raise CorruptionError(f"ledger {ledger_id}: LAC body has {len(body)} bytes")
     found_ledger, lac = _LAC_HEADER.unpack_from(body)
     header = body[: _LAC_HEADER.size]
     if found_ledger != ledger_id or digest.of(header, b"") != body[_LAC_HEADER.size :]:
-        raise CorruptionError(f"ledger {ledger_id}: bad LAC body for ledger {found_ledger}")
+        raise CorruptionError(
+            f"ledger {ledger_id}: wrong ledger ({found_ledger}) or digest in LAC body"
+        )
     if lac < NO_ENTRY:
-        raise CorruptionError(f"ledger {ledger_id}: LAC {lac} cannot be")
+        raise CorruptionError(f"ledger {ledger_id}: impossible LAC {lac}")
     return int(lac)
 
 
 def peek_lac(body: bytes) -> tuple[int, int]:
-    """(ledger id, LAC) of an explicit LAC body, as a bookie sees it: without the digest.
+    """Return ledger id and LAC of an explicit LAC body, without checking the digest.
 
-    Raises ProtocolError when the body is too short or names no ledger or LAC.
+    A bookie calls this. Raises ProtocolError if the body is too short or an id is impossible.
     """
     if len(body) < _LAC_HEADER.size:
-        raise ProtocolError(f"a LAC body of {len(body)} bytes")
+        raise ProtocolError(f"LAC body has only {len(body)} bytes")
     ledger_id, lac = _LAC_HEADER.unpack_from(body)
     if ledger_id < 0 or lac < NO_ENTRY:
-        raise ProtocolError(f"an impossible LAC body: ledger {ledger_id}, LAC {lac}")
+        raise ProtocolError(f"impossible LAC body: ledger {ledger_id}, LAC {lac}")
     return ledger_id, lac

@@ -1,8 +1,8 @@
-"""Which error a v2 code or a v3 status means, and which code or status tells of an error.
+"""Mapping between errors and the codes of v2 responses and statuses of v3 responses.
 
-Two readings matter for safety. A code that we do not know means UnknownStateError: it never counts
-as "no". And of our own errors only NoSuchLedgerError and NoSuchEntryError are ever sent as a "no";
-whatever has no line of its own is sent as IO, which the other side may not count as anything.
+Two properties matter for safety (rule BKE-1). An unknown code means UnknownStateError and never
+counts as a "no". Only NoSuchLedgerError and NoSuchEntryError are sent as a "no"; an error without a
+row of its own is sent as IO, which proves nothing to the receiver.
 """
 
 from ..protocol.errors import (
@@ -36,14 +36,14 @@ _MEANING: dict[str, type[RhumblineError] | None] = {
     "TOO_MANY_REQUESTS": TooManyRequestsError,
     "UNKNOWN_STATE": UnknownStateError,
 }
-"""By the name that both enums share."""
+"""Errors by the name that ``Code`` and ``Status`` share."""
 
 _SENT_AS: dict[type[RhumblineError], str] = {
     NoSuchLedgerError: "NO_LEDGER",
     NoSuchEntryError: "NO_ENTRY",
     RefusedError: "BAD_REQUEST",
     ProtocolError: "BAD_REQUEST",
-    ClosedError: "IO",  # the bookie is going down: that says nothing about the request
+    ClosedError: "IO",  # the bookie is shutting down, which proves nothing about the request
     UnauthorizedError: "UNAUTHORIZED",
     OwnershipLostError: "FENCED",
     ReadOnlyError: "READ_ONLY",
@@ -52,19 +52,19 @@ _SENT_AS: dict[type[RhumblineError], str] = {
     UnknownStateError: "UNKNOWN_STATE",
     RhumblineError: "IO",
 }
-"""The nearest class of an error's ancestry decides."""
+"""Names by error class; the nearest base class of an error decides."""
 
 ERROR_OF_CODE: dict[int, type[RhumblineError] | None] = {c: _MEANING[c.name] for c in Code}
 ERROR_OF_STATUS: dict[int, type[RhumblineError] | None] = {s: _MEANING[s.name] for s in Status}
 
 
 def error_of_code(code: int) -> type[RhumblineError] | None:
-    """What a v2 code means; None for OK, UnknownStateError for a number that we do not know."""
+    """Return the error of a v2 code; None for OK, UnknownStateError for an unknown number."""
     return ERROR_OF_CODE.get(code, UnknownStateError)
 
 
 def error_of_status(status: int) -> type[RhumblineError] | None:
-    """What a v3 status means; None for OK, UnknownStateError for a number that we do not know."""
+    """Return the error of a v3 status; None for OK, UnknownStateError for an unknown number."""
     return ERROR_OF_STATUS.get(status, UnknownStateError)
 
 
@@ -73,11 +73,11 @@ def _name_for(error: type[RhumblineError]) -> str:
 
 
 def code_for(error: RhumblineError) -> Code:
-    """The v2 code that tells of an error. Never UNKNOWN_STATE: Java's v2 client hangs up on it."""
+    """Return the v2 code of an error; IO instead of UNKNOWN_STATE (see ``Code``)."""
     code = Code[_name_for(type(error))]
     return Code.IO if code is Code.UNKNOWN_STATE else code
 
 
 def status_for(error: RhumblineError) -> Status:
-    """The v3 status that tells of an error."""
+    """Return the v3 status of an error."""
     return Status[_name_for(type(error))]

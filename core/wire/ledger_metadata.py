@@ -1,12 +1,13 @@
-"""Ledger metadata as BookKeeper keeps it in a metadata store.
+"""Ledger metadata in the format that BookKeeper stores in a metadata store.
 
-``BookieMetadataFormatVersion\\t<n>\\n``, then: n = 3, a varint length and a protobuf message (the
-form that we write); n = 2, the same message as protobuf text; n = 1, lines of text of the oldest
-ledgers, which say neither ack quorum nor digest nor password. All three are read.
+The line ``BookieMetadataFormatVersion\\t<n>\\n`` is followed by a body. For n = 3, the version that
+``encode`` writes, it is a varint length and a protobuf message. For n = 2 it is the same message as
+protobuf text. For n = 1, the oldest ledgers, it is lines of text that have no ack quorum, digest
+type or password. ``decode`` reads all three.
 
-While a ledger is not closed its length is written as 0 and its last entry as -1, as Java does.
-Custom metadata is kept whatever its keys. Java writes the creation token as 0 when it changes a
-ledger, so a token identifies a creation and nothing later.
+While a ledger is not closed, its length is written as 0 and its last entry as -1, as Java does.
+Custom metadata is preserved, whatever its keys. Java writes the creation token as 0 when it changes
+a ledger, so a token identifies a creation and no later state.
 """
 
 import re
@@ -30,11 +31,11 @@ _LINE_IN_RECOVERY = -102
 
 
 class _MalformedError(ValueError):
-    """The bytes are no ledger metadata; becomes a CorruptionError that names the ledger."""
+    """The bytes are not ledger metadata; becomes a CorruptionError that names the ledger."""
 
 
 def encode(metadata: LedgerMetadata) -> bytes:
-    """The value of a ledger's node, version 3. The same metadata gives the same bytes."""
+    """Encode ledger metadata in version 3; the same metadata gives the same bytes."""
     is_closed = metadata.state is LedgerState.CLOSED
     message = LedgerMetadataFormat(
         quorumSize=metadata.write_quorum,
@@ -61,11 +62,13 @@ def encode(metadata: LedgerMetadata) -> bytes:
 
 
 def decode(ledger_id: int, data: bytes) -> LedgerMetadata:
-    """Reads the value of a ledger's node. Raises CorruptionError for whatever is no metadata."""
+    """Decode the value of a ledger's node. Raises CorruptionError for anything else."""
     try:
         header = _HEADER_PATTERN.match(data)
         if header is None or len(data) > _BYTES_MAX:
-            raise _MalformedError(f"{len(data)} bytes that begin with {data[:40]!r}")
+            raise _MalformedError(
+                f"unknown header in {len(data)} bytes that begin with {data[:40]!r}"
+            )
         body = data[header.end() :]
         version = int(header[1])
         if version == 1:
@@ -74,7 +77,7 @@ def decode(ledger_id: int, data: bytes) -> LedgerMetadata:
             return _from_message(ledger_id, parse_text(LedgerMetadataFormat, body.decode()))
         if version == 3:
             return _from_message(ledger_id, parse(LedgerMetadataFormat, _delimited(body)))
-        raise _MalformedError(f"format version {version}, of which nothing is known")
+        raise _MalformedError(f"unknown format version {version}")
     except (
         _MalformedError,
         DecodeError,
@@ -103,7 +106,7 @@ def _from_message(ledger_id: int, message: LedgerMetadataFormat) -> LedgerMetada
         state=state,
         last_entry_id=message.lastEntryId if is_closed else NO_ENTRY,
         length=message.length if is_closed else 0,
-        digest_type=DigestType(message.digestType),  # if absent: CRC32, as Java takes it
+        digest_type=DigestType(message.digestType),  # if absent: CRC32, as in Java
         password=message.password,
         custom={entry.key.decode(): entry.value for entry in message.customMetadata},
         created_ms=message.ctime if message.HasField("ctime") else None,
@@ -146,7 +149,7 @@ def _bookies(names: Iterable[bytes]) -> tuple[BookieId, ...]:
 
 def _integer(text: str) -> int:
     if not re.fullmatch("-?[0-9]{1,18}", text):
-        raise _MalformedError(f"no number: {text[:40]!r}")
+        raise _MalformedError(f"not a number: {text[:40]!r}")
     return int(text)
 
 
@@ -160,12 +163,12 @@ def _varint(value: int) -> bytes:
 
 
 def _delimited(data: bytes) -> bytes:
-    """What a varint length announces, which must be all that follows it."""
+    """Return the bytes after a varint length, which must be exactly that many."""
     size = 0
     for index, byte in enumerate(data[:_VARINT_BYTES_MAX]):
         size |= (byte & 0x7F) << 7 * index
         if not byte & 0x80:
             if len(data) != index + 1 + size:
-                raise _MalformedError(f"{len(data) - index - 1} bytes instead of {size}")
+                raise _MalformedError(f"message has {len(data) - index - 1} bytes, not {size}")
             return data[index + 1 :]
-    raise _MalformedError("no length of the message")
+    raise _MalformedError("the length of the message is malformed")

@@ -1,7 +1,7 @@
-"""Parsing protobuf messages: whole ones only.
+"""Strict parsing of protobuf messages: a message without its required fields is rejected.
 
-The library takes a message without its required fields (also one whose enum holds a value that it
-doesn't know, which leaves the field out). Nobody here may see such a message.
+The protobuf library accepts such messages. It also drops an enum field whose value it does not
+know, so a required field may be missing although it was sent.
 """
 
 import re
@@ -12,28 +12,28 @@ from google.protobuf.message import DecodeError, Message
 
 M = TypeVar("M", bound=Message)
 
-# Escapes outside of these make the library warn, not refuse, and mean nothing anyway.
+# For other escapes, which are meaningless, the library warns instead of failing.
 _WELL_ESCAPED = re.compile(
     r"""(?:[^\\]|\\(?:[abfnrtv\\'"]|[0-3][0-7]{0,2}|[4-7][0-7]?(?![0-7])|x[0-9a-fA-F]{1,2}))*"""
 )
 
 
 def parse(kind: type[M], data: bytes) -> M:
-    """The message. Raises DecodeError: no message, or required fields are missing."""
-    return _whole(kind.FromString(data))
+    """Parse a message. Raises DecodeError, also if required fields are missing."""
+    return _checked(kind.FromString(data))
 
 
 def parse_text(kind: type[M], text: str) -> M:
-    """The message in protobuf's text form. Raises DecodeError as ``parse`` does."""
+    """Parse a message in protobuf's text form. Raises DecodeError as ``parse`` does."""
     if not _WELL_ESCAPED.fullmatch(text):
-        raise DecodeError("an escape that means nothing")
+        raise DecodeError("invalid escape sequence")
     try:
-        return _whole(text_format.Parse(text, kind()))
+        return _checked(text_format.Parse(text, kind()))
     except text_format.ParseError as error:
         raise DecodeError(str(error)) from error
 
 
-def _whole(message: M) -> M:
+def _checked(message: M) -> M:
     if not message.IsInitialized():
-        raise DecodeError(f"{message.DESCRIPTOR.name} without its required fields")
+        raise DecodeError(f"{message.DESCRIPTOR.name} lacks required fields")
     return message

@@ -1,12 +1,12 @@
-"""Bookie registration: what a bookie publishes under its id while it is up.
+"""Bookie registrations: the record that a bookie publishes under its id while it is up.
 
-The value is BookKeeper's BookieServiceInfoFormat: the first endpoint of protocol ``bookie-rpc`` is
-where clients connect. An empty value is the legacy form: then the bookie id is its address. A value
-that does not parse makes a Java client hang at start, so nothing else is ever written.
+The value is BookKeeper's BookieServiceInfoFormat. Clients connect to the first endpoint of protocol
+``bookie-rpc``. An empty value is the legacy form, in which the bookie id is the address. A value
+that does not parse makes a Java client hang at start, so no other format is ever written.
 
-Properties of ours (a Java client ignores them): ``rack``, ``region`` (for people; quorums ask the
-persistent region node), ``free_bytes``, ``holder`` (the lock that the process has),
-``address.<region>`` = the ``host:port`` that viewers in that region should use.
+Rhumbline adds these properties, which Java clients ignore: ``rack``; ``region`` (for display only:
+quorums use the persistent region node, rule PLC-10); ``free_bytes``; ``holder`` (the lock that the
+process holds); ``address.<region>``, the ``host:port`` for clients in that region.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _HOST_CHARACTERS_MAX = 253  # DNS
 
 
 class BookieAddress(NamedTuple):
-    """Where a bookie listens."""
+    """The host and port on which a bookie listens."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ class BookieAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A bookie's id, its general address, and what else it says about itself."""
+    """A bookie's id, its general address and its properties."""
 
     bookie_id: BookieId
     host: str
@@ -55,18 +55,18 @@ class Registration:
 
     @property
     def address(self) -> BookieAddress:
-        """The general address."""
+        """The address for clients in regions without an address of their own."""
         return BookieAddress(self.host, self.port)
 
     @property
     def free_bytes(self) -> int:
-        """Space that the bookie had left when it last said so; 0 if it never did."""
+        """Free space in bytes that the bookie last published; 0 if it never did."""
         text = self.properties.get(FREE_BYTES, "")
         return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def parse_address(text: str) -> BookieAddress | None:
-    """``host:port`` or ``[host]:port``; None for anything else."""
+    """Parse ``host:port`` or ``[host]:port``; return None for anything else."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -78,7 +78,7 @@ def parse_address(text: str) -> BookieAddress | None:
 
 
 def encode(registration: Registration) -> bytes:
-    """The value of a registration node. The same registration gives the same bytes."""
+    """Encode a registration; the same registration gives the same bytes."""
     assert _is_address(registration.host, registration.port)
     info = BookieServiceInfoFormat()
     info.endpoints.add(
@@ -93,18 +93,22 @@ def encode(registration: Registration) -> bytes:
 
 
 def decode(bookie_id: BookieId, data: bytes) -> Registration:
-    """Reads the value of a registration node, also the empty one. Raises CorruptionError."""
+    """Decode the value of a registration node, also an empty one. Raises CorruptionError."""
     if not data:
         address = parse_address(bookie_id)
         if address is None:
-            raise CorruptionError(f"bookie {bookie_id} registered no address, and is none itself")
+            raise CorruptionError(
+                f"bookie {bookie_id} registered no address, and its id is not an address"
+            )
         return Registration(bookie_id, address.host, address.port)
     if len(data) > VALUE_BYTES_MAX:
-        raise CorruptionError(f"bookie {bookie_id} registered {len(data)} bytes")
+        raise CorruptionError(
+            f"bookie {bookie_id} registered {len(data)} bytes, more than {VALUE_BYTES_MAX}"
+        )
     try:
         return _decode(bookie_id, parse(BookieServiceInfoFormat, data))
     except (DecodeError, UnicodeDecodeError) as error:
-        raise CorruptionError(f"the registration of bookie {bookie_id} does not parse") from error
+        raise CorruptionError(f"registration of bookie {bookie_id} does not parse") from error
 
 
 def _decode(bookie_id: BookieId, info: BookieServiceInfoFormat) -> Registration:
@@ -113,7 +117,7 @@ def _decode(bookie_id: BookieId, info: BookieServiceInfoFormat) -> Registration:
             host = endpoint.host.decode()
             if not _is_address(host, endpoint.port):
                 raise CorruptionError(
-                    f"bookie {bookie_id} registered {host[:80]!r}:{endpoint.port}"
+                    f"bookie {bookie_id} registered a bad address {host[:80]!r}:{endpoint.port}"
                 )
             properties = {p.key.decode(): p.value.decode() for p in info.properties}
             return Registration(bookie_id, host, endpoint.port, properties)

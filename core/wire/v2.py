@@ -1,11 +1,11 @@
-"""BookKeeper's v2 packets: the binary form that carries adds and reads.
+"""BookKeeper's v2 packets: the binary encoding of adds and reads.
 
-After the frame length comes ``version(8) opcode(8) flags(16)``; the version is 2, answers carry no
-flags. Every frame of a connection may be judged by its first byte: 0x02 here, 0x0a in v3.
+The frame length is followed by ``version(8) opcode(8) flags(16)``. The version is 2; responses have
+no flags. The first byte of a frame tells the protocol: 0x02 is v2, 0x0a is v3.
 
-``decode_*`` raise ProtocolError for whatever is not exactly one packet; the connection is closed
-then. ``encode_*`` return whole frames, length included. The structs are public for those who cut
-many equal frames out of one chunk.
+``decode_*`` raise ProtocolError for anything that is not exactly one packet; the caller then closes
+the connection. ``encode_*`` return whole frames, length included. The structs are public for
+callers that decode many equal frames from one chunk.
 """
 
 import struct
@@ -35,11 +35,14 @@ FLAG_RECOVERY_ADD = 2
 FLAG_HIGH_PRIORITY = 4
 
 PLUGIN_BYTES_MAX = 100
-"""Longest name of an authentication plugin that we look at."""
+"""Longest name of an authentication plugin that is accepted."""
 
 
 class Code(IntEnum):
-    """What a v2 answer says. Never send UNKNOWN_STATE: a Java v2 client hangs up on it; send IO."""
+    """The outcome in a v2 response.
+
+    Send IO instead of UNKNOWN_STATE, on which a Java v2 client closes the connection.
+    """
 
     OK = 0
     NO_LEDGER = 1
@@ -55,28 +58,28 @@ class Code(IntEnum):
 
 
 HEADER = struct.Struct(">BBH")
-"""Version, opcode, flags: the first four bytes after the frame length."""
+"""The first four bytes after the frame length: version, opcode, flags."""
 
 ADD_HEAD = struct.Struct(">IBBH20s")
-"""Whole frame up to the entry: frame length, version, opcode, flags, master key."""
+"""The frame up to the entry: frame length, version, opcode, flags, master key."""
 
 ADD = struct.Struct(">BBH20sqqqq")
-"""A frame's packet up to the entry's digest: header, master key, then the entry's own header."""
+"""The packet up to the entry's digest: header, master key, and the entry's header."""
 
 READ = struct.Struct(">IBBHqq")
-"""Whole frame: frame length, header, ledger id, entry id (then the master key when fencing)."""
+"""The whole frame: length, header, ledger id, entry id (and the master key if it fences)."""
 
 BATCH_READ = struct.Struct(">IBBHqqqiq")
-"""Whole frame: as READ, then request id, largest count, largest size (then the key if fencing)."""
+"""The whole frame: as READ, request id, maximum count and size (and the key if it fences)."""
 
 RESPONSE = struct.Struct(">QIqq")
-"""Whole frame of an answer up to a body: length and header as one word, code, ledger, entry."""
+"""A response frame up to its body: length and header as one word, code, ledger, entry."""
 
 ADD_RESPONSE_BYTES = RESPONSE.size
-"""28: every answer to an add has this size, its length included."""
+"""28: the size of every add response, its length included."""
 
 ADD_RESPONSE_WORD = (ADD_RESPONSE_BYTES - 4) << 32 | VERSION << 24 | OP_ADD << 16
-"""The first word of every add answer, as RESPONSE unpacks it."""
+"""The first word of every add response, as RESPONSE unpacks it."""
 
 _ADD_PACKET_BYTES = HEADER.size + MASTER_KEY_BYTES
 _READ_PACKET_BYTES = READ.size - 4
@@ -100,7 +103,7 @@ _unpack_response = _RESPONSE_PACKET.unpack_from
 
 
 class AddRequest(NamedTuple):
-    """Store an entry. ``ledger_id``, ``entry_id`` and ``lac`` are the entry's own words."""
+    """A request to store an entry; ids and LAC are those of the entry's header."""
 
     flags: int
     master_key: bytes
@@ -111,7 +114,7 @@ class AddRequest(NamedTuple):
 
 
 class ReadRequest(NamedTuple):
-    """Read an entry; -1 asks for the last one. ``master_key`` is empty unless fencing."""
+    """A request to read an entry (-1: the last one). ``master_key`` is empty unless it fences."""
 
     flags: int
     ledger_id: int
@@ -120,7 +123,7 @@ class ReadRequest(NamedTuple):
 
 
 class BatchReadRequest(NamedTuple):
-    """Read consecutive entries: at most ``count_max`` (0 or less: no limit), ``bytes_max``."""
+    """A request to read up to ``count_max`` (0 or less: no limit) consecutive entries."""
 
     flags: int
     ledger_id: int
@@ -139,7 +142,7 @@ class AuthRequest(NamedTuple):
 
 
 class AddResponse(NamedTuple):
-    """The outcome of an add. ``code`` is a ``Code`` from us, any number from others."""
+    """The outcome of an add. ``code`` is a ``Code``, or any number from another implementation."""
 
     code: int
     ledger_id: int
@@ -147,7 +150,7 @@ class AddResponse(NamedTuple):
 
 
 class ReadResponse(NamedTuple):
-    """The outcome of a read. ``entry_id`` is the one asked for (-1 stays -1)."""
+    """The outcome of a read. ``entry_id`` is the requested one (-1 stays -1)."""
 
     code: int
     ledger_id: int
@@ -156,18 +159,18 @@ class ReadResponse(NamedTuple):
 
 
 class BatchReadResponse(NamedTuple):
-    """The entries from the first one asked for, as many as there was room for."""
+    """The entries from the first requested one on, as many as fit."""
 
     code: int
     ledger_id: int
     first_entry_id: int
     request_id: int
     entries: list[bytes | memoryview]
-    """Views of the answer where it was decoded: each is copied once, by who checks it."""
+    """After decoding, views of the response: each is copied once, when it is verified."""
 
 
 class AuthResponse(NamedTuple):
-    """The answer of an authentication plugin."""
+    """The response of an authentication plugin."""
 
     plugin: str
     payload: bytes
@@ -177,11 +180,11 @@ Request = AddRequest | ReadRequest | BatchReadRequest | AuthRequest
 Response = AddResponse | ReadResponse | BatchReadResponse | AuthResponse
 
 
-# --- requests: client ---------------------------------------------------------------------------
+# --- requests, client side ----------------------------------------------------------------------
 
 
 def encode_add(master_key: bytes, entry: bytes, flags: int = 0) -> bytes:
-    """An add. The same frame serves all replicas, and later re-sends."""
+    """Encode an add. The same frame serves all replicas, and later resends."""
     return (
         _pack_add_head(_ADD_PACKET_BYTES + len(entry), VERSION, OP_ADD, flags, master_key) + entry
     )
@@ -196,7 +199,7 @@ def encode_new_add(
     length: int,
     payload: bytes,
 ) -> bytes:
-    """``encode_add(master_key, encode_entry(...))`` that copies the payload once, not twice."""
+    """Encode as ``encode_add(master_key, encode_entry(...))``, but copy the payload only once."""
     header = _pack_entry_header(ledger_id, entry_id, lac, length)
     size = _ADD_PACKET_BYTES + digest.body_offset + len(payload)
     return b"".join(
@@ -210,12 +213,12 @@ def encode_new_add(
 
 
 def entry_of_add(frame: bytes) -> bytes:
-    """The entry in a whole add frame that ``encode_add`` or ``encode_new_add`` made."""
+    """Return the entry of a frame from ``encode_add`` or ``encode_new_add``."""
     return frame[ADD_HEAD.size :]
 
 
 def encode_read(ledger_id: int, entry_id: int, flags: int = 0, master_key: bytes = b"") -> bytes:
-    """A read; with FLAG_FENCE it needs the master key, and has none otherwise."""
+    """Encode a read. It carries the master key only with FLAG_FENCE."""
     key = _key_for(flags, master_key)
     size = _READ_PACKET_BYTES + len(key)
     return READ.pack(size, VERSION, OP_READ, flags, ledger_id, entry_id) + key
@@ -231,7 +234,7 @@ def encode_batch_read(
     flags: int = 0,
     master_key: bytes = b"",
 ) -> bytes:
-    """A batch read; the answer is found by ``request_id``."""
+    """Encode a batch read; its response carries the same ``request_id``."""
     key = _key_for(flags, master_key)
     size = _BATCH_PACKET_BYTES + len(key)
     head = BATCH_READ.pack(
@@ -249,7 +252,7 @@ def encode_batch_read(
 
 
 def encode_auth(plugin: str, payload: bytes) -> bytes:
-    """A message of an authentication plugin, as a request or as an answer: they look alike."""
+    """Encode a message of an authentication plugin; requests and responses have the same form."""
     message = AuthMessage(plugin=plugin.encode(), payload=payload).SerializeToString()
     size = HEADER.size + len(message)
     return size.to_bytes(4, "big") + HEADER.pack(VERSION, OP_AUTH, 0) + message
@@ -262,23 +265,23 @@ def _key_for(flags: int, master_key: bytes) -> bytes:
     return master_key
 
 
-# --- requests: bookie ---------------------------------------------------------------------------
+# --- requests, bookie side ----------------------------------------------------------------------
 
 
 def decode_request(frame: bytes) -> Request:
-    """The request in a frame without its length. Raises ProtocolError."""
-    if frame[:2] == b"\x02\x01":  # an add: the hot path comes first
+    """Decode the request in a frame without its length. Raises ProtocolError."""
+    if frame[:2] == b"\x02\x01":  # an add: the hot path is tested first
         try:
             _, _, flags, key, ledger_id, entry_id, lac, length = _unpack_add(frame)
         except struct.error as error:
-            raise ProtocolError(f"an add of {len(frame)} bytes") from error
+            raise ProtocolError(f"add request has only {len(frame)} bytes") from error
         if ledger_id < 0 or not NO_ENTRY <= lac < entry_id or length < 0:
             raise ProtocolError(
-                f"an add of ledger {ledger_id}, entry {entry_id}, LAC {lac}, length {length}"
+                f"impossible add: ledger {ledger_id}, entry {entry_id}, LAC {lac}, length {length}"
             )
         return AddRequest(flags, key, ledger_id, entry_id, lac, frame[_ADD_PACKET_BYTES:])
     if len(frame) < HEADER.size:
-        raise ProtocolError(f"a packet of {len(frame)} bytes")
+        raise ProtocolError(f"packet has only {len(frame)} bytes")
     version, opcode, flags = HEADER.unpack_from(frame)
     if version == VERSION and opcode == OP_READ:
         return _decode_read(frame, flags)
@@ -286,14 +289,14 @@ def decode_request(frame: bytes) -> Request:
         return _decode_batch_read(frame, flags)
     if version == VERSION and opcode == OP_AUTH:
         return AuthRequest(*_decode_auth(frame))
-    raise ProtocolError(f"no v2 request has version {version} and opcode {opcode}")
+    raise ProtocolError(f"unknown v2 request: version {version}, opcode {opcode}")
 
 
 def _decode_read(frame: bytes, flags: int) -> ReadRequest:
     key = _key_in(frame, _READ_PACKET_BYTES, flags)
     ledger_id, entry_id = _READ_PACKET.unpack_from(frame, HEADER.size)
     if ledger_id < 0 or entry_id < NO_ENTRY:
-        raise ProtocolError(f"a read of ledger {ledger_id}, entry {entry_id}")
+        raise ProtocolError(f"impossible read: ledger {ledger_id}, entry {entry_id}")
     return ReadRequest(flags, ledger_id, entry_id, key)
 
 
@@ -301,14 +304,14 @@ def _decode_batch_read(frame: bytes, flags: int) -> BatchReadRequest:
     key = _key_in(frame, _BATCH_PACKET_BYTES, flags)
     ledger_id, first, request_id, count, size = _BATCH_PACKET.unpack_from(frame, HEADER.size)
     if ledger_id < 0 or first < 0:
-        raise ProtocolError(f"a batch read of ledger {ledger_id} from entry {first}")
+        raise ProtocolError(f"impossible batch read: ledger {ledger_id} from entry {first}")
     return BatchReadRequest(flags, ledger_id, first, request_id, count, size, key)
 
 
 def _key_in(frame: bytes, packet_bytes: int, flags: int) -> bytes:
     expected = packet_bytes + (MASTER_KEY_BYTES if flags & FLAG_FENCE else 0)
     if len(frame) != expected:
-        raise ProtocolError(f"a request of {len(frame)} bytes with flags {flags}, not {expected}")
+        raise ProtocolError(f"request with flags {flags} has {len(frame)} bytes, not {expected}")
     return frame[packet_bytes:]
 
 
@@ -316,22 +319,24 @@ def _decode_auth(frame: bytes) -> tuple[str, bytes]:
     try:
         message = parse(AuthMessage, frame[HEADER.size :])
         if len(message.plugin) > PLUGIN_BYTES_MAX:
-            raise ProtocolError(f"a plugin name of {len(message.plugin)} bytes")
+            raise ProtocolError(
+                f"plugin name of {len(message.plugin)} bytes is longer than {PLUGIN_BYTES_MAX}"
+            )
         return message.plugin.decode(), message.payload
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError("an authentication message that does not parse") from error
+        raise ProtocolError("authentication message does not parse") from error
 
 
-# --- answers: bookie ----------------------------------------------------------------------------
+# --- responses, bookie side ---------------------------------------------------------------------
 
 
 def encode_add_response(code: int, ledger_id: int, entry_id: int) -> bytes:
-    """The answer to an add: 28 bytes."""
+    """Encode the response to an add: 28 bytes."""
     return _pack_response(ADD_RESPONSE_WORD, code, ledger_id, entry_id)
 
 
 def encode_read_response(code: int, ledger_id: int, entry_id: int, body: bytes = b"") -> bytes:
-    """The answer to a read; ``entry_id`` is the one asked for, ``body`` the whole entry if OK."""
+    """Encode the response to a read: the requested ``entry_id`` and, if OK, the whole entry."""
     word = (_RESPONSE_PACKET_BYTES + len(body)) << 32 | _READ_WORD
     return _pack_response(word, code, ledger_id, entry_id) + body
 
@@ -343,7 +348,7 @@ def encode_batch_read_response(
     request_id: int,
     entries: Sequence[bytes | memoryview] = (),
 ) -> bytes:
-    """The answer to a batch read; ``entries`` are consecutive, none unless OK."""
+    """Encode the response to a batch read: consecutive entries if OK, else none."""
     return b"".join(batch_read_response_parts(code, ledger_id, first_entry_id, request_id, entries))
 
 
@@ -354,7 +359,7 @@ def batch_read_response_parts(
     request_id: int,
     entries: Sequence[bytes | memoryview],
 ) -> list[bytes | memoryview]:
-    """``encode_batch_read_response`` whose parts are not yet joined: the entries as they are."""
+    """Return the parts that ``encode_batch_read_response`` joins, without copying the entries."""
     size = BATCH_RESPONSE_BYTES - 4 + sum(_SIZE.size + len(entry) for entry in entries)
     word = size << 32 | _BATCH_WORD
     head = _BATCH_RESPONSE.pack(word, code, ledger_id, first_entry_id, request_id)
@@ -365,28 +370,28 @@ def batch_read_response_parts(
 
 
 BATCH_RESPONSE_BYTES = _BATCH_RESPONSE.size
-"""What the frame of a batch answer takes without its entries: 36 bytes, its length included."""
+"""Size of a batch response without entries, its length included: 36 bytes."""
 
 BATCH_ENTRY_BYTES = _SIZE.size
-"""What a batch answer takes for each entry, beside the entry: 4 bytes."""
+"""Overhead of each entry in a batch response: 4 bytes."""
 
 
-# --- answers: client ----------------------------------------------------------------------------
+# --- responses, client side ---------------------------------------------------------------------
 
 
 def decode_response(frame: bytes) -> Response:
-    """The answer in a frame without its length. Raises ProtocolError."""
+    """Decode the response in a frame without its length. Raises ProtocolError."""
     if len(frame) < _RESPONSE_PACKET_BYTES:
         if frame[:2] == b"\x02\x03":
             return AuthResponse(*_decode_auth_frame(frame))
-        raise ProtocolError(f"an answer of {len(frame)} bytes")
+        raise ProtocolError(f"response has only {len(frame)} bytes")
     word, code, ledger_id, entry_id = _unpack_response(frame)
     opcode = word >> 16 & 0xFF
     if word >> 24 != VERSION:
-        raise ProtocolError(f"an answer of version {word >> 24}")
+        raise ProtocolError(f"response has version {word >> 24}, not {VERSION}")
     if opcode == OP_ADD:
         if len(frame) != _RESPONSE_PACKET_BYTES:
-            raise ProtocolError(f"an add answer of {len(frame)} bytes")
+            raise ProtocolError(f"add response has {len(frame)} bytes")
         return AddResponse(code, ledger_id, entry_id)
     if opcode == OP_READ:
         return ReadResponse(code, ledger_id, entry_id, frame[_RESPONSE_PACKET_BYTES:])
@@ -394,20 +399,20 @@ def decode_response(frame: bytes) -> Response:
         return decode_batch_response(frame)
     if opcode == OP_AUTH:
         return AuthResponse(*_decode_auth_frame(frame))
-    raise ProtocolError(f"no v2 answer has opcode {opcode}")
+    raise ProtocolError(f"unknown v2 response: opcode {opcode}")
 
 
 def _decode_auth_frame(frame: bytes) -> tuple[str, bytes]:
     if len(frame) < HEADER.size:
-        raise ProtocolError(f"an answer of {len(frame)} bytes")
+        raise ProtocolError(f"response has only {len(frame)} bytes")
     return _decode_auth(frame)
 
 
 def decode_batch_response(frame: bytes | memoryview) -> BatchReadResponse:
-    """The answer to a batch read, whose entries are views of ``frame``. Raises ProtocolError."""
+    """Decode a batch response, whose entries are views of ``frame``. Raises ProtocolError."""
     end = len(frame)
     if end < BATCH_RESPONSE_BYTES - 4:
-        raise ProtocolError(f"a batch answer of {end} bytes")
+        raise ProtocolError(f"batch response has only {end} bytes")
     _, code, ledger_id, first_entry_id = _unpack_response(frame)
     (request_id,) = _I64.unpack_from(frame, _RESPONSE_PACKET_BYTES)
     entries: list[bytes | memoryview] = []
@@ -415,11 +420,11 @@ def decode_batch_response(frame: bytes | memoryview) -> BatchReadResponse:
     position = _RESPONSE_PACKET_BYTES + _I64.size
     while position < end:
         if position + _SIZE.size > end:
-            raise ProtocolError("a batch answer ends within a size")
+            raise ProtocolError("batch response ends within the size of an entry")
         (size,) = _SIZE.unpack_from(frame, position)
         position += _SIZE.size
         if not ENTRY_HEADER_BYTES <= size <= end - position:
-            raise ProtocolError(f"a batch answer with an entry of {size} bytes")
+            raise ProtocolError(f"batch response has an entry of {size} bytes")
         entries.append(view[position : position + size])
         position += size
     return BatchReadResponse(code, ledger_id, first_entry_id, request_id, entries)

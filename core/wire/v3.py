@@ -1,11 +1,11 @@
-"""BookKeeper's v3 packets: protobuf messages for whatever is not an add or a read of the hot path.
+"""BookKeeper's v3 packets: protobuf messages for all requests outside the hot path.
 
-A frame holds one ``Request`` or ``Response``; it always begins with 0x0a. Requests are answered in
-any order and matched by their ``txn_id`` (and operation). A status is written twice, in the answer
-and in its body: the outer one counts unless it is OK. Builders here do both.
+A frame holds one ``Request`` or ``Response`` and always begins with 0x0a. Responses come in any
+order; ``txn_id`` and operation match them with their requests. A response has two statuses, in the
+message and in its body. The outer one counts unless it is OK; the builders here set both.
 
-``decode_*`` raise ProtocolError for bytes that are no such message. What parses may still be
-refused: ``fault_of`` says with which status.
+``decode_*`` raise ProtocolError for bytes that do not parse. A request that parses may still be
+refused: see ``rejection_status``.
 """
 
 from enum import IntEnum
@@ -21,14 +21,14 @@ from .protobuf_parsing import parse
 
 FIRST_BYTE = b"\x0a"
 HIGH_PRIORITY = 100
-"""The priority that Apache's client gives to reads and adds of a recovery."""
+"""The priority that Apache's client gives to the reads and adds of a recovery."""
 
 TOTAL_BYTES_WANTED = 1
 FREE_BYTES_WANTED = 2
 
 
 class Status(IntEnum):
-    """What a v3 answer says."""
+    """The outcome in a v3 response."""
 
     OK = 0
     NO_LEDGER = 402
@@ -44,7 +44,7 @@ class Status(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a request asks for."""
+    """The operation of a request."""
 
     READ = 1
     ADD = 2
@@ -71,37 +71,37 @@ _REQUEST_FIELDS = {
     Operation.FORCE: "force_ledger_request",
     Operation.LIST_ENTRIES: "get_list_of_entries_request",
 }
-"""Operations that v3 has a message for. The others are refused with BAD_REQUEST."""
+"""Operations that have a v3 message. The others are refused with BAD_REQUEST."""
 
 
 def frame(message: Message) -> bytes:
-    """The message as a whole frame, length included."""
+    """Encode a message as a whole frame, length included."""
     data = message.SerializeToString()
     return LENGTH.pack(len(data)) + data
 
 
 def decode_request(data: bytes) -> pb.Request:
-    """The request in a frame without its length. Raises ProtocolError."""
+    """Decode the request in a frame without its length. Raises ProtocolError."""
     try:
         return parse(pb.Request, data)
     except DecodeError as error:
-        raise ProtocolError(f"a v3 request of {len(data)} bytes does not parse") from error
+        raise ProtocolError(f"v3 request of {len(data)} bytes does not parse") from error
 
 
 def decode_response(data: bytes) -> pb.Response:
-    """The answer in a frame without its length. Raises ProtocolError."""
+    """Decode the response in a frame without its length. Raises ProtocolError."""
     try:
         return parse(pb.Response, data)
     except DecodeError as error:
-        raise ProtocolError(f"a v3 answer of {len(data)} bytes does not parse") from error
+        raise ProtocolError(f"v3 response of {len(data)} bytes does not parse") from error
 
 
-def fault_of(request: pb.Request) -> Status | None:
-    """Why a request that parsed is refused before anybody looks at what it asks; None: it is not.
+def rejection_status(request: pb.Request) -> Status | None:
+    """Return the status with which a parsed request is refused unprocessed; None to process it.
 
-    BAD_VERSION: not version 3. BAD_REQUEST: v3 has no such operation, or the operation's message
-    is missing (Apache's bookie takes it for ledger 0, entry 0: not to be copied), or an id or a
-    key cannot be.
+    BAD_VERSION: the version is not 3. BAD_REQUEST: the operation is unknown, its message is missing
+    (Apache's bookie takes that for ledger 0, entry 0, which is not imitated), or the ledger id is
+    negative. UNAUTHORIZED: the master key has the wrong size.
     """
     if request.header.version != pb.VERSION_THREE:
         return Status.BAD_VERSION
@@ -118,7 +118,7 @@ def fault_of(request: pb.Request) -> Status | None:
 
 
 def status_of(response: pb.Response) -> int:
-    """The status that counts: the outer one unless it is OK, else that of the body, if any."""
+    """Return the status that counts: the outer one unless it is OK, else that of the body."""
     if response.status != pb.EOK:
         return int(response.status)
     for _, value in response.ListFields():
@@ -149,7 +149,7 @@ def add_request(
     *,
     is_recovery: bool = False,
 ) -> pb.Request:
-    """Store an entry; a recovery add passes fencing and has a high priority."""
+    """Build a request to store an entry; a recovery add passes a fence and has a high priority."""
     request = _request(Operation.ADD, txn_id, HIGH_PRIORITY if is_recovery else 0)
     body = request.add_request
     body.ledger_id, body.entry_id = ledger_id, entry_id
@@ -167,7 +167,7 @@ def read_request(
     fence_key: bytes | None = None,
     priority: int = 0,
 ) -> pb.Request:
-    """Read an entry (-1: the last one), fencing the ledger first if a master key is given."""
+    """Build a request to read an entry (-1: the last one); with a master key it fences first."""
     request = _request(Operation.READ, txn_id, priority)
     body = request.read_request
     body.ledger_id, body.entry_id = ledger_id, entry_id
@@ -180,7 +180,7 @@ def read_request(
 def long_poll_request(
     txn_id: int, ledger_id: int, *, previous_lac: int, timeout_ms: int
 ) -> pb.Request:
-    """Wait until the bookie's LAC is above ``previous_lac``, and bring the entry after it along."""
+    """Build a request that waits for a LAC above ``previous_lac`` and reads the entry after it."""
     request = _request(Operation.READ, txn_id)
     body = request.read_request
     body.ledger_id, body.entry_id = ledger_id, -1
@@ -192,7 +192,7 @@ def long_poll_request(
 def write_lac_request(
     txn_id: int, ledger_id: int, lac: int, master_key: bytes, body: bytes
 ) -> pb.Request:
-    """Store an explicit LAC; ``body`` is what ``encode_lac`` made."""
+    """Build a request to store an explicit LAC; ``body`` comes from ``encode_lac``."""
     request = _request(Operation.WRITE_LAC, txn_id)
     message = request.write_lac_request
     message.ledger_id, message.lac = ledger_id, lac
@@ -201,21 +201,21 @@ def write_lac_request(
 
 
 def read_lac_request(txn_id: int, ledger_id: int) -> pb.Request:
-    """Read the last explicit LAC body and the last entry."""
+    """Build a request to read the last explicit LAC body and the last entry."""
     request = _request(Operation.READ_LAC, txn_id)
     request.read_lac_request.ledger_id = ledger_id
     return request
 
 
 def force_request(txn_id: int, ledger_id: int) -> pb.Request:
-    """Answer when all earlier adds of the ledger are durable."""
+    """Build a request that completes once all earlier adds of the ledger are durable."""
     request = _request(Operation.FORCE, txn_id)
     request.force_ledger_request.ledger_id = ledger_id
     return request
 
 
 def list_entries_request(txn_id: int, ledger_id: int) -> pb.Request:
-    """Which entries of the ledger are stored; the answer's form is in ``availability``."""
+    """Build a request to list the stored entries of a ledger (see ``availability``)."""
     request = _request(Operation.LIST_ENTRIES, txn_id)
     request.get_list_of_entries_request.ledger_id = ledger_id
     return request
@@ -224,31 +224,31 @@ def list_entries_request(txn_id: int, ledger_id: int) -> pb.Request:
 def bookie_info_request(
     txn_id: int, requested: int = TOTAL_BYTES_WANTED | FREE_BYTES_WANTED
 ) -> pb.Request:
-    """Capacity and free space of the bookie."""
+    """Build a request for the capacity and free space of the bookie."""
     request = _request(Operation.BOOKIE_INFO, txn_id)
     request.get_bookie_info_request.requested = requested
     return request
 
 
 def auth_request(txn_id: int, plugin: str, payload: bytes) -> pb.Request:
-    """A message of an authentication plugin."""
+    """Build a message of an authentication plugin."""
     request = _request(Operation.AUTH, txn_id)
     request.auth_request.plugin, request.auth_request.payload = plugin.encode(), payload
     return request
 
 
 def start_tls_request(txn_id: int) -> pb.Request:
-    """Begin TLS on this connection once the answer says OK."""
+    """Build a request to begin TLS on this connection after a response with OK."""
     request = _request(Operation.START_TLS, txn_id)
     request.start_tls_request.SetInParent()
     return request
 
 
-# --- answers ------------------------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------------------
 
 
 def refusal(request: pb.Request, status: Status) -> pb.Response:
-    """An answer without a body: unknown or malformed operations, no TLS."""
+    """Build a response without a body, e.g. for unknown operations or missing TLS."""
     header = pb.PacketHeader(
         version=pb.VERSION_THREE,
         operation=request.header.operation,
@@ -258,16 +258,20 @@ def refusal(request: pb.Request, status: Status) -> pb.Response:
 
 
 def add_response(request: pb.Request, status: Status) -> pb.Response:
-    """The outcome of an add."""
+    """Build the response to an add."""
     response = refusal(request, status)
-    asked = request.add_request
+    requested = request.add_request
     body = response.add_response
-    body.status, body.ledger_id, body.entry_id = response.status, asked.ledger_id, asked.entry_id
+    body.status, body.ledger_id, body.entry_id = (
+        response.status,
+        requested.ledger_id,
+        requested.entry_id,
+    )
     return response
 
 
 def with_status(response: pb.Response, status: Status) -> pb.Response:
-    """An answer to an add, changed to tell another outcome."""
+    """Change the status of an add response, in place, and return it."""
     response.status = cast("pb.StatusCode", int(status))
     response.add_response.status = response.status
     return response
@@ -282,9 +286,10 @@ def read_response(
     max_lac: int | None = None,
     lac_updated_ms: int | None = None,
 ) -> pb.Response:
-    """The outcome of a read or long poll; ``entry_id`` is the one asked for unless given.
+    """Build the response to a read or long poll; ``entry_id`` defaults to the requested one.
 
-    ``lac_updated_ms``: when the LAC moved, in ms since the epoch, if the request waited for it.
+    ``lac_updated_ms`` is the time at which the LAC advanced, in ms since the epoch, if the request
+    waited for that.
     """
     response = refusal(request, status)
     answer = response.read_response
@@ -300,7 +305,7 @@ def read_response(
 
 
 def write_lac_response(request: pb.Request, status: Status) -> pb.Response:
-    """The outcome of writing an explicit LAC."""
+    """Build the response to the write of an explicit LAC."""
     response = refusal(request, status)
     body = response.write_lac_response
     body.status, body.ledger_id = response.status, request.write_lac_request.ledger_id
@@ -314,7 +319,7 @@ def read_lac_response(
     lac_body: bytes | None = None,
     last_entry: bytes | None = None,
 ) -> pb.Response:
-    """The last explicit LAC body, verbatim, and the last entry stored; either may be missing."""
+    """Build a response with the explicit LAC body, verbatim, and the last entry, if they exist."""
     response = refusal(request, status)
     body = response.read_lac_response
     body.status, body.ledger_id = response.status, request.read_lac_request.ledger_id
@@ -326,7 +331,7 @@ def read_lac_response(
 
 
 def force_response(request: pb.Request, status: Status) -> pb.Response:
-    """All adds before the request are durable."""
+    """Build the response to a force request: all adds before it are durable."""
     response = refusal(request, status)
     body = response.force_ledger_response
     body.status, body.ledger_id = response.status, request.force_ledger_request.ledger_id
@@ -336,7 +341,7 @@ def force_response(request: pb.Request, status: Status) -> pb.Response:
 def list_entries_response(
     request: pb.Request, status: Status, availability: bytes | None = None
 ) -> pb.Response:
-    """Which entries are stored, in the form of ``availability.encode``."""
+    """Build a response with the stored entries, as ``availability.encode`` encodes them."""
     response = refusal(request, status)
     body = response.get_list_of_entries_response
     body.status, body.ledger_id = response.status, request.get_list_of_entries_request.ledger_id
@@ -348,7 +353,7 @@ def list_entries_response(
 def bookie_info_response(
     request: pb.Request, status: Status, *, total_bytes: int, free_bytes: int
 ) -> pb.Response:
-    """Capacity and free space, of which only what was asked for is sent."""
+    """Build a response with the requested ones of capacity and free space."""
     response = refusal(request, status)
     body = response.get_bookie_info_response
     body.status = response.status
@@ -361,7 +366,7 @@ def bookie_info_response(
 
 
 def auth_response(request: pb.Request, status: Status, plugin: str, payload: bytes) -> pb.Response:
-    """The answer of an authentication plugin."""
+    """Build the response of an authentication plugin."""
     response = refusal(request, status)
     response.auth_response.plugin = plugin.encode()
     response.auth_response.payload = payload

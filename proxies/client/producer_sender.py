@@ -1,15 +1,16 @@
-"""The thin client's way of getting record sets into a stream, in order and once, apart from gRPC.
+"""Sends the record sets of one producer in order and exactly once, without gRPC.
 
 A *sender* is one numbered producer of one stream. It sends sets to the proxy that it believes to
-own the stream. When one is refused, or a connection breaks, it waits until every set on its way
-has an answer, turns to where the answers say, and sends all that are not acknowledged again, in
-order; the log recognises those that it has. So it may be repeated until the deadline.
+own the stream. When a set is refused or a connection breaks, it waits until every set in flight has
+a result, switches to the address that the results suggest, and sends all sets that are not
+acknowledged again, in order. The log detects those that it already has, so the sender may retry
+until the deadline.
 
-Invariants:
+Invariants (rules PRX-11, PRX-13):
 
-1. At any time the sets on their way were sent to one address, in order of their sequences.
-2. A set is sent again only after every set that was sent after it has been answered.
-3. Sets are acknowledged or failed exactly once, in order; after a failure nothing is sent any more.
+1. At any time the sets in flight were sent to one address, in the order of their sequences.
+2. A set is sent again only after every set that was sent after it has a result.
+3. Sets are acknowledged or failed exactly once and in order; after a failure nothing is sent.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from ...core.protocol.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
-from ..rpc.grpc_status import is_worth_a_retry
+from ..rpc.grpc_status import is_retryable
 from ..write.append_item import Appended
 
 SETS_IN_FLIGHT_MAX = 64
@@ -37,11 +38,11 @@ _PAUSE_MS_MIN = 5
 _PAUSE_MS_MAX = 250
 
 
-class Outgoing:
-    """A set on its way."""
+class OutgoingSet:
+    """A record set that is queued or in flight."""
 
-    __slots__ = ("batch", "deadline", "encoded", "is_answered", "is_uncertain", "keeps_txids",
-                 "placed", "sequence")  # fmt: skip
+    __slots__ = ("batch", "deadline", "encoded", "has_result", "is_uncertain", "keeps_txids",
+                 "appended", "sequence")  # fmt: skip
 
     def __init__(
         self, batch: Batch, encoded: bytes, *, sequence: int, keeps_txids: bool, deadline: float
@@ -51,49 +52,51 @@ class Outgoing:
         self.sequence = sequence
         self.keeps_txids = keeps_txids
         self.deadline = deadline
-        self.is_answered = True
-        self.is_uncertain = False  # some try of it had an unknown outcome
-        self.placed: Appended | None = None
-        """Where it is, while sets before it are not acknowledged yet."""
+        self.has_result = True
+        self.is_uncertain = False  # an attempt had an unknown outcome
+        self.appended: Appended | None = None
+        """The result of the set, while sets before it are not acknowledged yet."""
 
     @property
-    def may_be_there(self) -> bool:
-        """Whether the stream may have it although nobody said so."""
-        return self.is_uncertain or not self.is_answered
+    def may_be_stored(self) -> bool:
+        """True if the stream may contain the set although no result said so."""
+        return self.is_uncertain or not self.has_result
 
 
 class Transport(Protocol):
-    """Carries sets to proxies."""
+    """Carries record sets to proxies."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The proxies that are known, the nearest first; at least one."""
+        """The known proxies, the nearest first; at least one."""
         ...
 
     def send(
         self,
         address: str,
         key: tuple[str, str],
-        out: Outgoing,
-        on_answer: Callable[[Appended | RhumblineError], None],
+        outgoing: OutgoingSet,
+        on_result: Callable[[Appended | RhumblineError], None],
         *,
         restarts: bool,
         tried: tuple[str, ...],
     ) -> None:
-        """Sends one set; calls back exactly once, later, also when the connection breaks (then
-        with an UnknownOutcomeError if the set may have arrived)."""
+        """Send one set. ``on_result`` is called exactly once, later.
+
+        If the connection breaks, it gets an UnknownOutcomeError if the set may have arrived.
+        """
         ...
 
     def before_sending(self, address: str, callback: Callable[[], None]) -> None:
-        """Calls back when the next message to a proxy is about to leave, which is soon."""
+        """Call back when the next message to a proxy is about to be sent, which is soon."""
         ...
 
     def owner(self, key: tuple[str, str]) -> str | None:
-        """The address that last served the stream (namespace, name), for any sender."""
+        """Return the address that last served the stream (namespace, name), for any sender."""
         ...
 
     def set_owner(self, key: tuple[str, str], address: str | None) -> None:
-        """Notes who serves the stream."""
+        """Note the address that serves the stream; None: unknown."""
         ...
 
 
@@ -115,176 +118,177 @@ class ProducerSender:
         self._random = random
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Outgoing] = deque()
-        self._sent: deque[Outgoing] = deque()  # not acknowledged
+        self._queue: deque[OutgoingSet] = deque()
+        self._sent: deque[OutgoingSet] = deque()  # not acknowledged
         self._sent_bytes = 0
-        self._unanswered = 0
+        self._awaited_results = 0
         self._address = ""
         self._restarts = True
-        self._trouble: RhumblineError | None = None  # why all must be answered before more is sent
+        # While this is set, nothing is sent before every set in flight has a result.
+        self._retry_cause: RhumblineError | None = None
         self._failures = 0  # in a row
         self._tried: dict[str, None] = {}
-        self._timer: asyncio.TimerHandle | None = None  # pause before sending again
-        self._alarm: asyncio.TimerHandle | None = None  # deadline of the oldest
-        self._followed: Batch | None = None  # of another sender: nothing is sent before it is there
+        self._pause_timer: asyncio.TimerHandle | None = None  # pause before a retry
+        self._deadline_timer: asyncio.TimerHandle | None = None  # deadline of the oldest set
+        self._predecessor: Batch | None = None  # newest batch of the sender to follow
 
     @property
     def can_send(self) -> bool:
-        """Whether a set submitted now would leave at once."""
+        """True if a set submitted now would be sent at once."""
         return not self._queue and self._may_send()
 
     @property
     def last(self) -> Batch | None:
-        """The newest that is not settled."""
+        """The newest batch that is not settled, or None."""
         newest = self._queue or self._sent
-        return newest[-1].batch if newest else self._followed
+        return newest[-1].batch if newest else self._predecessor
 
     def follow(self, other: "ProducerSender") -> None:
-        """Sends nothing before all that ``other`` has now is settled; fails if that fails."""
-        followed = self._followed = other.last
-        if followed is not None:
-            followed.callbacks.append(lambda: self._on_followed(followed, other))
+        """Send nothing until everything that ``other`` holds now is settled; fail if that fails."""
+        predecessor = self._predecessor = other.last
+        if predecessor is not None:
+            predecessor.callbacks.append(lambda: self._on_predecessor_settled(predecessor, other))
 
-    def _on_followed(self, followed: Batch, other: "ProducerSender") -> None:
-        self._followed = None
-        if followed.failure is not None and other.failure is not None:
+    def _on_predecessor_settled(self, predecessor: Batch, other: "ProducerSender") -> None:
+        self._predecessor = None
+        if predecessor.failure is not None and other.failure is not None:
             self.fail(other.failure)
         else:
             self._pump()
             self._on_change()
 
     def before_sending(self, callback: Callable[[], None]) -> None:
-        """Calls back when a set that is submitted then leaves at once, which is soon."""
-        self._transport.before_sending(self._where(), callback)
+        """Call back, soon, when a set that is submitted then would be sent at once."""
+        self._transport.before_sending(self._current_address(), callback)
 
-    def submit(self, out: Outgoing) -> None:
-        """Sends a set behind all earlier ones."""
+    def submit(self, outgoing: OutgoingSet) -> None:
+        """Send a set after all earlier ones."""
         if self.failure is not None:
-            out.batch.settle(self.failure, ())
+            outgoing.batch.settle(self.failure, ())
             return
-        self.outstanding_bytes += len(out.encoded)
-        self._queue.append(out)
-        if self._alarm is None:
-            self._set_alarm()
+        self.outstanding_bytes += len(outgoing.encoded)
+        self._queue.append(outgoing)
+        if self._deadline_timer is None:
+            self._arm_deadline()
         self._pump()
 
     def fail(self, failure: RhumblineError) -> None:
-        """Nothing is sent any more. Sets that may have arrived have an unknown outcome."""
+        """Stop sending. Sets that may have arrived get an unknown outcome."""
         if self.failure is not None:
             return
         self.failure = failure
-        for timer in (self._timer, self._alarm):
+        for timer in (self._pause_timer, self._deadline_timer):
             if timer is not None:
                 timer.cancel()
         sets, self._sent, self._queue = [*self._sent, *self._queue], deque(), deque()
         self.outstanding_bytes = 0
-        for out in sets:
-            if out.placed is not None:
-                _acknowledge(out.batch, out.placed)
+        for outgoing in sets:
+            if outgoing.appended is not None:
+                _acknowledge(outgoing.batch, outgoing.appended)
                 continue
             error = failure
-            if out.may_be_there and not isinstance(failure, UnknownOutcomeError):
-                error = AppendOutcomeUnknownError(f"sent and not acknowledged: {failure}")
+            if outgoing.may_be_stored and not isinstance(failure, UnknownOutcomeError):
+                error = AppendOutcomeUnknownError(f"sent but not acknowledged: {failure}")
                 error.__cause__ = failure
-            out.batch.settle(error, ())
+            outgoing.batch.settle(error, ())
         self._on_change()
 
     # --- sending --------------------------------------------------------------------------------
 
     def _may_send(self) -> bool:
         return (
-            self._trouble is None
-            and self._timer is None
-            and self._followed is None
+            self._retry_cause is None
+            and self._pause_timer is None
+            and self._predecessor is None
             and len(self._sent) < SETS_IN_FLIGHT_MAX
             and self._sent_bytes < BYTES_IN_FLIGHT_MAX
         )
 
     def _pump(self) -> None:
         while self._queue and self._may_send():
-            out = self._queue.popleft()
-            if out.placed is None:
-                self._send(out)
+            outgoing = self._queue.popleft()
+            if outgoing.appended is None:
+                self._send(outgoing)
             else:
-                self._sent.append(out)  # only those before it are sent again
+                self._sent.append(outgoing)  # it is acknowledged; sets before it are not
 
-    def _send(self, out: Outgoing) -> None:
-        address = self._where()
-        out.is_answered = False
-        self._sent.append(out)
-        self._sent_bytes += len(out.encoded)
-        self._unanswered += 1
+    def _send(self, outgoing: OutgoingSet) -> None:
+        address = self._current_address()
+        outgoing.has_result = False
+        self._sent.append(outgoing)
+        self._sent_bytes += len(outgoing.encoded)
+        self._awaited_results += 1
         restarts, self._restarts = self._restarts, False
         self._transport.send(
             address,
             self._key,
-            out,
-            lambda answer: self._on_answer(out, answer),
+            outgoing,
+            lambda answer: self._on_result(outgoing, answer),
             restarts=restarts,
             tried=tuple(self._tried),
         )
 
-    def _where(self) -> str:
+    def _current_address(self) -> str:
         if not self._address:
             owner = self._transport.owner(self._key)
             self._address = owner or self._transport.addresses[0]
         return self._address
 
-    def _on_answer(self, out: Outgoing, answer: Appended | RhumblineError) -> None:
+    def _on_result(self, outgoing: OutgoingSet, answer: Appended | RhumblineError) -> None:
         if self.failure is not None:
             return
-        assert not out.is_answered
-        out.is_answered = True
-        self._unanswered -= 1
+        assert not outgoing.has_result
+        outgoing.has_result = True
+        self._awaited_results -= 1
         if isinstance(answer, Appended):
-            self._placed(out, answer)
-        elif not is_worth_a_retry(answer):
+            self._on_appended(outgoing, answer)
+        elif not is_retryable(answer):
             self.fail(answer)
             return
         else:
-            self._refused(out, answer)
-        if self._trouble is not None and self._unanswered == 0:
-            self._turn()
+            self._on_refused(outgoing, answer)
+        if self._retry_cause is not None and self._awaited_results == 0:
+            self._resend_all()
         else:
             self._pump()
         self._on_change()
 
-    def _placed(self, out: Outgoing, placed: Appended) -> None:
-        out.placed = placed
-        out.encoded, size = b"", len(out.encoded)
+    def _on_appended(self, outgoing: OutgoingSet, appended: Appended) -> None:
+        outgoing.appended = appended
+        outgoing.encoded, size = b"", len(outgoing.encoded)
         self._sent_bytes -= size
         self.outstanding_bytes -= size
         sent = self._sent
-        if sent[0] is out:
-            while sent and (head := sent[0]).placed is not None:
+        if sent[0] is outgoing:
+            while sent and (head := sent[0]).appended is not None:
                 sent.popleft()
-                _acknowledge(head.batch, head.placed)
-            self._set_alarm()
+                _acknowledge(head.batch, head.appended)
+            self._arm_deadline()
         if self._failures:
             self._failures = 0
             self._tried.clear()
             self._transport.set_owner(self._key, self._address)
 
-    def _refused(self, out: Outgoing, error: RhumblineError) -> None:
+    def _on_refused(self, outgoing: OutgoingSet, error: RhumblineError) -> None:
         if isinstance(error, UnknownOutcomeError):
-            out.is_uncertain = True
-        if self._trouble is None or (isinstance(error, NotOwnerError) and error.owner):
-            self._trouble = error
+            outgoing.is_uncertain = True
+        if self._retry_cause is None or (isinstance(error, NotOwnerError) and error.owner):
+            self._retry_cause = error
 
-    # --- turning to somebody else ---------------------------------------------------------------
+    # --- switching to another proxy --------------------------------------------------------------
 
-    def _turn(self) -> None:
-        """Every set has an answer: begin again with those that are not acknowledged."""
-        error, self._trouble = self._trouble, None
+    def _resend_all(self) -> None:
+        """Send all sets that are not acknowledged again, now that none is in flight."""
+        error, self._retry_cause = self._retry_cause, None
         assert error is not None
-        self.resent_count += sum(out.placed is None for out in self._sent)
+        self.resent_count += sum(outgoing.appended is None for outgoing in self._sent)
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
         self._sent_bytes = 0
         self._restarts = True
         self._failures += 1
         pause_ms = min(_PAUSE_MS_MIN << min(self._failures, 16), _PAUSE_MS_MAX)
-        if isinstance(error, TooManyRequestsError):  # it is the owner, and busy
+        if isinstance(error, TooManyRequestsError):  # the proxy owns the stream and is busy
             if isinstance(error, OverRateError):
                 pause_ms = max(pause_ms, error.retry_after_ms)
         else:
@@ -294,10 +298,10 @@ class ProducerSender:
             if self._failures <= 2:
                 pause_ms = 0
         delay_s = pause_ms * (0.5 + self._random.random() / 2) / 1000
-        self._timer = self._loop.call_later(delay_s, self._go_on)
+        self._pause_timer = self._loop.call_later(delay_s, self._end_pause)
 
-    def _go_on(self) -> None:
-        self._timer = None
+    def _end_pause(self) -> None:
+        self._pause_timer = None
         self._pump()
 
     def _next_address(self, error: RhumblineError) -> str:
@@ -306,30 +310,30 @@ class ProducerSender:
         for address in self._transport.addresses:
             if address not in self._tried:
                 return address
-        # All were tried: begin again, and leave out only the one that has just failed.
+        # All addresses were tried: begin again, without the one that has just failed.
         self._tried = {self._address: None}
-        others = [one for one in self._transport.addresses if one != self._address]
+        others = [address for address in self._transport.addresses if address != self._address]
         return others[self._random.randrange(len(others))] if others else self._address
 
     # --- deadline -------------------------------------------------------------------------------
 
-    def _set_alarm(self) -> None:
-        """Lazily: an alarm that comes too early looks again."""
-        if self._alarm is None and self.failure is None:
+    def _arm_deadline(self) -> None:
+        """Start the deadline timer if none runs; a timer that fires too early is started again."""
+        if self._deadline_timer is None and self.failure is None:
             oldest = self._sent or self._queue
             if oldest:
-                self._alarm = self._loop.call_at(oldest[0].deadline, self._on_alarm)
+                self._deadline_timer = self._loop.call_at(oldest[0].deadline, self._on_deadline)
 
-    def _on_alarm(self) -> None:
-        self._alarm = None
+    def _on_deadline(self) -> None:
+        self._deadline_timer = None
         oldest = self._sent or self._queue
         if oldest and self._loop.time() >= oldest[0].deadline:
-            why = f"; last: {self._trouble}" if self._trouble is not None else ""
-            self.fail(DeadlineExceededError(f"no acknowledgement before the deadline{why}"))
+            cause = f"; last error: {self._retry_cause}" if self._retry_cause is not None else ""
+            self.fail(DeadlineExceededError(f"not acknowledged before the deadline{cause}"))
         else:
-            self._set_alarm()
+            self._arm_deadline()
 
 
-def _acknowledge(batch: Batch, placed: Appended) -> None:
-    batch.lssn, batch.entry_id, batch.first_slot = placed.first
-    batch.settle(None, placed.regions)
+def _acknowledge(batch: Batch, appended: Appended) -> None:
+    batch.lssn, batch.entry_id, batch.first_slot = appended.first
+    batch.settle(None, appended.regions)

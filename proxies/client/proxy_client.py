@@ -1,4 +1,4 @@
-"""The thin client: the core client's calls, through proxies of one's own region.
+"""The thin client: the core client's calls, made through proxies of the client's region (PRX-13).
 
 async with rhumbline.connect("grpc://proxy-1:4281,proxy-2:4281") as client:
     async with client.writer("orders") as writer:
@@ -18,7 +18,6 @@ from ...core.log.config import ReaderConfig
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT
 from ...core.log.policy import StreamPolicy
-from ...core.log.read.positioning import EARLIEST, Start
 from ...core.log.read.stream_reader import StreamReader
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
@@ -30,10 +29,11 @@ from ...core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from ...core.protocol.start import EARLIEST, Start
 from ...core.runtime.runtime import Runtime
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.grpc_status import decode_position, encode_position, is_worth_a_retry
+from ..rpc.grpc_status import decode_position, encode_position, is_retryable
 from ..rpc.messages import decode_description, decode_policy, encode_policy
 from ..rpc.rpc_transport import RpcTransport
 from .channels import Channels
@@ -43,23 +43,23 @@ from .thin_producer import TIMEOUT_MS, ThinProducer, ThinProducers
 
 SCHEME = "grpc://"
 _TRY_SECONDS_MAX = 5.0
-"""Of one proxy: it may be stopped, and then the next one answers."""
+"""Maximum time of one attempt at one proxy, which may have been stopped."""
 _PAUSE_SECONDS = 0.1
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.\-]+):(\d{1,5})")
 
-Answer = TypeVar("Answer", bound=Message)
+Response = TypeVar("Response", bound=Message)
 
 
 def parse_proxies(uri: str) -> tuple[str, ...]:
-    """The addresses in ``grpc://host:port,host:port``. Raises ConfigurationError."""
+    """Return the addresses in ``grpc://host:port,host:port``. Raises ConfigurationError."""
     addresses = uri.removeprefix(SCHEME).rstrip("/").split(",")
-    if not uri.startswith(SCHEME) or not all(_ADDRESS.fullmatch(one) for one in addresses):
-        raise ConfigurationError(f"{uri!r} should be grpc://host:port, or several with commas")
+    if not uri.startswith(SCHEME) or not all(map(_ADDRESS.fullmatch, addresses)):
+        raise ConfigurationError(f"{uri!r} is not grpc://host:port[,host:port...]")
     return tuple(dict.fromkeys(addresses))
 
 
 class ProxyClient:
-    """A process's connection to proxies. Use it with ``async with``; it is for one event loop."""
+    """A process's connections to proxies. Use it with ``async with``, in one event loop."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class ProxyClient:
         self._namespace_name = namespace
         self._channels: Channels | None = None
         self.producers = ThinProducers(self._new_producer)
-        """What its writers share."""
+        """The producers that the client's writers share."""
 
     async def __aenter__(self) -> Self:
-        """Connects to nothing yet."""
+        """Open the client; it connects with the first call."""
         self._channels = Channels(self._addresses, self._calls)
         return self
 
@@ -91,7 +91,7 @@ class ProxyClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes all connections. Safe to repeat."""
+        """Close all connections. Safe to repeat."""
         channels, self._channels = self._channels, None
         self.producers = ThinProducers(self._new_producer)
         if channels is not None:
@@ -99,7 +99,7 @@ class ProxyClient:
 
     @property
     def channels(self) -> Channels:
-        """The connections. Raises ClosedError before ``async with`` and after it."""
+        """The connections. Raises ClosedError outside of ``async with``."""
         if self._channels is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
         return self._channels
@@ -108,12 +108,12 @@ class ProxyClient:
         return ThinProducer(self.runtime, self.channels, key, policy, self.timeout_ms)
 
     def namespace(self, name: str | None = None) -> "ProxyNamespace":
-        """A namespace, the client's own when not named. Whether it exists shows when it is used."""
+        """Return a namespace, by default the client's own. The first call shows if it exists."""
         return ProxyNamespace(self, name or self._namespace_name)
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[ProxyWriter]:
-        """A writer of ``stream``, beside others. Raises NoSuchStreamError."""
+        """Open a writer of ``stream``, beside other writers. Raises NoSuchStreamError."""
         writer = await self.namespace().open_writer(stream)
         try:
             yield writer
@@ -122,22 +122,24 @@ class ProxyClient:
 
     @asynccontextmanager
     async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
-        """A reader of ``stream`` from ``start`` on."""
+        """Open a reader of ``stream`` at ``start``."""
         reader = await self.namespace().open_reader(stream, start)
         try:
             yield reader
         finally:
             await reader.aclose()
 
-    async def call(self, method: methods.Method, request: Message, answer: type[Answer]) -> Answer:
-        """A unary call to any proxy that answers, or to the one that it names.
+    async def call(
+        self, method: methods.Method, request: Message, answer: type[Response]
+    ) -> Response:
+        """Make a unary call to any reachable proxy, or to the one that a proxy names.
 
-        Raises what the proxy raised, DeadlineExceededError, and UnknownOutcomeError when a call
-        that cannot be repeated got no answer.
+        Raises what the proxy raised, DeadlineExceededError, and UnknownOutcomeError if a call that
+        cannot be repeated may have been executed.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self.timeout_ms / 1000
-        failure: RhumblineError = UnavailableError("no proxy is known")
+        failure: RhumblineError = UnavailableError("no known proxy")
         is_uncertain = False
         tries = 0
         owner = ""
@@ -151,43 +153,45 @@ class ProxyClient:
             if isinstance(failure, NotOwnerError):
                 owner = failure.owner
                 _note_tried(request, address)
-            elif not is_worth_a_retry(failure) and not isinstance(failure, DeadlineExceededError):
+            elif not is_retryable(failure) and not isinstance(failure, DeadlineExceededError):
                 break
             else:
                 is_uncertain = is_uncertain or not method.is_repeatable
             if tries >= len(self.channels.addresses):
                 await asyncio.sleep(_PAUSE_SECONDS)
         else:
-            failure = DeadlineExceededError(f"{method.name}: no proxy answered: {failure}")
+            failure = DeadlineExceededError(f"{method.name}: no proxy responded in time: {failure}")
         if is_uncertain:
-            raise UnknownOutcomeError(f"{failure}; an earlier try may have done it") from failure
+            raise UnknownOutcomeError(
+                f"{failure}; an earlier attempt may have been executed"
+            ) from failure
         raise failure
 
     async def _try_call(
-        self, method: methods.Method, request: Message, answer: type[Answer], address: str,
+        self, method: methods.Method, request: Message, answer: type[Response], address: str,
         left_s: float,
-    ) -> Answer:  # fmt: skip
+    ) -> Response:  # fmt: skip
         timeout_s = min(left_s, _TRY_SECONDS_MAX)
-        answered = await self.channels.ask(address, method, request, timeout_s)
+        answered = await self.channels.call_unary(address, method, request, timeout_s)
         assert isinstance(answered, answer)
         return answered
 
 
 def _note_tried(request: Message, address: str) -> None:
-    """Tells the next proxy, if it is the kind of request that says so."""
+    """Add ``address`` to the request's tried addresses, if its type has them."""
     if isinstance(request, pb.EndStreamRequest) and address not in request.tried:
         request.tried.append(address)
 
 
 class ProxyNamespace:
-    """One namespace through proxies, with the calls of the core's ``Namespace``."""
+    """One namespace through proxies, with the methods of the core's ``Namespace``."""
 
     def __init__(self, client: ProxyClient, name: str) -> None:
         self.name = name
         self._client = client
 
     async def policy(self) -> StreamPolicy:
-        """The policy of streams that have none of their own. Raises NoSuchNamespaceError."""
+        """Return the policy of streams without one of their own. Raises NoSuchNamespaceError."""
         request = pb.DescribeNamespaceRequest(namespace=self.name)
         answer = await self._client.call(
             methods.DESCRIBE_NAMESPACE, request, pb.DescribeNamespaceResponse
@@ -197,7 +201,8 @@ class ProxyNamespace:
     async def create_stream(
         self, name: str, policy: StreamPolicy | None = None, *, home_region: str = ""
     ) -> None:
-        """Makes a stream; its home is ``home_region``, or the region of the proxy that is asked.
+        """Create a stream. Its home is ``home_region``, or the region of the proxy that serves the
+        call.
 
         Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError.
         """
@@ -207,12 +212,12 @@ class ProxyNamespace:
         await self._client.call(methods.CREATE_STREAM, request, pb.CreateStreamResponse)
 
     async def delete_stream(self, name: str) -> None:
-        """Deletes a stream with all of its segments. Raises NoSuchStreamError."""
+        """Delete a stream with all of its segments. Raises NoSuchStreamError."""
         request = pb.DeleteStreamRequest(namespace=self.name, stream=name)
         await self._client.call(methods.DELETE_STREAM, request, pb.DeleteStreamResponse)
 
     async def truncate(self, name: str, position: Dlsn) -> Dlsn:
-        """Hides all records below ``position``; returns the start that holds now."""
+        """Hide all records below ``position``; return the start of the stream afterwards."""
         request = pb.TruncateStreamRequest(
             namespace=self.name, stream=name, position=encode_position(position)
         )
@@ -222,7 +227,7 @@ class ProxyNamespace:
         return decode_position(answer.start)
 
     async def end_stream(self, name: str) -> None:
-        """Ends the stream for good, behind all that was acknowledged. A repeat is safe.
+        """End a stream permanently after all acknowledged records. Safe to repeat.
 
         Raises NoSuchStreamError.
         """
@@ -230,12 +235,12 @@ class ProxyNamespace:
         await self._client.call(methods.END_STREAM, request, pb.EndStreamResponse)
 
     async def set_policy(self, policy: StreamPolicy) -> None:
-        """Changes the namespace's policy, for the next segment of each stream."""
+        """Set the namespace's policy, effective with the next segment of each stream."""
         request = pb.SetPolicyRequest(namespace=self.name, policy=encode_policy(policy))
         await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
 
     async def set_stream_policy(self, name: str, policy: StreamPolicy | None) -> None:
-        """Changes a stream's policy, for its next segment; None: it follows the namespace's.
+        """Set a stream's policy, effective with its next segment; None: use the namespace's policy.
 
         Raises NoSuchStreamError.
         """
@@ -245,14 +250,14 @@ class ProxyNamespace:
         await self._client.call(methods.SET_POLICY, request, pb.SetPolicyResponse)
 
     async def set_home_region(self, name: str, region: str) -> None:
-        """Says which region's write proxies should serve the stream. Raises NoSuchStreamError."""
+        """Set the region whose write proxies should serve the stream. Raises NoSuchStreamError."""
         request = pb.SetHomeRegionRequest(namespace=self.name, stream=name, region=region)
         await self._client.call(methods.SET_HOME_REGION, request, pb.SetHomeRegionResponse)
 
     async def streams(
         self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
     ) -> list[str]:
-        """A page of stream names; shorter than ``limit`` (at most 1000) only at the end."""
+        """Return a page of stream names; shorter than ``limit`` (at most 1000) only at the end."""
         request = pb.ListStreamsRequest(
             namespace=self.name, prefix=prefix, after=after or "", limit=limit
         )
@@ -260,7 +265,7 @@ class ProxyNamespace:
         return list(answer.streams)
 
     async def describe(self, name: str) -> StreamDescription:
-        """What metadata says of a stream. Raises NoSuchStreamError."""
+        """Return the description of a stream from metadata. Raises NoSuchStreamError."""
         request = pb.DescribeStreamRequest(namespace=self.name, stream=name)
         answer = await self._client.call(
             methods.DESCRIBE_STREAM, request, pb.DescribeStreamResponse
@@ -268,13 +273,13 @@ class ProxyNamespace:
         return decode_description(answer)
 
     async def open_writer(self, name: str) -> ProxyWriter:
-        """A writer beside others; it takes the stream from nobody. Raises NoSuchStreamError."""
-        known = await self.describe(name)
+        """Open a writer, which may coexist with other writers. Raises NoSuchStreamError."""
+        description = await self.describe(name)
         return ProxyWriter(
             self._client.producers,
             namespace=self.name,
             stream=name,
-            policy=known.policy,
+            policy=description.policy,
             end_stream=partial(self.end_stream, name),
         )
 
@@ -285,7 +290,7 @@ class ProxyNamespace:
         *,
         on_truncated: Callable[[Dlsn, Dlsn], None] | None = None,
     ) -> StreamReader:
-        """Reads the stream from ``start`` on, as the core's namespace does."""
+        """Open a reader at ``start``, as the core's namespace does."""
         config = self._client.reader_config
         source = ProxySource(
             self._client.channels,

@@ -1,10 +1,12 @@
-"""The entries of a stream as a read proxy sends them; ``core``'s reader makes records of them."""
+"""Reads the entries of a stream from a read proxy (rules PRX-17, PRX-21).
+
+The reader of the core client decodes records from them.
+"""
 
 import asyncio
 from typing import NamedTuple
 
 from ...core.log.read.entry_source import Chunk
-from ...core.log.read.positioning import Start
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import (
     EndOfStreamError,
@@ -14,9 +16,10 @@ from ...core.protocol.errors import (
     RhumblineError,
     UnavailableError,
 )
+from ...core.protocol.start import Start
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.grpc_status import decode_position, is_worth_a_retry
+from ..rpc.grpc_status import decode_position, is_retryable
 from ..rpc.messages import encode_start
 from ..rpc.rpc_transport import RpcCall
 from .channels import Channels
@@ -24,21 +27,21 @@ from .channels import Channels
 CREDIT_BYTES = 4 << 20
 HEARTBEAT_MS = 1_000
 _SILENCE_SECONDS_MAX = 3.5
-"""Of a proxy that was asked for a heartbeat."""
+"""Maximum silence of a proxy that was asked to send heartbeats."""
 _OPEN_SECONDS_MAX = 10
 _PAUSE_MS_MIN = 10
 _PAUSE_MS_MAX = 500
 
 
 class ProxyEntry(NamedTuple):
-    """An entry as it came."""
+    """An entry as received."""
 
     entry_id: int
     payload: bytes
 
 
 class ProxySource:
-    """Entries from a position on, over calls that may break: then the next one goes on there."""
+    """Entries from a position on. If a call breaks, the next one continues at the same position."""
 
     def __init__(
         self, channels: Channels, namespace: str, stream: str, *, unavailable_ms_max: int
@@ -52,18 +55,18 @@ class ProxySource:
         self._unavailable_s = unavailable_ms_max / 1000
         self._loop = asyncio.get_running_loop()
         self._call: RpcCall | None = None
-        self._unread_bytes = 0  # taken and not yet granted again
+        self._unread_bytes = 0  # received and not yet granted again
         self._address = ""
         self._tried: dict[str, None] = {}
-        self._failures = 0  # in a row: since something came beside the start of a call
+        self._failures = 0  # in a row, since the last response other than the start of a call
 
     @property
     def is_ready(self) -> bool:
-        """Never known here: what has arrived is in the connection's hands."""
+        """Always False: the connection buffers what has arrived."""
         return False
 
     async def open(self, start: Start, *, advances_if_truncated: bool) -> pb.ReadStart:
-        """Begins at ``start``. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
+        """Begin at ``start``. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
         request = pb.ReadRequest(
             namespace=self._namespace,
             stream=self._stream,
@@ -77,7 +80,7 @@ class ProxySource:
         return begun
 
     async def fetch(self) -> Chunk:
-        """The next entries; waits for them. After any error a repeat goes on at this position."""
+        """Wait for the next entries. After any error a repeat continues at this position."""
         while True:
             response = await self._next()
             if response.is_end:
@@ -86,7 +89,7 @@ class ProxySource:
                 return self._chunk(response)
 
     async def aclose(self) -> None:
-        """Ends the call. Safe to repeat."""
+        """End the call. Safe to repeat."""
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
@@ -94,12 +97,12 @@ class ProxySource:
     # --- parts ----------------------------------------------------------------------------------
 
     def _chunk(self, response: pb.ReadResponse) -> Chunk:
-        place = (response.lssn, response.first_entry_id)
+        position = (response.lssn, response.first_entry_id)
         is_next_segment = response.first_entry_id == 0 and response.lssn > self.lssn
-        if place != (self.lssn, self.entry_id) and not is_next_segment:
+        if position != (self.lssn, self.entry_id) and not is_next_segment:
             raise GapError(
-                f"stream {self._stream}: entry {place} came where {(self.lssn, self.entry_id)} "
-                "should"
+                f"stream {self._stream}: received entry {position}, expected "
+                f"{(self.lssn, self.entry_id)}"
             )
         entries = [
             ProxyEntry(response.first_entry_id + offset, payload)
@@ -129,13 +132,15 @@ class ProxySource:
                     response = await call.read()
             except TimeoutError:
                 call.cancel()
-                self._broke(UnavailableError(f"{self._address} is silent"), is_silent=True)
+                self._on_broken_call(
+                    UnavailableError(f"{self._address} sends no heartbeats"), is_silent=True
+                )
                 continue
             except RhumblineError as error:
-                self._broke(error)
+                self._on_broken_call(error)
                 continue
             if response is None:
-                self._broke(_ended())
+                self._on_broken_call(_ended())
                 continue
             assert isinstance(response, pb.ReadResponse)
             self._failures = 0
@@ -143,20 +148,20 @@ class ProxySource:
             self._unread_bytes += sum(map(len, response.entries))
             return response
 
-    def _broke(self, error: RhumblineError, *, is_silent: bool = False) -> None:
-        """Turns to another proxy, or raises what is final.
+    def _on_broken_call(self, error: RhumblineError, *, is_silent: bool = False) -> None:
+        """Select the proxy for the next call, or raise an error that is final.
 
-        A call that served and ended is begun again at the same place first: who reads slowly hears
-        late of it, and the proxy may long be up again.
+        A call that worked and ended is begun again at the same proxy first: a slow reader notices
+        the end late, and by then the proxy may be running again.
         """
         self._call = None
-        if not is_worth_a_retry(error):
+        if not is_retryable(error):
             raise error
         is_redirect = isinstance(error, NotOwnerError) and bool(error.owner)
         if self._failures == 0 and not is_redirect and not is_silent:
             self._failures = 1
         else:
-            self._turn(error)
+            self._switch_address(error)
 
     async def _grant(self, call: RpcCall) -> None:
         if self._unread_bytes >= CREDIT_BYTES // 2:
@@ -164,7 +169,7 @@ class ProxySource:
             await call.write(pb.ReadRequest(credit_bytes=amount))
 
     async def _begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
-        """Opens a call, at whichever proxy serves it; tries until ``unavailable_ms_max``."""
+        """Open a call at a proxy that serves it; retries until ``unavailable_ms_max``."""
         give_up_at = self._loop.time() + self._unavailable_s
         while True:
             if self._failures > 2:
@@ -173,9 +178,9 @@ class ProxySource:
             try:
                 return await self._try_begin(request)
             except RhumblineError as error:
-                if not is_worth_a_retry(error) or self._loop.time() >= give_up_at:
+                if not is_retryable(error) or self._loop.time() >= give_up_at:
                     raise
-                self._turn(error)
+                self._switch_address(error)
 
     async def _try_begin(self, request: pb.ReadRequest) -> tuple[RpcCall, pb.ReadStart]:
         channels = self._channels
@@ -198,23 +203,23 @@ class ProxySource:
                 await call.write(request)
                 response = await call.read()
         except TimeoutError as failure:
-            raise UnavailableError(f"{self._address} is silent") from failure
+            raise UnavailableError(f"{self._address} does not respond") from failure
         if response is None:
             raise _ended()
         assert isinstance(response, pb.ReadResponse)
         if not response.HasField("start"):
-            raise ProtocolError(f"{self._address}: a read does not begin with its start")
+            raise ProtocolError(f"{self._address}: first response of a read has no start")
         decode_position(response.start.position)
         start: pb.ReadStart = response.start
         return start
 
-    def _turn(self, error: RhumblineError) -> None:
+    def _switch_address(self, error: RhumblineError) -> None:
         self._failures += 1
         self._tried[self._address] = None
         if isinstance(error, NotOwnerError) and error.owner:
             self._address = error.owner
             return
-        others = [one for one in self._channels.addresses if one not in self._tried]
+        others = [address for address in self._channels.addresses if address not in self._tried]
         if not others:
             self._tried.clear()
             others = list(self._channels.addresses)
@@ -222,5 +227,5 @@ class ProxySource:
 
 
 def _ended() -> RhumblineError:
-    """A call that ended in good order, and not at the end of the stream."""
+    """Return the error of a call that ended regularly, but not at the end of the stream."""
     return NotOwnerError("the proxy ended the call")

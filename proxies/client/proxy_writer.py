@@ -1,7 +1,7 @@
-"""The writer of the thin client: the same calls as the core writer's, through a write proxy.
+"""The writer of the thin client: the methods of the core writer, through a write proxy.
 
-It differs in one thing: it does not take the stream away from anybody. Any number of producers may
-write one stream through its proxy; the records of each keep their order.
+Unlike the core writer it does not take the stream over. Any number of producers may write to one
+stream through its proxy; the records of each producer keep their order (rule PRX-8).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,16 +10,16 @@ from types import TracebackType
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import as_bytes, check_txid, check_txids, too_large
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
-from ...core.log.write.writer_close import leave
+from ...core.log.write.writer_close import close_at_exit
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
 from .thin_producer import ThinProducers
 
 
 class ProxyWriter:
-    """Appends to one stream; made by ``ProxyNamespace.open_writer``. ``async with`` closes it.
+    """Appends to one stream. Made by ``ProxyNamespace.open_writer``; ``async with`` closes it.
 
-    Writers of one stream in a process share a producer, and so its limit of what is outstanding; if
-    that gives up (its deadline passed, the stream ended), all of them have failed.
+    Writers of one stream in a process share a producer and its limit of outstanding bytes. If the
+    producer fails (deadline passed, stream ended), all of its writers have failed.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ProxyWriter:
     ) -> None:
         self.stream = stream
         self.last_txid = 0
-        """The last txid that was given here; 0 if none was."""
+        """The last txid that this writer passed explicitly; 0 if none."""
         self._key = (namespace, stream)
         self._policy = policy
         self._record_bytes_max = policy.record_bytes_max
@@ -47,10 +47,10 @@ class ProxyWriter:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, payload: bytes, txid: int | None = None) -> Append:
-        """Appends a record and returns at once; await the result for its position.
+        """Append a record and return at once; await the result for its position.
 
-        Errors as the core writer's; the proxy gives txids to records that have none. A failure that
-        may pass is tried again until the time-out, without doubling the record.
+        Raises as the core writer does; the proxy assigns txids to records without one. A transient
+        failure is retried until the deadline, and the record is stored at most once.
         """
         if txid is None and payload.__class__ is bytes and self._refusal is None:
             batch = self._producer.open
@@ -70,7 +70,7 @@ class ProxyWriter:
     def append_many(
         self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
     ) -> AppendMany:
-        """Appends records in order. All or none are taken; they may come to lie in several sets."""
+        """Append records in order. All or none are accepted; they may end up in several sets."""
         if not payloads:
             raise InvalidArgumentError("append_many needs at least one record")
         if txids is not None:
@@ -90,10 +90,10 @@ class ProxyWriter:
         return AppendMany(spans)
 
     def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> AppendMany:
-        """Appends a record set as the core writer does, for one producer that numbers its sets.
+        """Append a record set as the core writer does, for one producer that numbers its sets.
 
-        A set that the stream has already is not appended again. Not to be mixed with other appends.
-        One that has extensions goes as it is: if it is traced, whoever made it traces it.
+        A set that the stream already has is not appended again. Do not mix it with other appends. A
+        set with extensions is sent unchanged: if it is traced, its producer made the trace.
         """
         self._check_open()
         if encoded.__class__ is not bytes:
@@ -103,18 +103,18 @@ class ProxyWriter:
         return AppendMany([(batch, 0, batch.count)])
 
     def _batch_for(self, size: int, txid: int | None) -> Batch:
-        """The open batch, with room taken and the txid noted; the payload must follow at once."""
+        """Return the open batch with room and txid reserved; the payload must be added at once."""
         if txid is not None:
             self.last_txid = check_txid(self.stream, txid, self.last_txid)
             self._stop_sharing()
         return self._producer.batch_for(size, txid)
 
     def _stop_sharing(self) -> None:
-        """From now on it has a producer of its own, behind all that was appended before."""
+        """Switch to a producer of its own, ordered after all earlier appends."""
         if self._shares:
             self._shares = False
             shared = self._producer
-            shared.leave()
+            shared.seal_batch()
             self._producer = self._producers.own(self._key, self._policy)
             self._producer.sender.follow(shared.sender)
             self._producers.leave(self._key, shared)
@@ -123,31 +123,31 @@ class ProxyWriter:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """Why it takes nothing more, ever; None while it is open."""
+        """The reason why the writer accepts nothing any more; None while it is open."""
         return self._refusal or self._producer.failure
 
     async def room(self) -> None:
-        """Waits until little enough is outstanding for more appends. Raises as ``append``."""
+        """Wait until few enough bytes are outstanding for more appends. Raises as ``append``."""
         await self._producer.room()
         self._check_open()
 
     async def flush(self) -> None:
-        """Waits until every record appended so far is acknowledged. Raises the first failure."""
+        """Wait until every record so far is acknowledged. Raises the first failure."""
         await self._producer.flush()
 
     async def end_stream(self) -> None:
-        """Ends the stream for good, behind all records of this writer, and closes the writer.
+        """End the stream permanently after all records of this writer, and close the writer.
 
-        Other producers' records that are acknowledged later than this call began may be before the
-        end or refused. Raises the failure of the first record that was not acknowledged.
+        Records of other producers that are acknowledged after this call began may be before the end
+        or refused. Raises the failure of the first record that was not acknowledged.
         """
         await self.close()
         await self._end_stream()
 
     async def close(self) -> None:
-        """Waits until all records are acknowledged (or failed). Safe to repeat.
+        """Wait until all records are acknowledged or failed. Safe to repeat.
 
-        Raises the failure, if there was one. The stream stays with its proxy, for others.
+        Raises the failure if there was one. The proxy keeps the stream for other producers.
         """
         self._refuse()
         if self._is_settled:
@@ -161,13 +161,13 @@ class ProxyWriter:
         self._is_settled = True
 
     async def abort(self) -> None:
-        """Stops at once: what is not acknowledged has an unknown outcome.
+        """Stop at once: what is not acknowledged has an unknown outcome.
 
-        While other writers share its producer, what was appended still goes its way.
+        While other writers share the producer, records that were appended are still sent.
         """
         closed = self._refuse()
         if self._producer.writers == 0:
-            self._producer.leave()
+            self._producer.seal_batch()
             self._producer.sender.fail(closed)
 
     def _refuse(self) -> RhumblineError:
@@ -178,7 +178,7 @@ class ProxyWriter:
         return self._refusal
 
     async def __aenter__(self) -> "ProxyWriter":
-        """The writer itself."""
+        """Return the writer itself."""
         return self
 
     async def __aexit__(
@@ -187,8 +187,8 @@ class ProxyWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes; an error of closing never hides the one that ends the block."""
-        await leave(self.close, error)
+        """Close the writer; an error of closing never hides an error of the block."""
+        await close_at_exit(self.close, error)
 
     # --- checks ---------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""One numbered producer of a stream, through proxies: the writers of a process share one.
+"""One numbered producer of a stream, through proxies; the writers of a process share it (PRX-11).
 
-What they append before the next message leaves is one record set, so that a thousand writers
-that each await every record cost little more than one that does not. What is wrong with the records
-of one writer is nobody else's failure: those with txids, and sets that somebody else numbers, have
-a producer of their own, which sends nothing before what the writer appended earlier is settled.
+Records that are appended before the next message is sent become one record set, so a thousand
+writers that await each record cost little more than one writer that does not. An invalid record of
+one writer must not fail the others. Therefore writers with own txids, and sets that the application
+numbers, get a producer of their own. It sends nothing before the earlier appends of its writer are
+settled.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from ...core.protocol.record_set import (
 )
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tracing import TraceStep
-from .producer_sender import Outgoing, ProducerSender, Transport
+from .producer_sender import OutgoingSet, ProducerSender, Transport
 
 PRODUCER_BYTES = 16
 TIMEOUT_MS = 30_000
@@ -44,10 +45,10 @@ class ThinProducer:
         self.identity = runtime.random_bytes(PRODUCER_BYTES)
         self.policy = policy
         self.open = NO_BATCH
-        """The batch that takes records, or NO_BATCH."""
+        """The batch that accepts records, or NO_BATCH."""
         self.sender = ProducerSender(transport, key, runtime.random, self._on_change)
         self.writers = 0
-        """That use it now."""
+        """Number of writers that use the producer."""
         self._stream = key[1]
         self._clock = runtime.clock
         self._tracer = runtime.tracer
@@ -59,26 +60,26 @@ class ThinProducer:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """Why it takes nothing more, ever."""
+        """The reason why the producer accepts nothing any more; None while it works."""
         return self.sender.failure
 
     def check_room(self) -> None:
-        """Raises the failure, or TooManyRequestsError."""
+        """Raise the failure, or TooManyRequestsError if too many bytes are outstanding."""
         sender = self.sender
         if sender.failure is not None:
             raise sender.failure.with_traceback(None)
         if sender.outstanding_bytes >= OUTSTANDING_BYTES_MAX:
             raise TooManyRequestsError(
-                f"stream {self._stream}: {sender.outstanding_bytes} bytes are not yet "
-                "acknowledged; await room() before appending more"
+                f"stream {self._stream}: {sender.outstanding_bytes} bytes of at most "
+                f"{OUTSTANDING_BYTES_MAX} are not acknowledged; await room() before more appends"
             )
 
     def batch_for(self, size: int, txid: int | None) -> Batch:
-        """The open batch, with room taken and the txid noted; the payload must follow at once."""
+        """Return the open batch with room and txid reserved; the payload must be added at once."""
         batch = self.open
-        # A set keeps its producer's txids or gets one from the proxy, so the two kinds don't mix.
-        if (batch.txids is None) is not (txid is None) or not batch.use_room(size):
-            self.leave()
+        # A set has its producer's txids or gets one from the proxy, so the two kinds do not mix.
+        if (batch.txids is None) is not (txid is None) or not batch.reserve(size):
+            self.seal_batch()
             batch = self._begin(size, txid)
         if batch.txids is not None and txid is not None:
             batch.txids.append(txid)
@@ -101,10 +102,10 @@ class ThinProducer:
     def _on_sending(self) -> None:
         self._is_scheduled = False
         if self.sender.can_send or self.sender.failure is not None:
-            self.leave()
+            self.seal_batch()
 
-    def leave(self) -> None:
-        """The open batch, if there is one, becomes a set and goes to the sender."""
+    def seal_batch(self) -> None:
+        """Encode the open batch, if there is one, and pass it to the sender."""
         batch = self.open
         if batch is NO_BATCH:
             return
@@ -126,7 +127,7 @@ class ThinProducer:
         self._submit(batch, encoded, sequence, keeps_txids=batch.txids is not None)
 
     def submit_set(self, encoded: bytes, *, keeps_txids: bool) -> Batch:
-        """Sends a set that somebody else made and numbers."""
+        """Send a record set that the application made and numbered."""
         count, producer = numbering(encoded)
         batch = Batch(0, TXID_FIRST, 0)
         batch.count = count
@@ -139,15 +140,15 @@ class ThinProducer:
 
     def _submit(self, batch: Batch, encoded: bytes, sequence: int, *, keeps_txids: bool) -> None:
         deadline = self._loop.time() + self._timeout_s
-        out = Outgoing(
+        outgoing = OutgoingSet(
             batch, encoded, sequence=sequence, keeps_txids=keeps_txids, deadline=deadline
         )
-        self.sender.submit(out)
+        self.sender.submit(outgoing)
 
     # --- waiting --------------------------------------------------------------------------------
 
     async def room(self) -> None:
-        """Waits until little enough is outstanding for more, or it failed."""
+        """Wait until few enough bytes are outstanding, or the producer failed."""
         while self.sender.failure is None and (
             self.sender.outstanding_bytes > OUTSTANDING_BYTES_MAX // 2
         ):
@@ -156,8 +157,8 @@ class ThinProducer:
             await waiter
 
     async def flush(self) -> None:
-        """Waits until every record so far is acknowledged. Raises the first failure."""
-        self.leave()
+        """Wait until every record so far is acknowledged. Raises the first failure."""
+        self.seal_batch()
         last = self.sender.last
         if last is not None:
             await Append(last, 0)
@@ -166,7 +167,7 @@ class ThinProducer:
 
     def _on_change(self) -> None:
         if self.open is not NO_BATCH and not self._is_scheduled and self.sender.can_send:
-            self.leave()
+            self.seal_batch()
         if self._waiters:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
@@ -182,12 +183,14 @@ class ThinProducers:
         self._shared: dict[tuple[str, str], ThinProducer] = {}
 
     def own(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
-        """One for a single writer."""
+        """Return a new producer for a single writer."""
         return self._make(key, policy)
 
     def join(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
-        """The shared one of a stream, for one writer more: a new one after a failure, and when the
-        policy is not what it was."""
+        """Return the shared producer of a stream and count one more writer.
+
+        It is a new one after a failure and after a change of the policy.
+        """
         found = self._shared.get(key)
         if found is None or found.failure is not None or found.policy != policy:
             found = self._shared[key] = self._make(key, policy)
@@ -195,7 +198,7 @@ class ThinProducers:
         return found
 
     def leave(self, key: tuple[str, str], producer: ThinProducer) -> None:
-        """One writer less."""
+        """Count one writer less; the last one removes the producer."""
         producer.writers -= 1
         if producer.writers == 0 and self._shared.get(key) is producer:
             del self._shared[key]

@@ -1,10 +1,10 @@
-"""How many bytes a reader still takes."""
+"""Flow control of a read call by credit in bytes (rule PRX-20)."""
 
 import asyncio
 
 
 class ReadCredit:
-    """Granted by the reader, taken by what is sent to it."""
+    """Bytes that the reader still accepts: the reader grants them, each sent block takes some."""
 
     def __init__(self, granted: int) -> None:
         self.wake = asyncio.Event()
@@ -12,21 +12,21 @@ class ReadCredit:
         self._is_final = False
 
     def grant(self, amount: int) -> None:
-        """The reader takes ``amount`` bytes more; what is not above 0 is passed over."""
+        """Add ``amount`` bytes of credit; amounts below 1 are ignored."""
         self._left += max(0, amount)
         self.wake.set()
 
     def take(self, amount: int) -> None:
-        """``amount`` bytes are sent; the last message may go beyond what was granted."""
+        """Subtract the size of a sent block. The last block may exceed the credit."""
         self._left -= amount
 
     def end(self) -> None:
-        """No more will be granted."""
+        """Note that no more credit will be granted."""
         self._is_final = True
         self.wake.set()
 
     async def wait(self, stopping: asyncio.Event) -> bool:
-        """Whether something may be sent now; waits for credit. False: never again."""
+        """Wait for credit. Returns True if a block may be sent, False if no block will be."""
         while self._left <= 0 and not self._is_final and not stopping.is_set():
             self.wake.clear()
             await self.wake.wait()

@@ -1,21 +1,24 @@
-"""The read proxy, apart from gRPC: the tails of its streams, and who reads where."""
+"""The read proxy, without gRPC: one tail per stream, and the routing of readers.
+
+Implements rules PRX-18 and PRX-22.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ...core.log.namespace import Namespace
-from ...core.log.read.entry_source import Entries
-from ...core.log.read.positioning import LATEST, Start
+from ...core.log.read.entry_source import EntryFetcher
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NotOwnerError, TooManyRequestsError
+from ...core.protocol.start import LATEST, Start
 from ..config import ProxyConfig
 from ..membership import READ, WRITE, ProxyMembership
 from ..routing import Routing, stream_key
-from .shared_tail import BlockCache, Cursor, Place, StreamTail
+from .shared_tail import BlockCache, EntryPosition, StreamTail, TailCursor
 
 
 class SharedTail:
-    """A tail and how many read from it."""
+    """A tail and the number of its readers."""
 
     __slots__ = ("readers", "tail")
 
@@ -25,45 +28,48 @@ class SharedTail:
 
 
 class OpenedTail(NamedTuple):
-    """A read that begins."""
+    """An open read of one reader."""
 
-    cursor: Cursor
+    cursor: TailCursor
     position: Dlsn
     truncated: Dlsn | None
-    """The position that was wanted, if it was truncated."""
+    """The requested position if it was truncated, else None."""
     key: str
     shared: SharedTail
     arrival: "Arrival"
 
 
 class Arrival(NamedTuple):
-    """How a reader came here."""
+    """The circumstances in which a reader arrived, to decide later whether to send it back."""
 
     tried: tuple[str, ...]
-    """Where it was before, and was not served."""
+    """Addresses at which the reader was not served before."""
     members: frozenset[str]
-    """The sessions of the read proxies that were up then."""
+    """Member ids of the read proxies that were registered then."""
     regions: frozenset[str]
-    """Where it was before, as far as that was known."""
+    """Regions of the addresses that it tried, as far as they are known."""
     generation: int
 
 
 class ReadProxy:
-    """Reads each stream once for all its readers. For one event loop."""
+    """The read proxy of one event loop. Reads each stream once for all its readers."""
 
     def __init__(
-        self, namespaces: Callable[[str], Namespace], presence: ProxyMembership, config: ProxyConfig
+        self,
+        namespaces: Callable[[str], Namespace],
+        membership: ProxyMembership,
+        config: ProxyConfig,
     ) -> None:
         self.reader_count = 0
         self.generation = 0
-        """Of what is known of other proxies: as long as it stays, so does ``better_for``."""
+        """Changes with the member list; ``find_better_proxy`` has the same result until then."""
         self._namespaces = namespaces
-        self._presence = presence
+        self._membership = membership
         self._config = config
         self._cache = BlockCache(config.cache_bytes_max)
         self._tails: dict[str, SharedTail] = {}
         self._routing = self._routes()
-        presence.on_members.append(self._members_changed)
+        membership.on_members.append(self._members_changed)
 
     async def open(
         self,
@@ -75,7 +81,7 @@ class ReadProxy:
         advances_if_truncated: bool = False,
         tried: tuple[str, ...] = (),
     ) -> OpenedTail:
-        """Begins to read. ``close`` it in the end.
+        """Begin to read a stream. Call ``close`` with the result in the end.
 
         Raises NotOwnerError (another read proxy of the region reads this stream),
         TooManyRequestsError, NoSuchStreamError, TruncatedError.
@@ -83,7 +89,9 @@ class ReadProxy:
         key = stream_key(namespace, stream)
         self._check_preferred(key, tried)
         if self.reader_count >= self._config.readers_max:
-            raise TooManyRequestsError(f"this proxy has {self.reader_count} readers, its limit")
+            raise TooManyRequestsError(
+                f"this proxy has reached its limit of {self.reader_count} readers"
+            )
         self.reader_count += 1
         arrival = self._arrival(tried)
         try:
@@ -104,10 +112,10 @@ class ReadProxy:
         )
         reader = await opened.open_reader(stream, start, on_truncated=on_truncated)
 
-        async def reopen(place: Place) -> Entries:
-            return (await opened.open_reader(stream, Dlsn(*place, 0))).source
+        async def reopen(position: EntryPosition) -> EntryFetcher:
+            return (await opened.open_reader(stream, Dlsn(*position, 0))).source
 
-        end: Place | None = None
+        end: EntryPosition | None = None
         if stops_at_end or key not in self._tails or self._tails[key].tail.is_over:
             latest = await opened.open_reader(stream, LATEST)
             if stops_at_end:
@@ -115,34 +123,34 @@ class ReadProxy:
             self._share(key, latest.source)
         shared = self._tails[key]
         shared.readers += 1
-        cursor = Cursor(shared.tail, reader.source, reopen, end=end)
+        cursor = TailCursor(shared.tail, reader.source, reopen, end=end)
         skipped = truncated[0] if truncated else None
         return OpenedTail(cursor, reader.position, skipped, key, shared, arrival)
 
-    def _share(self, key: str, source: Entries) -> None:
-        known = self._tails.get(key)
-        if known is None or known.tail.is_over:  # its readers keep it until they leave
+    def _share(self, key: str, source: EntryFetcher) -> None:
+        existing = self._tails.get(key)
+        if existing is None or existing.tail.is_over:  # readers of the old tail keep it
             self._tails[key] = SharedTail(StreamTail(source, self._cache))
 
     async def close(self, opened: OpenedTail) -> None:
-        """Ends a read; the last one ends the tail. To be called once."""
+        """End a read; the last reader of a tail closes it. Must be called once for each read."""
         self.reader_count -= 1
         shared = opened.shared
         shared.readers -= 1
         if shared.readers == 0 and self._tails.get(opened.key) is shared:
             del self._tails[opened.key]
         await opened.cursor.aclose()
-        if shared.readers == 0:  # also of a tail that failed, and that new readers do not share
+        if shared.readers == 0:  # also if the tail failed and new readers have another one
             await shared.tail.aclose()
 
     async def aclose(self) -> None:
-        """Ends all tails. Safe to repeat."""
+        """Close all tails. Safe to repeat."""
         tails, self._tails = self._tails, {}
         for shared in tails.values():
             await shared.tail.aclose()
 
     def statistics(self) -> dict[str, int]:
-        """Counters and sizes."""
+        """Return counters and sizes for metrics."""
         return {
             "readers": self.reader_count,
             "tails": len(self._tails),
@@ -153,48 +161,53 @@ class ReadProxy:
     # --- routing --------------------------------------------------------------------------------
 
     def _routes(self) -> Routing:
-        region = self._presence.me.region
-        return Routing([one for one in self._presence.members(READ) if one.region == region])
+        region = self._membership.own_member.region
+        return Routing([m for m in self._membership.members(READ) if m.region == region])
 
     def _members_changed(self) -> None:
         self._routing = self._routes()
         self.generation += 1
 
     def _check_preferred(self, key: str, tried: tuple[str, ...]) -> None:
-        me = self._presence.me
-        without = [address for address in tried if address != me.address]
-        best = self._routing.preferred(key, me.region, without=without)
-        if best is not None and best.address != me.address:
-            raise NotOwnerError(f"{best.address} reads {key} for this region", best.address)
+        own_member = self._membership.own_member
+        without = [address for address in tried if address != own_member.address]
+        best = self._routing.preferred(key, own_member.region, without=without)
+        if best is not None and best.address != own_member.address:
+            raise NotOwnerError(
+                f"read proxy {best.address} serves stream {key} in this region", best.address
+            )
 
     def _arrival(self, tried: tuple[str, ...]) -> Arrival:
-        readers = self._presence.members(READ)
+        readers = self._membership.members(READ)
         return Arrival(
             tried,
-            frozenset(one.id for one in readers),
+            frozenset(reader.id for reader in readers),
             frozenset(
-                one.region
-                for one in (*readers, *self._presence.members(WRITE))
-                if one.address in tried
+                member.region
+                for member in (*readers, *self._membership.members(WRITE))
+                if member.address in tried
             ),
             self.generation,
         )
 
-    def better_for(self, opened: OpenedTail) -> str:
-        """A proxy that came up since this reader came, and should serve it instead; "": none.
+    def find_better_proxy(self, opened: OpenedTail) -> str:
+        """Return the address of a proxy that appeared since the reader arrived and should serve it,
+        or "".
 
-        In this region it is the one that all agree on; in another one, where the reader came from.
-        So a region that was without read proxies for a while, or was cut off, gets its readers
-        back, and reads each entry once for all of them again. One that was up all the time does
-        not count: the reader has not come here for nothing.
+        In this region that is the preferred proxy; elsewhere it is a proxy at an address or in a
+        region that the reader tried before. A region that had no read proxies or was cut off thus
+        gets its readers back and reads each stream once again. A proxy that was registered all the
+        time does not count, because the reader had a reason not to use it.
         """
-        me = self._presence.me
+        own_member = self._membership.own_member
         tried, known, regions, _ = opened.arrival
-        best = self._routing.preferred(opened.key, me.region)
-        if best is not None and best.address != me.address and best.id not in known:
+        best = self._routing.preferred(opened.key, own_member.region)
+        if best is not None and best.address != own_member.address and best.id not in known:
             return best.address
-        for one in self._presence.members(READ):
-            is_new = one.is_accepting and one.id not in known and one.region != me.region
-            if is_new and (one.address in tried or one.region in regions):
-                return one.address
+        for other in self._membership.members(READ):
+            is_new = (
+                other.is_accepting and other.id not in known and other.region != own_member.region
+            )
+            if is_new and (other.address in tried or other.region in regions):
+                return other.address
         return ""

@@ -1,4 +1,4 @@
-"""The calls of administration: any proxy answers them, from metadata."""
+"""The administrative calls: any proxy serves them from metadata (rule PRX-23)."""
 
 from collections.abc import Callable
 
@@ -14,37 +14,37 @@ from .messages import decode_policy, encode_description, encode_policy
 
 
 class Administration:
-    """Answers one request each; errors are raised as what they are."""
+    """Serves one request per call; errors are raised as RhumblineError."""
 
     def __init__(
         self,
         namespaces: Callable[[str], Namespace],
-        presence: ProxyMembership,
+        membership: ProxyMembership,
         claims: Claims,
         writes: WriteProxy | None,
     ) -> None:
         self._namespaces = namespaces
-        self._presence = presence
+        self._membership = membership
         self._claims = claims
         self._writes = writes
 
     async def create_stream(self, request: pb.CreateStreamRequest) -> pb.CreateStreamResponse:
-        """Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError."""
+        """Create a stream. Raises StreamExistsError, NoSuchNamespaceError, InvalidArgumentError."""
         policy = decode_policy(request.policy) if request.HasField("policy") else None
         await self._namespaces(request.namespace).create_stream(request.stream, policy)
-        home = request.home_region or self._presence.me.region
+        home = request.home_region or self._membership.own_member.region
         if home:
             await self._claims.set_home(request.namespace, request.stream, home)
         return pb.CreateStreamResponse()
 
     async def delete_stream(self, request: pb.DeleteStreamRequest) -> pb.DeleteStreamResponse:
-        """Raises NoSuchStreamError."""
+        """Delete a stream. Raises NoSuchStreamError."""
         await self._namespaces(request.namespace).delete_stream(request.stream)
-        await self._claims.forget_home(request.namespace, request.stream)
+        await self._claims.delete_home(request.namespace, request.stream)
         return pb.DeleteStreamResponse()
 
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
-        """A page of names."""
+        """List a page of stream names."""
         limit = min(max(request.limit, 0) or LIST_LIMIT, LIST_LIMIT)
         found = await self._namespaces(request.namespace).streams(
             request.prefix, after=request.after or None, limit=limit
@@ -52,60 +52,63 @@ class Administration:
         return pb.ListStreamsResponse(streams=found)
 
     async def describe_stream(self, request: pb.DescribeStreamRequest) -> pb.DescribeStreamResponse:
-        """Raises NoSuchStreamError."""
-        known = await self._namespaces(request.namespace).describe(request.stream)
+        """Describe a stream. Raises NoSuchStreamError."""
+        description = await self._namespaces(request.namespace).describe(request.stream)
         home = await self._claims.home(request.namespace, request.stream)
-        return encode_description(known, home)
+        return encode_description(description, home)
 
     async def truncate_stream(self, request: pb.TruncateStreamRequest) -> pb.TruncateStreamResponse:
-        """Raises NoSuchStreamError, InvalidArgumentError."""
+        """Truncate a stream. Raises NoSuchStreamError, InvalidArgumentError."""
         start = await self._namespaces(request.namespace).truncate(
             request.stream, decode_position(request.position)
         )
         return pb.TruncateStreamResponse(start=encode_position(start))
 
     async def end_stream(self, request: pb.EndStreamRequest) -> pb.EndStreamResponse:
-        """Raises NotOwnerError, NoSuchStreamError, and what appending raises."""
-        writes = self._writing()
+        """End a stream. Raises NotOwnerError, NoSuchStreamError, and what appending raises."""
+        writes = self._require_writes()
         await writes.end_stream(request.namespace, request.stream, tried=tuple(request.tried))
         return pb.EndStreamResponse()
 
     async def set_policy(self, request: pb.SetPolicyRequest) -> pb.SetPolicyResponse:
-        """Raises NoSuchStreamError, NoSuchNamespaceError, InvalidArgumentError."""
+        """Set the policy of a stream or a namespace.
+
+        Raises NoSuchStreamError, NoSuchNamespaceError, InvalidArgumentError.
+        """
         policy = decode_policy(request.policy) if request.HasField("policy") else None
         namespace = self._namespaces(request.namespace)
         if request.stream:
             await namespace.set_stream_policy(request.stream, policy)
         elif policy is None:
-            raise InvalidArgumentError("a namespace has a policy; it follows nobody's")
+            raise InvalidArgumentError("policy is required for a namespace")
         else:
             await namespace.set_policy(policy)
         return pb.SetPolicyResponse()
 
     async def set_home_region(self, request: pb.SetHomeRegionRequest) -> pb.SetHomeRegionResponse:
-        """Raises NoSuchStreamError, InvalidArgumentError."""
+        """Set a home region. Raises NoSuchStreamError, InvalidArgumentError."""
         await self._namespaces(request.namespace).describe(request.stream)
         await self._claims.set_home(request.namespace, request.stream, request.region)
         return pb.SetHomeRegionResponse()
 
     async def set_accepting(self, request: pb.SetAcceptingRequest) -> pb.SetAcceptingResponse:
-        """Of this proxy. Raises MetadataError."""
-        await self._presence.set_accepting(request.is_accepting)
+        """Set whether this proxy accepts new streams. Raises MetadataError."""
+        await self._membership.set_accepting(request.is_accepting)
         return pb.SetAcceptingResponse(
             stream_count=self._writes.stream_count if self._writes is not None else 0
         )
 
-    def _writing(self) -> WriteProxy:
+    def _require_writes(self) -> WriteProxy:
         if self._writes is None:
-            near = [one for one in self._presence.members(WRITE) if one.is_accepting]
-            raise NotOwnerError("this is no write proxy", near[0].address if near else "")
+            others = [m for m in self._membership.members(WRITE) if m.is_accepting]
+            raise NotOwnerError("not a write proxy", others[0].address if others else "")
         return self._writes
 
     async def get_owner(self, request: pb.GetOwnerRequest) -> pb.GetOwnerResponse:
-        """Raises MetadataUnavailableError."""
+        """Return the owner of a stream. Raises MetadataUnavailableError."""
         claim = await self._claims.owner(request.namespace, request.stream)
         home = await self._claims.home(request.namespace, request.stream)
-        routing = Routing(self._presence.members(WRITE))
+        routing = Routing(self._membership.members(WRITE))
         best = routing.preferred(stream_key(request.namespace, request.stream), home)
         return pb.GetOwnerResponse(
             owner=claim.address if claim is not None else "",
@@ -114,7 +117,7 @@ class Administration:
         )
 
     async def release_stream(self, request: pb.ReleaseStreamRequest) -> pb.ReleaseStreamResponse:
-        """Gives a stream up, if it is this proxy's."""
+        """Release a stream if this proxy serves it."""
         was_owned = False
         if self._writes is not None:
             was_owned = await self._writes.release(request.namespace, request.stream)
@@ -123,6 +126,6 @@ class Administration:
     async def describe_namespace(
         self, request: pb.DescribeNamespaceRequest
     ) -> pb.DescribeNamespaceResponse:
-        """Raises NoSuchNamespaceError."""
+        """Describe a namespace. Raises NoSuchNamespaceError."""
         policy = await self._namespaces(request.namespace).policy()
         return pb.DescribeNamespaceResponse(policy=encode_policy(policy))

@@ -1,4 +1,4 @@
-"""Calls to proxies by gRPC: nothing decided, gRPC's ways of ending a call told as our errors."""
+"""Calls to proxies with gRPC, whose errors are mapped to Rhumbline errors."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from .grpc_status import DETAILS_KEY, decode_details, error_of_status
 
 
 def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
-    """What a failed call means."""
+    """Return the error that a failed call stands for."""
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
             known = decode_details(value)
@@ -23,23 +23,23 @@ def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
 
 
 class GrpcCall:
-    """One call with streams."""
+    """A streaming call with gRPC; see ``RpcCall``."""
 
     def __init__(self, call: Any) -> None:  # noqa: ANN401 - grpc's own type
         self._call = call
 
     async def write(self, message: Message) -> None:
-        """As ``Call.write``."""
+        """See ``RpcCall.write``."""
         try:
             await self._call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
-            return  # the call is over: whoever reads hears why
+            return  # the call is over; read() raises the reason
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
 
     async def read(self) -> Message | None:
-        """As ``Call.read``."""
+        """See ``RpcCall.read``."""
         try:
             response = await self._call.read()
             if response is not grpc.aio.EOF:
@@ -48,7 +48,7 @@ class GrpcCall:
         except grpc.aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
         except asyncio.InvalidStateError:
-            pass  # it was over already
+            pass  # the call was over already
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
@@ -57,7 +57,7 @@ class GrpcCall:
         return None
 
     async def _raise_end(self) -> None:
-        """Raises why the call ended, unless that was in good order."""
+        """Raise the error that ended the call, if there was one."""
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return
@@ -71,18 +71,18 @@ class GrpcCall:
         )
 
     def cancel(self) -> None:
-        """As ``Call.cancel``."""
+        """See ``RpcCall.cancel``."""
         self._call.cancel()
 
 
-class GrpcCalls:
-    """A gRPC channel for each proxy."""
+class GrpcTransport:
+    """An ``RpcTransport`` with one gRPC channel for each proxy."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def begin(self, address: str, method: methods.Method) -> GrpcCall:
-        """As ``Calls.begin``."""
+        """See ``RpcTransport.begin``."""
         call = self._channel(address).stream_stream(
             method.path,
             request_serializer=_serialized,
@@ -90,23 +90,23 @@ class GrpcCalls:
         )
         return GrpcCall(call())
 
-    async def ask(
+    async def call_unary(
         self, address: str, method: methods.Method, request: Message, timeout_s: float
     ) -> Message:
-        """As ``Calls.ask``."""
+        """See ``RpcTransport.call_unary``."""
         call: Any = self._channel(address).unary_unary(
             method.path,
             request_serializer=_serialized,
             response_deserializer=method.response.FromString,
         )
         try:
-            answer: Message = await call(request, timeout=timeout_s)
+            response: Message = await call(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise error_of_call(error) from error
-        return answer
+        return response
 
     async def aclose(self) -> None:
-        """As ``Calls.aclose``."""
+        """See ``RpcTransport.aclose``."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close(None)
@@ -124,6 +124,6 @@ def _serialized(message: Message) -> bytes:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether the task that waits, and not the call, was cancelled."""
+    """Return whether the waiting task, and not the call, was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The gRPC shell of a proxy process: calls in, answers out, nothing decided."""
+"""The gRPC server of a proxy process; all decisions are made by ``ProxyService``."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from ...core.runtime.runtime import Runtime
 from ..config import ProxyConfig
 from . import methods
 from .grpc_status import DETAILS_KEY, encode_details, status_name
-from .proxy_service import ProxyService, StreamWork, UnaryWork
+from .proxy_service import ProxyService, StreamHandler, UnaryHandler
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -37,9 +37,9 @@ class ProxyServer:
         region: str,
     ) -> None:
         self.address = ""
-        """host:port as others are told it; known once it serves."""
+        """The host:port under which others reach the proxy; known once it serves."""
         self.status_address = ""
-        """Where its figures are served, if they are; set by who serves them."""
+        """Address of the status server if there is one; set by the component that runs it."""
         self._runtime = runtime
         self._store = store
         self._namespaces = namespaces
@@ -52,7 +52,7 @@ class ProxyServer:
         self._service: ProxyService | None = None
 
     async def start(self, host: str, port: int, *, advertised: str = "") -> None:
-        """Listens (port 0 takes a free one) and registers. Raises OSError, MetadataError."""
+        """Listen (port 0 selects a free one) and register. Raises OSError, MetadataError."""
         server = grpc.aio.server(options=methods.SERVER_OPTIONS)
         try:
             bound = server.add_insecure_port(f"{host}:{port}")
@@ -75,7 +75,7 @@ class ProxyServer:
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
 
     async def aclose(self) -> None:
-        """Hands streams over, ends calls, stops listening. Safe to repeat."""
+        """Release streams, end calls, stop listening. Safe to repeat."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -88,7 +88,7 @@ class ProxyServer:
             await self._service.leave()
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and sizes."""
+        """Return counters and sizes for metrics."""
         service = self._service
         return {
             "address": self.address,
@@ -97,9 +97,9 @@ class ProxyServer:
             **(service.statistics() if service is not None else _NOT_STARTED),
         }
 
-    def not_ready(self) -> str | None:
-        """Why it should get no new clients; None if it should."""
-        return "starting" if self._service is None else self._service.not_ready()
+    def unready_reason(self) -> str | None:
+        """Return why the proxy should get no new clients; None if it is ready."""
+        return "starting" if self._service is None else self._service.unready_reason()
 
     async def _set_health(self, status: int) -> None:
         for service in ("", methods.SERVICE):
@@ -107,8 +107,8 @@ class ProxyServer:
 
     def _add_services(self, server: grpc.aio.Server, service: ProxyService) -> None:
         handlers = {
-            **{one.name: _unary_handler(one, work) for one, work in service.unary_calls.items()},
-            **{one.name: _stream_handler(one, work) for one, work in service.stream_calls.items()},
+            **{m.name: _unary_handler(m, handler) for m, handler in service.unary_calls.items()},
+            **{m.name: _stream_handler(m, handler) for m, handler in service.stream_calls.items()},
         }
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(methods.SERVICE, handlers),)
@@ -137,10 +137,12 @@ async def _abort(context: Context, error: RhumblineError) -> None:
     await context.abort(code, str(error), trailing_metadata=((DETAILS_KEY, details),))
 
 
-def _unary_handler(method: methods.Method, work: UnaryWork) -> "grpc.RpcMethodHandler[Any, Any]":
+def _unary_handler(
+    method: methods.Method, handler: UnaryHandler
+) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(request: Message, context: Context) -> Message | None:
         try:
-            return await work(request)
+            return await handler(request)
         except RhumblineError as error:
             await _abort(context, error)
         return None
@@ -152,10 +154,12 @@ def _unary_handler(method: methods.Method, work: UnaryWork) -> "grpc.RpcMethodHa
     )
 
 
-def _stream_handler(method: methods.Method, work: StreamWork) -> "grpc.RpcMethodHandler[Any, Any]":
+def _stream_handler(
+    method: methods.Method, handler: StreamHandler
+) -> "grpc.RpcMethodHandler[Any, Any]":
     async def serve(requests: AsyncIterator[Message], context: Context) -> None:
         try:
-            await work(requests, context.write)
+            await handler(requests, context.write)
         except RhumblineError as error:
             await _abort(context, error)
         except AssertionError as error:

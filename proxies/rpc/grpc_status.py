@@ -1,6 +1,7 @@
-"""Errors of ours as gRPC statuses and back: one table each way, and no other place knows.
+"""Maps Rhumbline errors to gRPC statuses and back; the only place that knows the mapping.
 
-The status is for clients that know only gRPC. Ours read the error's own ``code`` from the details.
+The status is for clients that know only gRPC. Rhumbline's clients read the error's own ``code``
+from the status details (rule PRX-13).
 """
 
 from google.protobuf.message import DecodeError
@@ -73,7 +74,7 @@ _STATUS_OF: dict[type[RhumblineError], str] = {
     MetadataUnavailableError: "UNAVAILABLE",
     IndeterminateError: "UNKNOWN",
 }
-"""The nearest class of an error's ancestry decides."""
+"""gRPC status by error class; the nearest class in an error's ancestry decides."""
 
 _CLASS_OF: dict[str, type[RhumblineError]] = {
     "CANCELLED": UnavailableError,
@@ -93,8 +94,8 @@ _CLASS_OF: dict[str, type[RhumblineError]] = {
     "UNAVAILABLE": UnavailableError,
     "DATA_LOSS": CorruptionError,
 }
-"""For a status without details: from the transport, or from a server that is not ours. A transport
-that breaks while a message is being written says INTERNAL."""
+"""Error class of a status without details, sent by the transport or by a foreign server. A
+transport that breaks while a message is being written reports INTERNAL."""
 
 _ERRORS = error_classes()
 _TYPE_URL = "type.googleapis.com/rhumbline.v1.Error"
@@ -102,17 +103,17 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 
 def status_name(error: RhumblineError) -> str:
-    """The name of the gRPC status code that tells of an error."""
+    """Return the name of the gRPC status code for an error."""
     return next(_STATUS_OF[cls] for cls in type(error).__mro__ if cls in _STATUS_OF)
 
 
 def error_of_status(name: str, text: str) -> RhumblineError:
-    """What a status without details means. Raises KeyError for OK, which is no error."""
+    """Return the error for a status without details. Raises KeyError for OK."""
     return _CLASS_OF[name](text or name)
 
 
 def encode_error(error: RhumblineError) -> pb.Error:
-    """An error as a message."""
+    """Encode an error as a message."""
     encoded = pb.Error(code=error.code, message=str(error), retryable=error.retryable)
     if isinstance(error, NotOwnerError):
         encoded.owner = error.owner
@@ -124,7 +125,10 @@ def encode_error(error: RhumblineError) -> pb.Error:
 
 
 def decode_error(encoded: pb.Error) -> RhumblineError:
-    """An error from its message. A code that this version does not know keeps its retryability."""
+    """Decode an error from its message.
+
+    A code that this version does not know keeps its retryability.
+    """
     text = encoded.message
     cls = _ERRORS.get(encoded.code)
     if cls is None:
@@ -141,36 +145,39 @@ def decode_error(encoded: pb.Error) -> RhumblineError:
 
 
 def encode_details(error: RhumblineError, status: int) -> bytes:
-    """The bytes of the ``DETAILS_KEY`` metadata; ``status`` is the number of the gRPC code."""
+    """Encode the ``DETAILS_KEY`` metadata; ``status`` is the number of the gRPC code."""
     detail = pb.DetailsAny(type_url=_TYPE_URL, value=encode_error(error).SerializeToString())
     details = pb.StatusDetails(code=status, message=str(error), details=[detail])
     return details.SerializeToString()
 
 
 def decode_details(data: bytes) -> RhumblineError | None:
-    """What ``encode_details`` made; None if it holds no error of ours. Raises ProtocolError."""
+    """Decode what ``encode_details`` wrote; None if it holds no Rhumbline error.
+
+    Raises ProtocolError.
+    """
     try:
         for detail in pb.StatusDetails.FromString(data).details:
             if detail.type_url == _TYPE_URL:
                 return decode_error(pb.Error.FromString(detail.value))
     except (ValueError, DecodeError) as error:
-        raise ProtocolError(f"details of a status cannot be read: {error}") from error
+        raise ProtocolError(f"status details cannot be decoded: {error}") from error
     return None
 
 
 def encode_position(position: Dlsn) -> pb.Position:
-    """A position as a message."""
+    """Encode a position as a message."""
     return pb.Position(lssn=position.lssn, entry_id=position.entry_id, slot=position.slot)
 
 
 def decode_position(position: pb.Position) -> Dlsn:
-    """A position from its message. Raises InvalidArgumentError for a negative part."""
+    """Decode a position. Raises InvalidArgumentError for a negative part."""
     found = Dlsn(position.lssn, position.entry_id, position.slot)
     if min(found) < 0:
-        raise InvalidArgumentError(f"a DLSN has no negative part: {found}")
+        raise InvalidArgumentError(f"DLSN {found} has a negative part")
     return found
 
 
-def is_worth_a_retry(error: RhumblineError) -> bool:
-    """Whether a repeatable request may be sent again, here or to another proxy."""
+def is_retryable(error: RhumblineError) -> bool:
+    """Return whether a repeatable request may be sent again, here or to another proxy (PRX-13)."""
     return error.retryable or isinstance(error, OwnershipLostError | UnknownOutcomeError)

@@ -1,16 +1,17 @@
-"""How often messages are sent on one call: a message costs as much as twenty items in it."""
+"""Coalesces items into fewer messages, because a message costs as much as 20 items in it."""
 
 import asyncio
 
 _SECONDS_FOR_EACH = 0.0002
-"""That items wait for company, for each one that is outstanding: who awaits every record alone does
-not wait, a hundred producers share their messages."""
+"""Delay per outstanding item. A producer that awaits each record alone is not delayed; 100
+concurrent producers share their messages."""
 
 _SECONDS_MAX = 0.004
 
 
-class MessagePacer:
-    """Of one direction of one call. The first message after a pause goes at once."""
+class MessageCoalescer:
+    """Delays the messages of one direction of one call. The first message after a pause is not
+    delayed."""
 
     __slots__ = ("_last_at", "_loop")
 
@@ -19,7 +20,7 @@ class MessagePacer:
         self._last_at = 0.0
 
     async def wait(self, outstanding_count: int) -> None:
-        """Until the next message may go, with so many items on their way."""
+        """Wait until the next message may be sent, given the number of outstanding items."""
         period_s = min((outstanding_count - 1) * _SECONDS_FOR_EACH, _SECONDS_MAX)
         wait_s = self._last_at + period_s - self._loop.time()
         if wait_s > 0:

@@ -1,16 +1,7 @@
-"""Policies, descriptions, sets and outcomes as messages of rhumbline.v1, and back."""
+"""Conversion of policies, descriptions, record sets and results to messages of rhumbline.v1."""
 
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.policy import FlushPolicy, StreamPolicy
-from ...core.log.read.positioning import (
-    EARLIEST,
-    LATEST,
-    AtSequenceId,
-    AtTxid,
-    Earliest,
-    Latest,
-    Start,
-)
 from ...core.protocol.compression import Codec
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
@@ -23,15 +14,16 @@ from ...core.protocol.record_set import (
     encode_record_set,
 )
 from ...core.protocol.segments import Segment
-from ...core.protocol.trace_context import is_traceparent, trace_extension
-from ..client.producer_sender import Outgoing
+from ...core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Earliest, Latest, Start
+from ...core.runtime.trace_context import is_traceparent, trace_extension
+from ..client.producer_sender import OutgoingSet
 from ..write.append_item import Appended, AppendItem
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_error, decode_position, encode_error, encode_position
 
 
 def encode_policy(policy: StreamPolicy) -> pb.Policy:
-    """A policy as a message."""
+    """Encode a policy as a message."""
     quorum, flush = policy.quorum, policy.flush
     return pb.Policy(
         ensemble_size=quorum.ensemble_size,
@@ -55,11 +47,11 @@ def encode_policy(policy: StreamPolicy) -> pb.Policy:
 
 
 def decode_policy(message: pb.Policy) -> StreamPolicy:
-    """A policy from its message. Raises InvalidArgumentError."""
+    """Decode a policy. Raises InvalidArgumentError."""
     try:
         codec = Codec[message.codec.upper()]
     except KeyError as error:
-        raise InvalidArgumentError(f"no codec {message.codec!r}") from error
+        raise InvalidArgumentError(f"unknown codec {message.codec!r}") from error
     return StreamPolicy(
         quorum=Quorum(
             message.ensemble_size, message.write_quorum, message.ack_quorum, message.min_regions
@@ -100,25 +92,25 @@ _SEGMENT_FIELDS = (
 )
 
 
-def encode_description(known: StreamDescription, home: str) -> pb.DescribeStreamResponse:
-    """What metadata says of a stream, as a message."""
+def encode_description(description: StreamDescription, home: str) -> pb.DescribeStreamResponse:
+    """Encode the description of a stream as a message."""
     return pb.DescribeStreamResponse(
-        stream=known.name,
-        created_ms=known.created_ms,
-        policy=encode_policy(known.policy),
-        follows_namespace=known.follows_namespace,
-        start=encode_position(known.start),
-        epoch=known.epoch,
+        stream=description.name,
+        created_ms=description.created_ms,
+        policy=encode_policy(description.policy),
+        follows_namespace=description.follows_namespace,
+        start=encode_position(description.start),
+        epoch=description.epoch,
         segments=[
-            pb.Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
-            for one in known.segments
+            pb.Segment(**{name: getattr(segment, name) for name in _SEGMENT_FIELDS})
+            for segment in description.segments
         ],
         home_region=home,
     )
 
 
 def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
-    """A description from its message."""
+    """Decode the description of a stream."""
     return StreamDescription(
         name=message.stream,
         created_ms=message.created_ms,
@@ -127,14 +119,14 @@ def decode_description(message: pb.DescribeStreamResponse) -> StreamDescription:
         start=decode_position(message.start),
         epoch=message.epoch,
         segments=tuple(
-            Segment(**{name: getattr(one, name) for name in _SEGMENT_FIELDS})
-            for one in message.segments
+            Segment(**{name: getattr(segment, name) for name in _SEGMENT_FIELDS})
+            for segment in message.segments
         ),
     )
 
 
 def encode_start(request: pb.ReadRequest, start: Start) -> None:
-    """Says in ``request`` where reading starts."""
+    """Set the start position of a read request."""
     if isinstance(start, Earliest):
         request.earliest = True
     elif isinstance(start, Latest):
@@ -148,7 +140,7 @@ def encode_start(request: pb.ReadRequest, start: Start) -> None:
 
 
 def decode_start(request: pb.ReadRequest) -> Start:
-    """Where ``request`` wants to start. Raises InvalidArgumentError."""
+    """Return the start position of a read request. Raises InvalidArgumentError."""
     match request.WhichOneof("start"):
         case "latest":
             return LATEST
@@ -164,41 +156,43 @@ def decode_start(request: pb.ReadRequest) -> Start:
 
 # --- appending ----------------------------------------------------------------------------------
 
-Answer = tuple[int, Appended | RhumblineError]
-"""The id of an item, and what became of it."""
+AppendResult = tuple[int, Appended | RhumblineError]
+"""The id of an item, and its outcome."""
 
 
 def add_item(
     request: pb.AppendRequest,
     id_: int,
     key: tuple[str, str],
-    out: Outgoing,
+    outgoing: OutgoingSet,
     *,
     restarts: bool,
     tried: tuple[str, ...],
 ) -> None:
-    """Puts a set into a request; ``key`` is (namespace, stream)."""
+    """Add a record set to an append request; ``key`` is (namespace, stream)."""
     request.items.add(
         id=id_,
         namespace=key[0],
         stream=key[1],
-        record_set=out.encoded,
-        keeps_txids=out.keeps_txids,
+        record_set=outgoing.encoded,
+        keeps_txids=outgoing.keeps_txids,
         restarts=restarts,
         tried=tried,
     )
 
 
 def decode_item(item: pb.AppendItem) -> AppendItem:
-    """What a producer sent. Raises InvalidArgumentError."""
+    """Decode an item of an append request. Raises InvalidArgumentError."""
     record_set = item.record_set
     if not record_set:
         if not item.payloads:
-            raise InvalidArgumentError("an item has a record set or payloads")
+            raise InvalidArgumentError("an item needs a record set or payloads")
         if item.producer and (len(item.producer) != len(NO_PRODUCER) or item.first_sequence < 0):
-            raise InvalidArgumentError("a producer id is 16 bytes; sequences count from 0")
+            raise InvalidArgumentError(
+                "producer must have 16 bytes and first_sequence must not be negative"
+            )
         if item.traceparent and not is_traceparent(item.traceparent.encode()):
-            raise InvalidArgumentError(f"{item.traceparent!r} is no traceparent")
+            raise InvalidArgumentError(f"{item.traceparent!r} is not a traceparent")
         record_set = encode_record_set(
             item.payloads,
             first_txid=TXID_FIRST,
@@ -216,8 +210,8 @@ def decode_item(item: pb.AppendItem) -> AppendItem:
     )
 
 
-def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
-    """Outcomes, each with the id of its item; those of the same regions are one answer."""
+def encode_results(answers: list[AppendResult]) -> pb.AppendResponse:
+    """Encode results, those with the same regions as one answer."""
     response = pb.AppendResponse()
     placed: dict[tuple[str, ...], list[tuple[int, int, int, int, int]]] = {}
     for id_, outcome in answers:
@@ -242,9 +236,9 @@ def encode_answers(answers: list[Answer]) -> pb.AppendResponse:
     return response
 
 
-def decode_answers(response: pb.AppendResponse) -> list[Answer]:
-    """What became of items. Raises ProtocolError for columns that are no answers."""
-    found: list[Answer] = []
+def decode_results(response: pb.AppendResponse) -> list[AppendResult]:
+    """Decode results. Raises ProtocolError for columns that do not match."""
+    found: list[AppendResult] = []
     for answer in response.answers:
         if answer.HasField("error"):
             error = decode_error(answer.error)
@@ -253,7 +247,7 @@ def decode_answers(response: pb.AppendResponse) -> list[Answer]:
         regions = tuple(answer.regions)
         columns = (answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts)
         if len(set(map(len, columns))) != 1 or not answer.ids or min(map(min, columns)) < 0:
-            raise ProtocolError(f"an answer with columns {list(map(list, columns))}")
+            raise ProtocolError(f"invalid columns of an answer: {list(map(list, columns))}")
         for id_, lssn, entry_id, slot, count in zip(*columns, strict=True):
             found.append((id_, Appended(Dlsn(lssn, entry_id, slot), count, regions)))
     return found

@@ -1,4 +1,4 @@
-"""The calls of rhumbline.v1: their names, forms and messages, for the server and for clients."""
+"""The methods of the service rhumbline.v1, for the server and for clients."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from . import rhumbline_pb2 as pb
 
 SERVICE = "rhumbline.v1.Rhumbline"
 MESSAGE_BYTES_MAX = 8 << 20
-"""Largest message either side takes; an entry is at most 3.5 MiB."""
+"""Maximum message size in bytes on both sides; an entry has at most 3.5 MiB."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -17,7 +17,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
 )
-"""Of a client."""
+"""gRPC options of client channels."""
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -27,19 +27,19 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 class Method(NamedTuple):
-    """A call."""
+    """A method of the service."""
 
     name: str
     request: type[Message]
     response: type[Message]
     is_stream: bool = False
-    """Bidirectional; the others have one request and one response."""
+    """True for bidirectional streams; other methods have one request and one response."""
     is_repeatable: bool = True
-    """Whether a repeat after an unknown outcome has the same result as the first call."""
+    """True if a retry after an unknown outcome has the same result (rule PRX-13)."""
 
     @property
     def path(self) -> str:
-        """As it is called on the wire."""
+        """The path of the method on the wire."""
         return f"/{SERVICE}/{self.name}"
 
 

@@ -1,7 +1,7 @@
-"""What a proxy process does, apart from gRPC: its calls, and its coming and going.
+"""A proxy process without gRPC: its calls, its registration and its stop (rules PRX-7, PRX-20).
 
-One process is a write proxy, a read proxy, or both. What cannot be served by its role is answered
-with NotOwnerError, which names a proxy of the other role.
+One process is a write proxy, a read proxy, or both. A call that its roles cannot serve ends with
+NotOwnerError and the address of a proxy that can.
 """
 
 import asyncio
@@ -27,22 +27,23 @@ from . import methods
 from . import rhumbline_pb2 as pb
 from .administration import Administration
 from .grpc_status import encode_position
-from .message_coalescing import MessagePacer
-from .messages import decode_start, encode_answers
+from .message_coalescing import MessageCoalescer
+from .messages import decode_start, encode_results
 
 _CREDIT_BYTES = 1 << 20
 
-Send = Callable[[Message | bytes], Awaitable[None]]
-"""Sends an answer (some are encoded already); waits until there is room."""
+SendResponse = Callable[[Message | bytes], Awaitable[None]]
+"""Sends a response (some are already encoded); waits until there is room for it."""
 
-StreamWork = Callable[[AsyncIterator[Any], Send], Awaitable[None]]
-"""A call with streams: it is over when this returns, or raises; cancelled when the client left."""
+StreamHandler = Callable[[AsyncIterator[Any], SendResponse], Awaitable[None]]
+"""Handles a streaming call. The call ends when it returns or raises; it is cancelled if the client
+ends the call."""
 
-UnaryWork = Callable[[Any], Awaitable[Message]]
+UnaryHandler = Callable[[Any], Awaitable[Message]]
 
 
 class ProxyService:
-    """A proxy that others can find from ``join`` to ``leave``. For one event loop."""
+    """A proxy that is registered from ``join`` to ``leave``. For one event loop."""
 
     def __init__(
         self,
@@ -55,8 +56,8 @@ class ProxyService:
         address: str,
         region: str,
     ) -> None:
-        """``address`` is host:port as others are told it."""
-        self.presence = presence = ProxyMembership(
+        """``address`` is the host:port under which clients and other proxies reach this one."""
+        self.membership = membership = ProxyMembership(
             store,
             runtime,
             roles=roles,
@@ -71,16 +72,16 @@ class ProxyService:
         self._stopping = asyncio.Event()
         self._calls: dict[asyncio.Event, None] = {}
         if WRITE in roles:
-            self.writes = WriteProxy(store, namespaces, presence, config)
+            self.writes = WriteProxy(store, namespaces, membership, config)
         if READ in roles:
-            self.reads = ReadProxy(namespaces, presence, config)
+            self.reads = ReadProxy(namespaces, membership, config)
         claims = self.writes.claims if self.writes is not None else Claims(store)
-        admin = Administration(namespaces, presence, claims, self.writes)
-        self.stream_calls: dict[methods.Method, StreamWork] = {
+        admin = Administration(namespaces, membership, claims, self.writes)
+        self.stream_calls: dict[methods.Method, StreamHandler] = {
             methods.APPEND: self._append,
             methods.READ: self._read,
         }
-        self.unary_calls: dict[methods.Method, UnaryWork] = {
+        self.unary_calls: dict[methods.Method, UnaryHandler] = {
             methods.CREATE_STREAM: admin.create_stream,
             methods.DELETE_STREAM: admin.delete_stream,
             methods.LIST_STREAMS: admin.list_streams,
@@ -95,21 +96,21 @@ class ProxyService:
             methods.DESCRIBE_NAMESPACE: admin.describe_namespace,
         }
 
-    # --- coming and going -----------------------------------------------------------------------
+    # --- start and stop ------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Registers: from now on others may send clients here. Raises MetadataError."""
-        await self.presence.join()
+        """Register, so that others send clients here. Raises MetadataError."""
+        await self.membership.join()
 
     async def hand_over(self) -> None:
-        """Gives all streams up and ends all calls, each with an answer. Safe to repeat."""
+        """Release all streams and end all calls, with results for all sets. Safe to repeat."""
         if self._stopping.is_set():
             return
         if self.writes is not None:
             await self.writes.aclose()
         else:
-            with suppress(RhumblineError):  # or others find out when the session ends
-                await self.presence.set_accepting(False)
+            with suppress(RhumblineError):  # other proxies notice when the session ends
+                await self.membership.set_accepting(False)
         self._stopping.set()
         for wake in self._calls:
             wake.set()
@@ -117,22 +118,22 @@ class ProxyService:
             await self.reads.aclose()
 
     async def leave(self) -> None:
-        """Ends the session, when all calls are over. Safe to repeat."""
-        await self.presence.leave()
+        """End the session, after all calls are over. Safe to repeat."""
+        await self.membership.leave()
 
-    def not_ready(self) -> str | None:
-        """Why it should get no new clients; None if it should."""
+    def unready_reason(self) -> str | None:
+        """Return why the proxy should get no new clients; None if it is ready."""
         if self._stopping.is_set():
             return "stopping"
-        if self.presence.session is None:
+        if self.membership.session is None:
             return "not registered in the metadata store"
         return None
 
     def statistics(self) -> dict[str, Any]:
-        """Counters and sizes."""
+        """Return counters and sizes for metrics."""
         return {
-            "registered": self.presence.session is not None,
-            "sessions_lost": self.presence.lost_count,
+            "registered": self.membership.session is not None,
+            "sessions_lost": self.membership.lost_count,
             "calls": len(self._calls),
             "write": self.writes.statistics() if self.writes is not None else None,
             "read": self.reads.statistics() if self.reads is not None else None,
@@ -140,10 +141,10 @@ class ProxyService:
 
     # --- append ---------------------------------------------------------------------------------
 
-    async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: Send) -> None:
+    async def _append(self, requests: AsyncIterator[pb.AppendRequest], send: SendResponse) -> None:
         if self.writes is None:
             raise self._other_role(WRITE, ())
-        wake, pace = asyncio.Event(), MessagePacer()
+        wake, coalescer = asyncio.Event(), MessageCoalescer()
         session = AppendSession(
             self.writes,
             wake.set,
@@ -156,13 +157,13 @@ class ProxyService:
         try:
             while True:
                 await wake.wait()
-                await pace.wait(session.outstanding_count)
+                await coalescer.wait(session.outstanding_count)
                 wake.clear()
-                answers = session.take_answers()
-                if answers or session.take_ping():
-                    await send(encode_answers(answers))
+                results = session.take_results()
+                if results or session.take_ping():
+                    await send(encode_results(results))
                 is_over = self._stopping.is_set() or reading.done()
-                if is_over and session.outstanding_bytes == 0 and not session.has_answers:
+                if is_over and session.outstanding_bytes == 0 and not session.has_results:
                     if reading.done() and not reading.cancelled() and reading.exception():
                         reading.result()
                     return
@@ -172,10 +173,10 @@ class ProxyService:
 
     # --- read -----------------------------------------------------------------------------------
 
-    async def _read(self, requests: AsyncIterator[pb.ReadRequest], send: Send) -> None:
+    async def _read(self, requests: AsyncIterator[pb.ReadRequest], send: SendResponse) -> None:
         first = await anext(requests, None)
         if first is None:
-            raise InvalidArgumentError("a read begins with a request")
+            raise InvalidArgumentError("the read call has no request")
         reads, opened = await self._open(first)
         credit = ReadCredit(first.credit_bytes or _CREDIT_BYTES)
         tasks = Tasks(on_failure=lambda _: credit.end())
@@ -185,10 +186,10 @@ class ProxyService:
             await send(_read_start(opened.position, first.txid, opened.truncated))
             await self._deliver(reads, opened, first, credit, send)
         except asyncio.CancelledError:
-            if self._stopping.is_set():  # its tail was closed below it
+            if self._stopping.is_set():  # the proxy closed the tail
                 raise _stopping_error() from None
             raise
-        except ClosedError as error:  # so was this proxy's own client: not the reader
+        except ClosedError as error:  # the proxy's own client is closed, not the reader
             raise _stopping_error() from error
         finally:
             del self._calls[credit.wake]
@@ -197,7 +198,7 @@ class ProxyService:
 
     async def _open(self, first: pb.ReadRequest) -> tuple[ReadProxy, OpenedTail]:
         if self.reads is None or self._stopping.is_set():
-            raise self._other_role(READ, [*first.tried, self.presence.me.address])
+            raise self._other_role(READ, [*first.tried, self.membership.own_member.address])
         opened = await self.reads.open(
             first.namespace,
             first.stream,
@@ -214,16 +215,18 @@ class ProxyService:
         opened: OpenedTail,
         first: pb.ReadRequest,
         credit: ReadCredit,
-        send: Send,
+        send: SendResponse,
     ) -> None:
         heartbeat_s = first.heartbeat_ms / 1000 if first.heartbeat_ms > 0 else None
         generation = opened.arrival.generation
         while await credit.wait(self._stopping):
             if generation != reads.generation:
                 generation = reads.generation
-                better = reads.better_for(opened)
+                better = reads.find_better_proxy(opened)
                 if better:
-                    raise NotOwnerError(f"{better} reads {opened.key} for this reader now", better)
+                    raise NotOwnerError(
+                        f"read proxy {better} serves {opened.key} for this reader now", better
+                    )
             try:
                 block = await opened.cursor.next(heartbeat_s)
             except TimeoutError:
@@ -238,10 +241,12 @@ class ProxyService:
             raise _stopping_error()
 
     def _other_role(self, role: str, tried: Collection[str]) -> NotOwnerError:
-        """Turn to a proxy that is one: in this region, not tried before, if there is any."""
-        others = [one for one in self.presence.members(role) if one.is_accepting]
-        others.sort(key=lambda one: (one.address in tried, one.region != self.presence.me.region))
-        return NotOwnerError(f"this is no {role} proxy", others[0].address if others else "")
+        """Return the error that names a proxy with ``role``, untried and in this region if
+        possible."""
+        region = self.membership.own_member.region
+        others = [member for member in self.membership.members(role) if member.is_accepting]
+        others.sort(key=lambda member: (member.address in tried, member.region != region))
+        return NotOwnerError(f"not a {role} proxy", others[0].address if others else "")
 
 
 def _stopping_error() -> NotOwnerError:

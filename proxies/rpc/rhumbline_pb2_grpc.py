@@ -110,105 +110,106 @@ class RhumblineServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Append(self, request_iterator, context):
-        """Appends record sets, of any number of streams and producers, in one bidirectional stream.
-        Sets of one producer to one stream are taken in the order in which they are sent; every set
-        gets exactly one answer, not always in that order. One such stream for each process and proxy
-        is enough and the fastest: put all that is ready into one message.
+        """Appends record sets, for any number of streams and producers, in one bidirectional stream.
+        Sets of one producer to one stream are accepted in the order in which they are sent. Every set
+        gets exactly one answer, in order of completion. One call for each process and proxy is enough
+        and the fastest: put all sets that are ready into one message.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request_iterator, context):
-        """Reads one stream from a position on, and goes on with what is written. The first message opens,
-        each later one grants more bytes; see ReadRequest.
+        """Reads one stream from a position on, and continues with new records. The first message opens
+        the read, each later one grants more bytes; see ReadRequest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateStream(self, request, context):
-        """Makes a stream, with a home region. Not safe to repeat: "stream-exists".
+        """Creates a stream with a home region. Not safe to repeat: a repeat fails with "stream-exists".
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteStream(self, request, context):
-        """Deletes a stream with all of its records. A repeat after an error goes on where that stopped.
+        """Deletes a stream with all of its records. A repeat after an error continues the deletion.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStreams(self, request, context):
-        """A page of the names of a namespace's streams, in order.
+        """Lists a page of the names of a namespace's streams, in order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeStream(self, request, context):
-        """What metadata says of a stream: its policy, its start, its segments.
+        """Describes a stream from metadata: its policy, its start, its segments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TruncateStream(self, request, context):
-        """Hides all records below a position from readers. A repeat is safe: it never moves back.
+        """Hides all records below a position from readers. Safe to repeat: the start never moves back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndStream(self, request, context):
-        """Ends a stream for good, behind everything that was appended before: readers end there, and
-        nothing can be appended any more. Done by the owner. A repeat is safe.
+        """Ends a stream permanently after everything that was appended: readers end there, and nothing
+        can be appended any more. The owner serves this call. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Changes the policy of a stream or of a namespace, from the next segment on.
+        """Sets the policy of a stream or a namespace, effective with the next segment.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetHomeRegion(self, request, context):
-        """Says which region's write proxies should serve a stream. Whoever owns it keeps it until it is
-        released, stopped or lost.
+        """Sets the region whose write proxies should serve a stream. The present owner keeps the stream
+        until it releases it, stops or is lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetAccepting(self, request, context):
-        """Says whether the proxy that is asked takes streams that it does not own yet, for balance and
-        before maintenance. It forgets that when it is started again.
+        """Sets whether the called proxy accepts streams that it does not own yet, for balancing and
+        before maintenance. The setting is lost when the proxy restarts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetOwner(self, request, context):
-        """Which write proxy owns a stream now, and which one would take it.
+        """Returns which write proxy owns a stream, and which one is preferred for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseStream(self, request, context):
-        """Gives a stream up, so that another write proxy takes it: for balance, and before maintenance.
+        """Releases a stream, so that another write proxy can take it over, for balancing and before
+        maintenance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeNamespace(self, request, context):
-        """Asks for a namespace: whether it exists, and the policy of its streams.
+        """Describes a namespace: the policy of its streams. Fails if it does not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

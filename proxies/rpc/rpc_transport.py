@@ -1,6 +1,6 @@
-"""Calls to proxies as the client's logic sees them, whatever carries them.
+"""The transport of calls to proxies, as the client sees it.
 
-``grpc_calls`` carries them by gRPC; the simulator by messages over its own connections.
+``grpc_calls`` implements it with gRPC, the simulator with messages over its own connections.
 """
 
 from typing import Protocol
@@ -11,22 +11,22 @@ from .methods import Method
 
 
 class RpcCall(Protocol):
-    """A call with streams of messages in both directions."""
+    """A call with a stream of messages in each direction."""
 
     async def write(self, message: Message) -> None:
-        """Sends a message. Once the call is over it sends nothing: ``read`` says why."""
+        """Send a message. Once the call is over nothing is sent; ``read`` raises the reason."""
         ...
 
     async def read(self) -> Message | None:
-        """The next message; None: the proxy has ended the call.
+        """Return the next message; None if the proxy has ended the call.
 
-        Raises the error with which the proxy ended it, or UnavailableError when the connection
-        broke or the call was cancelled here. A read that is cancelled may cancel the call.
+        Raises the error with which the proxy ended the call, or UnavailableError if the connection
+        broke or the call was cancelled here. Cancelling a read may cancel the call.
         """
         ...
 
     def cancel(self) -> None:
-        """Ends it; the proxy is told if it can be. Safe to repeat."""
+        """End the call, and notify the proxy if possible. Safe to repeat."""
         ...
 
 
@@ -34,18 +34,18 @@ class RpcTransport(Protocol):
     """The connections of one client process to all proxies."""
 
     def begin(self, address: str, method: Method) -> RpcCall:
-        """Begins a call with streams; whether anybody is there shows when it is read."""
+        """Begin a streaming call; a proxy that cannot be reached shows when the call is read."""
         ...
 
-    async def ask(
+    async def call_unary(
         self, address: str, method: Method, request: Message, timeout_s: float
     ) -> Message:
-        """A call with one request and one answer.
+        """Send one request and return its response.
 
-        Raises the error that the proxy answered, UnavailableError, DeadlineExceededError.
+        Raises the error that the proxy returned, UnavailableError, DeadlineExceededError.
         """
         ...
 
     async def aclose(self) -> None:
-        """Ends all calls and closes the connections. Safe to repeat; a later call connects anew."""
+        """End all calls and close the connections. Safe to repeat; a later call connects again."""
         ...

@@ -1,4 +1,4 @@
-"""What producers hand to a write proxy: a record set for a stream, and how it is answered."""
+"""Record sets that producers send to a write proxy, and their results (rule PRX-9)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,21 +9,21 @@ from ...core.protocol.record_set import NO_PRODUCER, numbering
 
 
 class Appended(NamedTuple):
-    """Acknowledged records."""
+    """The result of an acknowledged record set."""
 
     first: Dlsn
-    """Of the first; the others follow in its slots."""
+    """Position of the first record; the others follow in the next slots of the entry."""
     record_count: int
     regions: tuple[str, ...]
-    """Those that hold it on disk; empty if they are not known any more."""
+    """Regions that hold the records on disk; empty if they are not known any more."""
 
 
-Done = Callable[[Appended | RhumblineError], None]
-"""Called exactly once for each item, from the event loop; it must not raise."""
+OnAppended = Callable[[Appended | RhumblineError], None]
+"""Called exactly once for each item, from the event loop. It must not raise."""
 
 
 class AppendItem:
-    """A record set on its way through a proxy. Immutable by convention."""
+    """A record set on its way through a proxy. Treat it as immutable."""
 
     __slots__ = (
         "count",
@@ -46,7 +46,7 @@ class AppendItem:
         keeps_txids: bool = False,
         tried: tuple[str, ...] = (),
     ) -> None:
-        """Looks at the header only. Raises InvalidArgumentError when that is not there."""
+        """Read the header of the set. Raises InvalidArgumentError if the header is incomplete."""
         self.count, (self.producer, self.first_sequence) = numbering(record_set)
         self.namespace = namespace
         self.stream = stream
@@ -54,9 +54,9 @@ class AppendItem:
         self.keeps_txids = keeps_txids
         self.tried = tried
         self.trace: str | None = None
-        """The span of this proxy's work on it, if it is traced."""
+        """Traceparent of this proxy's span for the set; None if it is not traced."""
 
     @property
     def is_numbered(self) -> bool:
-        """Whether it may be sent again without being there twice."""
+        """True if the set carries a producer id, so that a retry cannot store it twice."""
         return self.producer != NO_PRODUCER

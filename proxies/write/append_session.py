@@ -1,117 +1,122 @@
-"""One client's append call, apart from gRPC: order, limits and answers.
+"""The server side of one append call, without gRPC: order, limits and results.
 
-Sets of a producer must not overtake each other: if one is refused and the next is taken, sending
-the first again would look like a repeat. So after a refusal, whatever its reason, all later sets of
-that producer and stream are refused too, until one comes that says that it restarts.
+Sets of one producer must not overtake each other. If one is refused and a later one is accepted, a
+retry of the refused set would be mistaken for a duplicate. Therefore, after any refusal, all later
+sets of that producer and stream are refused until one of them carries ``restarts`` (rules PRX-9,
+PRX-10).
 """
 
 import asyncio
 from collections.abc import Callable
 
 from ...core.protocol.errors import NotOwnerError, RhumblineError
-from ...core.protocol.trace_context import traceparent_of_set
+from ...core.runtime.trace_context import traceparent_of_set
 from ...core.runtime.tracing import Span, Tracer, TraceStep
 from ..rpc import rhumbline_pb2 as pb
-from ..rpc.messages import Answer, decode_item
+from ..rpc.messages import AppendResult, decode_item
 from .append_item import Appended, AppendItem
 from .write_proxy import WriteProxy
 
 ITEM_OVERHEAD_BYTES = 256
-"""Counted for each item beside its set."""
+"""Bytes counted for each item in addition to its record set."""
 
-ANSWERS_MAX = 16_384
-"""Answers that wait for a client that does not take them; then nothing more is read from it."""
+RESULTS_MAX = 16_384
+"""Maximum number of results that the client has not received; beyond it the call is not read."""
 
 
 class AppendSession:
-    """``on_answers`` is called when answers wait that were not there before."""
+    """The items of one append call. ``on_results`` is called when the first result is waiting."""
 
     def __init__(
         self,
         proxy: WriteProxy,
-        on_answers: Callable[[], None],
+        on_results: Callable[[], None],
         *,
         bytes_max: int,
         tracer: Tracer | None = None,
     ) -> None:
         self.outstanding_bytes = 0
-        """Of items without an answer."""
+        """Size of the items that have no result yet."""
         self.outstanding_count = 0
         self._proxy = proxy
-        self._on_answers = on_answers
+        self._on_results = on_results
         self._bytes_max = bytes_max
         self._tracer = tracer
-        self._answers: list[Answer] = []
+        self._results: list[AppendResult] = []
         self._blocked: dict[tuple[str, str, bytes], None] = {}
         self._room: asyncio.Future[None] | None = None
         self._is_pinged = False
 
     def take(self, request: pb.AppendRequest) -> None:
-        """Hands its items to the proxy; what is none is refused, and none at all asks for a sign of
-        life."""
+        """Submit the items of a request; an invalid item gets an error as its result.
+
+        A request without items is a ping and gets an empty response.
+        """
         if not request.items:
             self._is_pinged = True
-            self._on_answers()
+            self._on_results()
         for item in request.items:
             try:
-                one = decode_item(item)
+                decoded = decode_item(item)
             except RhumblineError as error:
                 self.outstanding_count += 1
-                self._answer(item.id, error, 0)
+                self._add_result(item.id, error, 0)
             else:
-                self.submit(item.id, one, restarts=item.restarts)
+                self.submit(item.id, decoded, restarts=item.restarts)
 
     def submit(self, id_: int, item: AppendItem, *, restarts: bool) -> None:
-        """Hands an item to the proxy; its answer comes with ``id_``."""
+        """Submit one item to the proxy; its result carries ``id_``."""
         size = len(item.record_set) + ITEM_OVERHEAD_BYTES
         self.outstanding_bytes += size
         self.outstanding_count += 1
-        if self._blocked and not self._unblocked(item, restarts):
-            self._answer(id_, NotOwnerError("a set before this one was refused"), size)
+        if self._blocked and not self._is_unblocked(item, restarts):
+            self._add_result(
+                id_, NotOwnerError("an earlier set of this producer was refused"), size
+            )
             return
 
         span = None if self._tracer is None else _begin(self._tracer, item)
 
-        def done(outcome: Appended | RhumblineError) -> None:
+        def on_result(outcome: Appended | RhumblineError) -> None:
             if span is not None:
                 _end(span, outcome)
             if outcome.__class__ is not Appended and item.is_numbered:
                 self._blocked[item.namespace, item.stream, item.producer] = None
-            self._answer(id_, outcome, size)
+            self._add_result(id_, outcome, size)
 
-        self._proxy.append(item, done)
+        self._proxy.append(item, on_result)
 
-    def _unblocked(self, item: AppendItem, restarts: bool) -> bool:
+    def _is_unblocked(self, item: AppendItem, restarts: bool) -> bool:
         key = (item.namespace, item.stream, item.producer)
         if restarts:
             self._blocked.pop(key, None)
         return key not in self._blocked
 
     def take_ping(self) -> bool:
-        """Whether an empty answer is wanted."""
+        """Return whether an empty response is due, and reset that."""
         is_pinged, self._is_pinged = self._is_pinged, False
         return is_pinged
 
-    def take_answers(self) -> list[Answer]:
-        """What waits, in order of completion."""
-        answers, self._answers = self._answers, []
+    def take_results(self) -> list[AppendResult]:
+        """Return the waiting results in order of completion, and remove them."""
+        results, self._results = self._results, []
         self._wake()
-        return answers
+        return results
 
     @property
-    def has_answers(self) -> bool:
-        """Whether ``take_answers`` would give some."""
-        return bool(self._answers)
+    def has_results(self) -> bool:
+        """True if results are waiting."""
+        return bool(self._results)
 
     async def room(self) -> None:
-        """Waits until little enough is outstanding, and not taken, to read on."""
+        """Wait until few enough items and results are outstanding to read more requests."""
         while self._is_full:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
 
     @property
     def _is_full(self) -> bool:
-        return self.outstanding_bytes > self._bytes_max or len(self._answers) > ANSWERS_MAX
+        return self.outstanding_bytes > self._bytes_max or len(self._results) > RESULTS_MAX
 
     def _wake(self) -> None:
         if self._room is not None and not self._is_full:
@@ -119,12 +124,12 @@ class AppendSession:
                 self._room.set_result(None)
             self._room = None
 
-    def _answer(self, id_: int, outcome: Appended | RhumblineError, size: int) -> None:
+    def _add_result(self, id_: int, outcome: Appended | RhumblineError, size: int) -> None:
         self.outstanding_bytes -= size
         self.outstanding_count -= 1
-        self._answers.append((id_, outcome))
-        if len(self._answers) == 1:
-            self._on_answers()
+        self._results.append((id_, outcome))
+        if len(self._results) == 1:
+            self._on_results()
         self._wake()
 
 

@@ -1,12 +1,12 @@
-"""Who owns a stream, and where its home is, in the metadata store.
+"""Ownership claims and home regions of streams in the metadata store (rules PRX-1, PRX-4).
 
 ::
 
     /rhumbline/owners/<namespace>/<stream>    ephemeral: member id and address of the owner
     /rhumbline/homes/<namespace>/<stream>     the region whose write proxies should serve it
 
-A claim only keeps proxies from taking a stream away from each other all the time. What makes a
-second owner harmless is the writer's claim in the log, and fencing.
+A claim only keeps proxies from taking a stream away from each other. A second owner is harmless
+because of the writer's claim in the log, and because its ledger is fenced.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _TRIES_MAX = 16
 
 
 class OwnershipClaim(NamedTuple):
-    """A stream's owner."""
+    """A claim of one proxy on a stream."""
 
     member_id: str
     address: str
@@ -41,13 +41,13 @@ class OwnershipClaim(NamedTuple):
 
 
 class Claims:
-    """The claims of all streams."""
+    """The claims and home regions of all streams."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def owner(self, namespace: str, stream: str) -> OwnershipClaim | None:
-        """Who owns it now; None: nobody. Raises MetadataUnavailableError."""
+        """Return the present claim on a stream, or None. Raises MetadataUnavailableError."""
         try:
             value = await self._store.get(_path(OWNERS, namespace, stream))
         except NoNodeError:
@@ -60,16 +60,18 @@ class Claims:
         )
         return OwnershipClaim(fields["member"], fields["address"], value.version)
 
-    async def take(
-        self, namespace: str, stream: str, me: ProxyMember, session: Session
+    async def acquire(
+        self, namespace: str, stream: str, own_member: ProxyMember, session: Session
     ) -> OwnershipClaim:
-        """Claims it for as long as ``session`` lives, unless somebody else has it.
+        """Claim a stream for as long as ``session`` lasts, unless another proxy has claimed it.
 
-        Returns the claim that is there: ours or the other's. A repeat is safe. Raises
-        SessionLostError, MetadataUnavailableError.
+        Returns the claim that exists afterwards, which may be the other proxy's. Safe to repeat.
+        Raises SessionLostError, MetadataUnavailableError.
         """
         path = _path(OWNERS, namespace, stream)
-        data = encode_metadata_record(_FORMAT, {"member": me.id, "address": me.address})
+        data = encode_metadata_record(
+            _FORMAT, {"member": own_member.id, "address": own_member.address}
+        )
         for _ in range(_TRIES_MAX):
             try:
                 _, version = await self._store.create(path, data, ephemeral=session)
@@ -78,11 +80,13 @@ class Claims:
                 if found is not None:
                     return found
             else:
-                return OwnershipClaim(me.id, me.address, version)
-        raise MetadataUnavailableError(f"stream {stream}: claimed and given up again and again")
+                return OwnershipClaim(own_member.id, own_member.address, version)
+        raise MetadataUnavailableError(
+            f"stream {stream}: the claim changed during {_TRIES_MAX} attempts"
+        )
 
     async def release(self, namespace: str, stream: str, claim: OwnershipClaim) -> None:
-        """Gives a claim up, if it is still there. A repeat is safe."""
+        """Delete a claim if it still exists. Safe to repeat. Raises MetadataUnavailableError."""
         path = _path(OWNERS, namespace, stream)
         for _ in range(_TRIES_MAX):
             try:
@@ -92,16 +96,16 @@ class Claims:
             except (NoNodeError, BadVersionError):
                 return
             return
-        raise MetadataUnavailableError(f"{path}: no answer to a deletion")
+        raise MetadataUnavailableError(f"{path}: outcome of {_TRIES_MAX} deletions is unknown")
 
     def watch(self, namespace: str, stream: str, callback: Callable[[], None]) -> Watch:
-        """Calls back after the claim changed. A hint."""
+        """Call back after the claim changed. This is a hint: read the claim again."""
         return self._store.watch(_path(OWNERS, namespace, stream), callback)
 
     # --- homes ----------------------------------------------------------------------------------
 
     async def home(self, namespace: str, stream: str) -> str:
-        """The home region; "" if none was said. Raises MetadataUnavailableError."""
+        """Return the home region, or "" if none was set. Raises MetadataUnavailableError."""
         try:
             value = await self._store.get(_path(HOMES, namespace, stream))
         except NoNodeError:
@@ -109,7 +113,7 @@ class Claims:
         return value.data.decode("utf-8", "replace")
 
     async def set_home(self, namespace: str, stream: str, region: str) -> None:
-        """Says where the stream should be served. Raises InvalidArgumentError for a bad name."""
+        """Set the home region of a stream. Raises InvalidArgumentError for an invalid name."""
         path = _path(HOMES, namespace, stream)
         data = check_region(region).encode()
         for _ in range(_TRIES_MAX):
@@ -126,10 +130,10 @@ class Claims:
             except (NoNodeError, IndeterminateError):
                 continue
             return
-        raise MetadataUnavailableError(f"{path}: no answer")
+        raise MetadataUnavailableError(f"{path}: outcome of {_TRIES_MAX} writes is unknown")
 
-    async def forget_home(self, namespace: str, stream: str) -> None:
-        """The stream was deleted. A repeat is safe."""
+    async def delete_home(self, namespace: str, stream: str) -> None:
+        """Delete the home region of a deleted stream. Safe to repeat."""
         try:
             await self._store.delete(_path(HOMES, namespace, stream))
         except (NoNodeError, IndeterminateError):

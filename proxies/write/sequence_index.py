@@ -1,7 +1,8 @@
-"""Where a numbered set of records is, for a producer whose acknowledgement was lost.
+"""Finds the position of a numbered record set whose acknowledgement was lost (rule PRX-12).
 
-The log says at once *that* a set is in the stream; where is told only of each producer's newest.
-For the others the newest completed segments are read backwards, once for all who ask.
+The deduplication table of the log tells at once whether a set is in the stream, but keeps the
+position of each producer's newest set only. For older sets the completed segments are read
+backwards from the newest one, once for all callers.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ _ENTRIES_AT_ONCE = 64
 
 
 class SequenceIndex:
-    """The places of the sets at the end of one stream, as far as they were looked for."""
+    """Positions of the record sets at the end of one stream, as far as they have been read."""
 
     def __init__(self, namespace: Namespace, stream: str) -> None:
         self._namespace = namespace
@@ -25,7 +26,7 @@ class SequenceIndex:
         self._lock = asyncio.Lock()
 
     async def find(self, producer: bytes, first_sequence: int) -> tuple[Dlsn, int] | None:
-        """(position of the first record, number of records) of a set; None: not found."""
+        """Return (position of the first record, record count) of a set; None if not found."""
         key = (producer, first_sequence)
         async with self._lock:
             while key not in self._found and await self._read_more():
@@ -34,9 +35,9 @@ class SequenceIndex:
 
     async def _read_more(self) -> bool:
         if self._unread is None:
-            known = await self._namespace.describe(self._stream)
-            done = [segment for segment in known.segments if segment.is_completed]
-            self._unread = [(s.lssn, s.last_entry_id + 1) for s in done if not s.is_empty]
+            description = await self._namespace.describe(self._stream)
+            completed = [segment for segment in description.segments if segment.is_completed]
+            self._unread = [(s.lssn, s.last_entry_id + 1) for s in completed if not s.is_empty]
         if not self._unread or self._scanned_bytes > SCAN_BYTES_MAX:
             return False
         lssn, end = self._unread.pop()
@@ -48,9 +49,9 @@ class SequenceIndex:
         )
         try:
             while (batch := await reader.next_batch(until=Dlsn(lssn, end, 0))) is not None:
-                one = batch.record_set
-                self._scanned_bytes += len(one.raw)
-                self._found[one.producer, one.first_sequence] = (batch.first_dlsn, one.count)
+                found = batch.record_set
+                self._scanned_bytes += len(found.raw)
+                self._found[found.producer, found.first_sequence] = (batch.first_dlsn, found.count)
                 if batch.lssn > lssn:
                     break
         finally:

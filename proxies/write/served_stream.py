@@ -1,12 +1,12 @@
-"""One stream that a write proxy owns: sets go into its writer, answers come out.
+"""A stream that a write proxy owns: record sets go to its writer, results come back.
 
-Invariants:
+Invariants (rules PRX-9, PRX-12):
 
-1. Every set that was submitted is answered exactly once.
-2. After the writer failed or the stream was given up nothing more is submitted to it (``is_over``);
-   the proxy takes the stream again, with another object, when somebody wants it.
-3. A numbered set that is sent again gets the answer of the first one: from here while it is on its
-   way, from the log's table of producers, or from the log itself.
+1. Every submitted set gets exactly one result.
+2. When the writer has failed or the stream was released (``is_over``), nothing more is submitted.
+   The proxy takes the stream over again, with a new object, on the next append.
+3. A numbered set that is sent again gets the result of the first attempt: from this object while it
+   is recent, from the log's deduplication table, or from the log itself.
 4. An idle stream has no task.
 """
 
@@ -25,17 +25,20 @@ from ...core.protocol.errors import (
     OwnershipLostError,
     RhumblineError,
 )
-from .append_item import Appended, AppendItem, Done
+from .append_item import Appended, AppendItem, OnAppended
 from .duplicate_lookup import DuplicateLookup
 from .rate_limits import RecordLimits
 from .sequence_index import SequenceIndex
 
 RECENT_SETS_MAX = 4096
-"""Numbered sets whose answers are kept; those on their way are kept beyond it."""
+"""Numbered sets whose results are kept, in addition to those in flight."""
 
-_Place = tuple[int, int, int, tuple[str, ...]]
-"""Of an acknowledged set: lssn, entry id, slot, regions. The collector of garbage walks nothing of
-it; when it walked what a ticket holds, all streams stood still for a tenth of a second."""
+_StoredPosition = tuple[int, int, int, tuple[str, ...]]
+"""lssn, entry id, slot and regions of an acknowledged set.
+
+A plain tuple, because the garbage collector does not track a tuple of plain values. Keeping tickets
+instead stopped all streams for 0.1 s in a collection.
+"""
 
 
 class ServedStream:
@@ -44,7 +47,7 @@ class ServedStream:
     def __init__(
         self,
         writer: StreamWriter,
-        places: SequenceIndex,
+        sequence_index: SequenceIndex,
         limits: RecordLimits,
         on_over: Callable[[], None],
     ) -> None:
@@ -55,66 +58,66 @@ class ServedStream:
         self._limits = limits
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
-        self._recent: dict[tuple[bytes, int], AppendMany | _Place] = {}
-        self._lookups = DuplicateLookup(writer.stream, places, self._end)
+        self._recent: dict[tuple[bytes, int], AppendMany | _StoredPosition] = {}
+        self._lookups = DuplicateLookup(writer.stream, sequence_index, self._end)
 
-    def submit(self, item: AppendItem, done: Done) -> None:
-        """Appends a set. ``done`` is called at once when it is refused."""
+    def submit(self, item: AppendItem, on_result: OnAppended) -> None:
+        """Append a record set. If it is refused, ``on_result`` is called at once."""
         assert not self.is_over
         try:
-            ticket = self._known(item) or self._appended(item)
+            ticket = self._find_recent(item) or self._append(item)
             if isinstance(ticket, tuple):
                 lssn, entry_id, slot, regions = ticket
-                done(Appended(Dlsn(lssn, entry_id, slot), item.count, regions))
+                on_result(Appended(Dlsn(lssn, entry_id, slot), item.count, regions))
                 return
         except DuplicateRecordError as error:
-            self._lookups.add(item, error, done)
+            self._lookups.add(item, error, on_result)
             return
         except (OwnershipLostError, ClosedError) as error:
             self._end()
-            done(NotOwnerError(f"stream {item.stream} is not served here any more: {error}"))
+            on_result(NotOwnerError(f"stream {item.stream} is no longer served here: {error}"))
             return
         except RhumblineError as error:
             if self._writer.failure is not None:
                 self._end()
-            done(error)
+            on_result(error)
             return
-        ticket.on_done(partial(self._answer, ticket, item, done))
+        ticket.on_done(partial(self._on_settled, ticket, item, on_result))
 
     async def close(self) -> None:
-        """Waits until everything is acknowledged, and closes the segment; ``abort`` ends it.
+        """Wait until everything is acknowledged and close the segment; call ``abort`` afterwards.
 
-        Raises what ``StreamWriter.close`` does.
+        Raises what ``StreamWriter.close`` raises.
         """
         self._end()
         await self._writer.close()
 
     async def end_stream(self) -> None:
-        """Ends the stream for good behind everything that was submitted; ``abort`` ends it.
+        """End the stream permanently after all submitted sets; call ``abort`` afterwards.
 
-        Raises what ``StreamWriter.end_stream`` does.
+        Raises what ``StreamWriter.end_stream`` raises.
         """
         self._end()
         await self._writer.end_stream()
 
     async def abort(self) -> None:
-        """Stops at once: what is not acknowledged is answered with an unknown outcome."""
+        """Stop at once: sets that are not acknowledged get an unknown outcome."""
         self._end()
-        await self._writer.abort()  # which settles, and so answers, everything
+        await self._writer.abort()  # which settles everything, so every set gets its result
         await self._lookups.aclose()
 
     # --- parts ----------------------------------------------------------------------------------
 
-    def _known(self, item: AppendItem) -> AppendMany | _Place | None:
+    def _find_recent(self, item: AppendItem) -> AppendMany | _StoredPosition | None:
         if not item.is_numbered:
             return None
         return self._recent.get((item.producer, item.first_sequence))
 
-    def _appended(self, item: AppendItem) -> AppendMany:
+    def _append(self, item: AppendItem) -> AppendMany:
         if self._limits.is_on:
             wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
             if wait_ms:
-                raise OverRateError(f"stream {item.stream} is above its rate", wait_ms)
+                raise OverRateError(f"stream {item.stream} exceeds its rate limit", wait_ms)
         ticket = self._writer.append_set(
             item.record_set, keeps_txids=item.keeps_txids, trace=item.trace
         )
@@ -133,20 +136,20 @@ class ServedStream:
                 break
             del recent[oldest]
 
-    def _answer(self, ticket: AppendMany, item: AppendItem, done: Done) -> None:
+    def _on_settled(self, ticket: AppendMany, item: AppendItem, on_result: OnAppended) -> None:
         try:
             first, _, _, regions = ticket.result()
         except (OwnershipLostError, ClosedError) as error:
             self._end()
-            done(NotOwnerError(f"not appended: {error}"))
+            on_result(NotOwnerError(f"not appended: {error}"))
         except RhumblineError as error:
             self._end()
-            done(error)
+            on_result(error)
         else:
             if item.is_numbered:
-                place = (first.lssn, first.entry_id, first.slot, regions)
-                self._recent[item.producer, item.first_sequence] = place
-            done(Appended(first, item.count, regions))
+                position = (first.lssn, first.entry_id, first.slot, regions)
+                self._recent[item.producer, item.first_sequence] = position
+            on_result(Appended(first, item.count, regions))
 
     def _end(self) -> None:
         if not self.is_over:

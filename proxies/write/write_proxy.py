@@ -1,13 +1,13 @@
-"""The write proxy, apart from gRPC: owns streams, takes sets for them, gives streams up.
+"""The write proxy, without gRPC: takes streams over, accepts record sets, releases streams.
 
-A stream is taken when somebody appends to it and it should be served here; see ``_Taking``. Safety
-never depends on any of this: two proxies that both believe to own a stream have two writers of the
-log, of which the older one is fenced.
+A stream is taken over when a client appends to it and this proxy should serve it (rules PRX-4,
+PRX-6, PRX-7). Safety never depends on that: two proxies that both believe to own a stream have two
+writers of the log, and the older writer is fenced (rule PRX-1).
 
 Invariants:
 
-1. Every item is answered exactly once.
-2. A stream is in at most one of: being taken, served, being given up.
+1. Every item gets exactly one result.
+2. A stream is in at most one state: being taken over, served, or being released.
 """
 
 import asyncio
@@ -31,72 +31,74 @@ from ...core.runtime.tasks import Tasks, run_all
 from ..config import ProxyConfig
 from ..membership import WRITE, ProxyMember, ProxyMembership
 from ..routing import Routing, stream_key
-from .append_item import AppendItem, Done
+from .append_item import AppendItem, OnAppended
 from .claims import Claims, OwnershipClaim
 from .rate_limits import RecordLimits
 from .sequence_index import SequenceIndex
 from .served_stream import ServedStream
 
-_LOOK_MS = 100
-"""How often a claim that should go away is looked at, beside the watch on it."""
+_CLAIM_POLL_MS = 100
+"""Interval between reads of a claim that should disappear, in addition to the watch on it."""
 _RETRY_MS = 20
-_HOMES_A_ROUND = 100
-_MOVES_A_ROUND = 16
+_HOMES_PER_ROUND = 100
+_MOVES_PER_ROUND = 16
 
 
 class _State(Enum):
     TAKING = 1
     SERVED = 2
-    LEAVING = 3
+    RELEASING = 3
 
 
 class _Stream:
-    """A stream at this proxy, and what waits while it is being taken."""
+    """A stream at this proxy, with the items that wait while it is being taken over."""
 
-    __slots__ = ("changed", "claim", "failure", "home", "is_astray", "name", "namespace", "rival",
-                 "served", "state", "tried", "waiting", "waiting_bytes")  # fmt: skip
+    __slots__ = ("changed", "claim", "failure", "home", "is_misplaced", "name", "namespace",
+                 "rival_address", "served", "state", "tried", "waiting",
+                 "waiting_bytes")  # fmt: skip
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
         self.name = name
         self.state = _State.TAKING
         self.changed = asyncio.Event()
-        """Set when it is not being taken any more."""
+        """Set when the takeover has ended."""
         self.failure: RhumblineError | None = None
-        """Why it was not taken."""
+        """The reason why the takeover failed."""
         self.home = ""
-        self.is_astray = False
-        """Whether another proxy should serve it, when that was last looked at."""
+        self.is_misplaced = False
+        """True if another proxy should have served the stream at the last check."""
         self.claim: OwnershipClaim | None = None
-        self.rival = ""
-        """Whose claim it waits for, though clients could not reach that proxy."""
+        self.rival_address = ""
+        """Address of the proxy whose claim the takeover waits for, although clients reported that
+        proxy as unreachable."""
         self.served: ServedStream | None = None
-        self.waiting: list[tuple[AppendItem, Done]] = []
+        self.waiting: list[tuple[AppendItem, OnAppended]] = []
         self.waiting_bytes = 0
         self.tried: dict[str, None] = {}
 
 
 class WriteProxy:
-    """Owns the streams that fall to it. For one event loop."""
+    """The write proxy of one process and event loop."""
 
     def __init__(
         self,
         store: MetadataStore,
         namespaces: Callable[[str], Namespace],
-        presence: ProxyMembership,
+        membership: ProxyMembership,
         config: ProxyConfig,
     ) -> None:
         self.claims = Claims(store)
-        self.is_leaving = False
+        self.is_stopping = False
         self._namespaces = namespaces
-        self._presence = presence
+        self._membership = membership
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
         self._streams: dict[str, _Stream] = {}
         self._limits = RecordLimits(config.records_per_s, config.bytes_per_s)
         self._taking = asyncio.Semaphore(config.acquires_max)
-        self._routing = Routing(presence.members(WRITE))
+        self._routing = Routing(membership.members(WRITE))
         self._counts = {
             "taken": 0,
             "lost": 0,
@@ -105,87 +107,92 @@ class WriteProxy:
             "redirected": 0,
             "refused": 0,
         }
-        presence.on_members.append(self._members_changed)
-        presence.on_lost.append(self._session_lost)
+        membership.on_members.append(self._members_changed)
+        membership.on_lost.append(self._session_lost)
         if config.balance_ms:
             self._tasks.spawn(self._balance(), "balance")
 
     # --- appending ------------------------------------------------------------------------------
 
-    def append(self, item: AppendItem, done: Done) -> None:
-        """Appends a set to its stream, which is taken over first if it falls to this proxy.
+    def append(self, item: AppendItem, on_result: OnAppended) -> None:
+        """Append a record set to its stream, and take the stream over first if this proxy should
+        serve it.
 
-        ``done`` gets a Placed or an error: NotOwnerError (turn to ``owner``), OverRateError,
-        TooManyRequestsError, and what the stream's writer raises.
+        ``on_result`` gets an Appended or an error: NotOwnerError (send to ``owner``),
+        OverRateError, TooManyRequestsError, or what the stream's writer raises.
         """
         if self._limits.is_on:
             wait_ms = self._limits.wait_ms(item.count, len(item.record_set), self._loop.time())
             if wait_ms:
                 self._counts["refused"] += 1
-                done(OverRateError("this proxy is above its rate", wait_ms))
+                on_result(OverRateError("this proxy exceeds its rate limit", wait_ms))
                 return
         stream = self._streams.get(stream_key(item.namespace, item.stream))
         if stream is None:
-            stream = self._begin(item, done)
+            stream = self._begin_takeover(item, on_result)
         if stream is None:
             return
         if stream.served is not None and stream.state is _State.SERVED:
-            stream.served.submit(item, done)
+            stream.served.submit(item, on_result)
         else:
-            self._wait(stream, item, done)
+            self._enqueue(stream, item, on_result)
 
-    def _wait(self, stream: _Stream, item: AppendItem, done: Done) -> None:
+    def _enqueue(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
         size = len(item.record_set)
-        if stream.state is _State.LEAVING:
-            done(self._elsewhere(stream))
+        if stream.state is _State.RELEASING:
+            on_result(self._redirect_error(stream))
         elif stream.waiting_bytes + size > self._config.waiting_bytes_max:
-            done(TooManyRequestsError(f"stream {item.stream} is being taken over"))
+            on_result(TooManyRequestsError(f"stream {item.stream} is being taken over"))
         else:
-            stream.waiting.append((item, done))
+            stream.waiting.append((item, on_result))
             stream.waiting_bytes += size
             stream.tried.update(dict.fromkeys(item.tried))
 
-    def _begin(self, item: AppendItem, done: Done) -> _Stream | None:
+    def _begin_takeover(self, item: AppendItem, on_result: OnAppended) -> _Stream | None:
         stream = _Stream(item.namespace, item.stream)
-        if self.is_leaving:
-            done(self._elsewhere(stream))
+        if self.is_stopping:
+            on_result(self._redirect_error(stream))
             return None
         try:
             self._check_room()
         except TooManyRequestsError as error:
-            done(error)
+            on_result(error)
             return None
         self._streams[stream_key(item.namespace, item.stream)] = stream
-        self._tasks.spawn(self._take(stream), f"take {item.stream}")
+        self._tasks.spawn(self._take_over(stream), f"take {item.stream}")
         return stream
 
     def _check_room(self) -> None:
         if self.stream_count >= self._config.streams_max:
             self._counts["refused"] += 1
-            raise TooManyRequestsError(f"this proxy has {self.stream_count} streams, its limit")
+            raise TooManyRequestsError(
+                f"this proxy has reached its limit of {self.stream_count} streams"
+            )
 
     @property
     def stream_count(self) -> int:
-        """Streams that it owns, takes or gives up now."""
+        """Number of streams that are being taken over, served or released."""
         return len(self._streams)
 
     def serves(self, namespace: str, stream: str) -> bool:
-        """Whether it takes sets for the stream now, and believes to own it."""
+        """Return whether the proxy accepts sets for the stream and believes to own it."""
         found = self._streams.get(stream_key(namespace, stream))
         return found is not None and found.state is _State.SERVED
 
     # --- taking ---------------------------------------------------------------------------------
 
-    async def _take(self, stream: _Stream) -> None:
+    async def _take_over(self, stream: _Stream) -> None:
         failure: RhumblineError | None = None
         try:
             async with self._taking, asyncio.timeout(self._config.acquire_ms_max / 1000):
-                await self._try_take(stream)
+                await self._try_take_over(stream)
         except TimeoutError:
             failure = UnavailableError(f"stream {stream.name} could not be taken over in time")
-            if stream.rival:  # it lives: the way to it may be back
-                failure = NotOwnerError(f"{failure}: {stream.rival} has it", stream.rival)
-        except SessionLostError as error:  # ours, and a new one is on its way
+            if stream.rival_address:  # its session is alive, so it may be reachable again
+                failure = NotOwnerError(
+                    f"{failure}: {stream.rival_address} owns it", stream.rival_address
+                )
+        except SessionLostError as error:  # this proxy's own, and a new one is being created
             failure = UnavailableError(f"stream {stream.name} could not be claimed: {error}")
         except RhumblineError as error:
             failure = error
@@ -195,99 +202,110 @@ class WriteProxy:
         else:
             self._counts["redirected"] += isinstance(failure, NotOwnerError)
             await self._release_claim(stream)
-        # No pause from here on: nothing may overtake what waits.
+        # No await from here on: no new item may overtake those that wait (rule PRX-5).
         waiting, stream.waiting = stream.waiting, []
         stream.waiting_bytes = 0
         if failure is not None:
             stream.failure = failure
-            stream.state = _State.LEAVING
+            stream.state = _State.RELEASING
             self._streams.pop(stream_key(stream.namespace, stream.name), None)
         stream.changed.set()
-        for item, done in waiting:
+        for item, on_result in waiting:
             if failure is not None:
-                done(failure)
+                on_result(failure)
             else:
-                self._resubmit(stream, item, done)
+                self._resubmit(stream, item, on_result)
 
-    def _resubmit(self, stream: _Stream, item: AppendItem, done: Done) -> None:
+    def _resubmit(self, stream: _Stream, item: AppendItem, on_result: OnAppended) -> None:
         if stream.served is None or stream.served.is_over:
-            done(self._elsewhere(stream))
+            on_result(self._redirect_error(stream))
         else:
-            stream.served.submit(item, done)
+            stream.served.submit(item, on_result)
 
-    async def _try_take(self, stream: _Stream) -> None:
-        """Raises NotOwnerError when it is or should be somebody else's."""
+    async def _try_take_over(self, stream: _Stream) -> None:
+        """Claim the stream and open its writer. Raises NotOwnerError if another proxy should serve
+        it."""
         stream.home = await self.claims.home(stream.namespace, stream.name)
-        stream.claim = await self._claimed(stream, stream.home)
+        stream.claim = await self._acquire_claim(stream, stream.home)
         namespace = self._namespaces(stream.namespace)
         while True:
             try:
                 writer = await namespace.open_writer(stream.name)
                 break
             except StreamLostError as error:
-                raise NotOwnerError(f"somebody else took stream {stream.name}: {error}") from error
+                raise NotOwnerError(
+                    f"another proxy took stream {stream.name} over: {error}"
+                ) from error
             except RhumblineError as error:
                 if not error.retryable:
                     raise
             await asyncio.sleep(_RETRY_MS / 1000)
-        if self._presence.session is None or self._presence.me.id != stream.claim.member_id:
+        if (
+            self._membership.session is None
+            or self._membership.own_member.id != stream.claim.member_id
+        ):
             await writer.abort()
-            raise NotOwnerError(f"the claim of stream {stream.name} was lost")
+            raise NotOwnerError(f"the claim on stream {stream.name} was lost")
         limits = RecordLimits(self._config.stream_records_per_s, self._config.stream_bytes_per_s)
         stream.served = ServedStream(
             writer, SequenceIndex(namespace, stream.name), limits, lambda: self._on_over(stream)
         )
 
-    async def _claimed(self, stream: _Stream, home: str) -> OwnershipClaim:
-        """Our claim. Waits for the end of a claim whose owner does not serve our clients."""
+    async def _acquire_claim(self, stream: _Stream, home: str) -> OwnershipClaim:
+        """Return this proxy's claim. Waits for the end of a claim whose owner the clients cannot
+        reach."""
         key = stream_key(stream.namespace, stream.name)
         changed = asyncio.Event()
         watch = self.claims.watch(stream.namespace, stream.name, changed.set)
         try:
             while True:
                 changed.clear()
-                me, session = self._presence.me, self._presence.session
+                own_member, session = self._membership.own_member, self._membership.session
                 if session is None:
                     raise UnavailableError("this proxy has no session in the metadata store")
                 found = await self.claims.owner(stream.namespace, stream.name)
                 if found is None:
                     self._check_preferred(stream, key, home)
-                    found = await self.claims.take(stream.namespace, stream.name, me, session)
-                if found.member_id == me.id:
-                    stream.rival = ""
+                    found = await self.claims.acquire(
+                        stream.namespace, stream.name, own_member, session
+                    )
+                if found.member_id == own_member.id:
+                    stream.rival_address = ""
                     return found
-                if found.address not in stream.tried and found.address != me.address:
+                if found.address not in stream.tried and found.address != own_member.address:
                     raise NotOwnerError(
                         f"stream {stream.name} is owned by {found.address}", found.address
                     )
-                stream.rival = found.address if found.address != me.address else ""
-                await _wait(changed, _LOOK_MS)
+                stream.rival_address = found.address if found.address != own_member.address else ""
+                await _wait(changed, _CLAIM_POLL_MS)
         finally:
             watch.close()
 
     def _check_preferred(self, stream: _Stream, key: str, home: str) -> None:
-        me = self._presence.me
-        without = [address for address in stream.tried if address != me.address]
+        own_member = self._membership.own_member
+        without = [address for address in stream.tried if address != own_member.address]
         best = self._routing.preferred(key, home, without=without)
-        if best is not None and best.address != me.address:
+        if best is not None and best.address != own_member.address:
             raise NotOwnerError(
                 f"stream {stream.name} should be served by {best.address}", best.address
             )
 
-    # --- giving up ------------------------------------------------------------------------------
+    # --- releasing ------------------------------------------------------------------------------
 
     async def release(self, namespace: str, stream: str) -> bool:
-        """Gives a stream up: what was taken is acknowledged first. Returns whether it was ours."""
+        """Release a stream after its accepted sets are acknowledged. Returns whether it was served
+        here."""
         found = self._streams.get(stream_key(namespace, stream))
         if found is None or found.state is not _State.SERVED:
             return False
         assert found.served is not None
         with suppress(RhumblineError):  # the next owner finds the end by recovery
-            await self._leave(found, found.served.close)
+            await self._give_up(found, found.served.close)
         return True
 
     async def end_stream(self, namespace: str, stream: str, *, tried: tuple[str, ...]) -> None:
-        """Ends a stream for good; takes it first, if it falls to this proxy. A repeat is safe.
+        """End a stream permanently; take it over first if this proxy should serve it. Safe to
+        repeat.
 
         Raises NotOwnerError, NoSuchStreamError, and what appending raises.
         """
@@ -295,29 +313,30 @@ class WriteProxy:
         found = self._streams.get(key)
         try:
             if found is None:
-                if self.is_leaving:
-                    raise self._elsewhere(_Stream(namespace, stream))
+                if self.is_stopping:
+                    raise self._redirect_error(_Stream(namespace, stream))
                 self._check_room()
                 found = self._streams[key] = _Stream(namespace, stream)
                 found.tried.update(dict.fromkeys(tried))
-                self._tasks.spawn(self._take(found), f"take {stream}")
+                self._tasks.spawn(self._take_over(found), f"take {stream}")
             while found.state is _State.TAKING:
                 await found.changed.wait()
             if found.failure is not None:
                 raise found.failure
             if found.state is not _State.SERVED:
-                raise self._elsewhere(found)
+                raise self._redirect_error(found)
             served = found.served
             assert served is not None
-            await self._leave(found, served.end_stream)
+            await self._give_up(found, served.end_stream)
         except EndOfStreamError:
             return
 
-    async def _leave(self, stream: _Stream, close: Callable[[], Awaitable[None]]) -> None:
-        """Raises what ``close`` raises; the stream is given up in any case."""
+    async def _give_up(self, stream: _Stream, close: Callable[[], Awaitable[None]]) -> None:
+        """Close and release a stream. Releases it even if ``close`` raises, and then raises that
+        error."""
         served = stream.served
         assert served is not None
-        stream.state = _State.LEAVING
+        stream.state = _State.RELEASING
         self._counts["released"] += 1
         try:
             async with asyncio.timeout(self._config.handover_ms_max / 1000):
@@ -330,14 +349,14 @@ class WriteProxy:
             await self._release_claim(stream)
 
     def _on_over(self, stream: _Stream) -> None:
-        """The writer failed, or was fenced: whoever appends next takes the stream again."""
+        """Release a stream whose writer failed or was fenced; the next append takes it again."""
         if stream.state is _State.SERVED:
-            stream.state = _State.LEAVING
+            stream.state = _State.RELEASING
             self._counts["lost"] += 1
             if not self._tasks.is_closed:
-                self._tasks.spawn(self._clear(stream), f"clear {stream.name}")
+                self._tasks.spawn(self._remove_lost_stream(stream), f"clear {stream.name}")
 
-    async def _clear(self, stream: _Stream) -> None:
+    async def _remove_lost_stream(self, stream: _Stream) -> None:
         assert stream.served is not None
         await stream.served.abort()
         self._streams.pop(stream_key(stream.namespace, stream.name), None)
@@ -350,92 +369,101 @@ class WriteProxy:
         try:
             await self.claims.release(stream.namespace, stream.name, claim)
         except RhumblineError:
-            return  # it goes with the session at the latest
+            return  # it is deleted with the session at the latest
 
-    def _elsewhere(self, stream: _Stream) -> NotOwnerError:
-        """Turn to whoever would take it, or come back when that is this proxy."""
+    def _redirect_error(self, stream: _Stream) -> NotOwnerError:
+        """Return the error that sends a client to the next preferred proxy, or to any if none is
+        known."""
         self._counts["redirected"] += 1
-        me = self._presence.me
+        own_member = self._membership.own_member
         best = self._routing.preferred(
-            stream_key(stream.namespace, stream.name), me.region, without=(me.address,)
+            stream_key(stream.namespace, stream.name),
+            own_member.region,
+            without=(own_member.address,),
         )
         return NotOwnerError(
-            f"stream {stream.name} is being given up by {me.address}",
+            f"stream {stream.name} is being released by {own_member.address}",
             best.address if best is not None else "",
         )
 
     # --- balance --------------------------------------------------------------------------------
 
     async def _balance(self) -> None:
-        """Gives up, a few at a time, streams that another proxy has been the one for, twice in a
-        row: their home came back or changed, a proxy was added, this one takes no more streams."""
-        look_at = 0
+        """Release streams that another proxy should have served at two checks in a row, a few at a
+        time.
+
+        The home region may have returned or changed, a proxy may have joined, or this proxy accepts
+        no more streams.
+        """
+        next_index = 0
         while True:
             await asyncio.sleep(self._config.balance_ms / 1000)
-            served = [one for one in self._streams.values() if one.state is _State.SERVED]
-            for stream in served[look_at : look_at + _HOMES_A_ROUND]:
-                with suppress(RhumblineError):  # it is looked at again
+            served = [s for s in self._streams.values() if s.state is _State.SERVED]
+            for stream in served[next_index : next_index + _HOMES_PER_ROUND]:
+                with suppress(RhumblineError):  # the next round reads it again
                     stream.home = await self.claims.home(stream.namespace, stream.name)
-            look_at = look_at + _HOMES_A_ROUND if look_at + _HOMES_A_ROUND < len(served) else 0
+            next_index = (
+                next_index + _HOMES_PER_ROUND if next_index + _HOMES_PER_ROUND < len(served) else 0
+            )
             moves = 0
             for stream in served:
-                was_astray, stream.is_astray = stream.is_astray, self._is_astray(stream)
-                if was_astray and stream.is_astray and moves < _MOVES_A_ROUND:
+                was_misplaced, stream.is_misplaced = stream.is_misplaced, self._is_misplaced(stream)
+                if was_misplaced and stream.is_misplaced and moves < _MOVES_PER_ROUND:
                     moves += 1
                     self._counts["moved"] += await self.release(stream.namespace, stream.name)
 
-    def _is_astray(self, stream: _Stream) -> bool:
-        if self._presence.session is None:
-            return False  # what is known of others is old
+    def _is_misplaced(self, stream: _Stream) -> bool:
+        if self._membership.session is None:
+            return False  # the member list is outdated
         key = stream_key(stream.namespace, stream.name)
         best = self._routing.preferred(key, stream.home)
-        return best is not None and best.address != self._presence.me.address
+        return best is not None and best.address != self._membership.own_member.address
 
-    # --- coming and going -----------------------------------------------------------------------
+    # --- membership and closing ------------------------------------------------------------------
 
     def _members_changed(self) -> None:
-        self._routing = Routing(self._presence.members(WRITE))
+        self._routing = Routing(self._membership.members(WRITE))
 
     def _session_lost(self) -> None:
-        """Our claims are gone or will be: others may have taken the streams."""
+        """Stop all writers: the claims are gone, so other proxies may take the streams over."""
         for stream in list(self._streams.values()):
             stream.claim = None
             if stream.served is not None and stream.state is _State.SERVED:
                 self._on_over(stream)
 
     async def preferred(self, namespace: str, stream: str) -> ProxyMember | None:
-        """Who takes the stream first. Raises MetadataUnavailableError."""
+        """Return the proxy that should serve a stream. Raises MetadataUnavailableError."""
         home = await self.claims.home(namespace, stream)
         return self._routing.preferred(stream_key(namespace, stream), home)
 
     async def aclose(self) -> None:
-        """Hands all streams over: others may take each as soon as it is closed. Safe to repeat."""
-        if self.is_leaving:
+        """Release all streams; others may take each as soon as it is closed. Safe to repeat."""
+        if self.is_stopping:
             return
-        self.is_leaving = True
-        with suppress(RhumblineError):  # or others find out when the session ends
-            await self._presence.set_accepting(False)
+        self.is_stopping = True
+        with suppress(RhumblineError):  # other proxies notice when the session ends
+            await self._membership.set_accepting(False)
         await self._tasks.aclose()
         for stream in list(self._streams.values()):
             waiting, stream.waiting = stream.waiting, []
-            for _, done in waiting:
-                done(self._elsewhere(stream))
+            for _, on_result in waiting:
+                on_result(self._redirect_error(stream))
             if stream.state is _State.TAKING:
-                stream.state, stream.failure = _State.LEAVING, self._elsewhere(stream)
+                stream.state, stream.failure = _State.RELEASING, self._redirect_error(stream)
                 stream.changed.set()
-        leaving = [one for one in self._streams.values() if one.state is _State.SERVED]
-        await run_all([self.release(one.namespace, one.name) for one in leaving], "hand over")
-        for stream in list(self._streams.values()):  # those that were being taken
+        served = [s for s in self._streams.values() if s.state is _State.SERVED]
+        await run_all([self.release(s.namespace, s.name) for s in served], "hand over")
+        for stream in list(self._streams.values()):  # those that were being taken over
             self._streams.pop(stream_key(stream.namespace, stream.name), None)
             await self._release_claim(stream)
 
     def statistics(self) -> dict[str, int]:
-        """Counters and sizes."""
+        """Return counters and sizes for metrics."""
         served = [s.served for s in self._streams.values() if s.served is not None]
         return {
             "streams": len(self._streams),
-            "records": sum(one.record_count for one in served),
-            "sets": sum(one.set_count for one in served),
+            "records": sum(stream.record_count for stream in served),
+            "sets": sum(stream.set_count for stream in served),
             **self._counts,
         }
 

@@ -1,1 +1,1 @@
-"""Brings back copies: an elected auditor finds what is missing or misplaced, workers copy it."""
+"""Repair of copies: an elected auditor finds missing or misplaced ones, workers copy entries."""

@@ -1,9 +1,9 @@
-"""Looks at every ledger again and again and says which ones to mend, and why.
+"""Audits every ledger and makes tasks for those that need repair (rules RPR-3, RPR-5, RPR-6).
 
-Each look reads all ledger metadata: who is lost, who leaves, whether the region rule holds, whether
-copies could be spread better, whether anybody names the ledger. What was not found whole yet in its
-present version is also compared list by list with what each of its bookies says that it has (never
-by first and last entry alone).
+An audit reads the metadata of all ledgers and checks whether members are lost or leaving, whether
+the region rule holds, whether copies could be spread better, and whether a segment names the
+ledger. A ledger that was not yet found complete in its present version is also compared with the
+whole entry lists of its bookies, never by first and last entry alone.
 """
 
 import asyncio
@@ -23,38 +23,38 @@ from ..durability import Exposure, ExposureTally, views_of
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .entry_ranges import EntryRange, missing_runs, settled_spans
+from .entry_ranges import EntryRange, missing_runs, settled_ranges
 from .liveness import Liveness, LivenessMonitor, Standing, by_region
 from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
 
 _VERIFIED_MAX = 200_000
-"""Ledgers that are remembered as whole; above it all are compared again."""
+"""Maximum number of ledgers remembered as complete; beyond it all are compared again."""
 
-_Seen = tuple[Version, tuple[BookieId, ...]]
+_Verified = tuple[Version, tuple[BookieId, ...]]
 
 
 @dataclass(slots=True)
 class AuditCounts:
-    """Plain counters for metrics, of the last whole look unless they say otherwise."""
+    """Counters for metrics, of the last complete audit unless they say otherwise."""
 
-    looks: int = 0  # since the start
+    audits: int = 0  # since the start
     ledgers: int = 0
-    wanted: int = 0  # since the start
+    tasks_added: int = 0  # since the start
     lists_compared: int = 0  # since the start
     region_violations: int = 0
-    """Fragments that do not keep their region rule."""
+    """Fragments that violate their region rule."""
     unreadable: int = 0
-    """Ledgers whose metadata is damaged: they can be neither audited nor mended."""
+    """Ledgers whose metadata is damaged: they can be neither audited nor repaired."""
     last_unreadable: str = ""
     fragile: int = 0
-    """Fragments in which one bookie sits in every set that may acknowledge."""
+    """Fragments in which one bookie is in every set that can acknowledge."""
     at_risk: dict[str, Exposure] = field(default_factory=dict)
-    """By region: what would not be safe if it were lost."""
+    """Data that would not be safe if the region were lost, by region."""
 
 
 class Auditor:
-    """The work of whoever is elected. ``ledgers`` and ``client`` are the process's own."""
+    """The work of the elected auditor. ``ledgers`` and ``client`` belong to the process."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Auditor:
         ledgers: LedgerStore,
         directory: SteeredDirectory,
         tasks: TaskStore,
-        unreferenced: OrphanLedgers,
+        orphans: OrphanLedgers,
         *,
         config: RepairConfig,
     ) -> None:
@@ -73,30 +73,31 @@ class Auditor:
         self._ledgers = ledgers
         self._directory = directory
         self._tasks = tasks
-        self._unreferenced = unreferenced
+        self._orphans = orphans
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._whole: dict[int, _Seen] = {}
-        self._whole_since = self._loop.time()
+        self._verified: dict[int, _Verified] = {}
+        self._verified_since = self._loop.time()
         self._present: Mapping[BookieId, object] = {}
         self._recovering_since: dict[int, float] = {}
         self._moves: dict[tuple[Quorum, tuple[str | None, ...]], bool] = {}
 
-    async def look(self, taker: LivenessMonitor) -> None:
-        """One look at everything; what cannot be read of it is counted, and holds nothing up.
+    async def audit(self, monitor: LivenessMonitor) -> None:
+        """Audit all ledgers once. Unreadable ledger metadata is counted and does not stop the
+        audit.
 
-        Raises MetadataUnavailableError, CorruptionError (of what is not a ledger's).
+        Raises MetadataUnavailableError, CorruptionError (of other records than a ledger's).
         """
-        census = await taker.take()
-        self._forget_what_may_have_changed(census)
+        liveness = await monitor.snapshot()
+        self._expire_verified(liveness)
         self._moves.clear()
-        self._unreferenced.begin_look()
+        self._orphans.begin_audit()
         counts = AuditCounts(
-            self.counts.looks + 1,
-            wanted=self.counts.wanted,
+            self.counts.audits + 1,
+            tasks_added=self.counts.tasks_added,
             lists_compared=self.counts.lists_compared,
         )
-        known = [*census.candidates, *census.present.values()]
+        known = [*liveness.candidates, *liveness.present.values()]
         regions = sorted({info.region for info in known if info.region is not None})
         tallies = [ExposureTally([region]) for region in regions]
 
@@ -105,34 +106,36 @@ class Auditor:
             counts.last_unreadable = str(error)
 
         async for metadata, version in all_ledgers(self._ledgers, on_unreadable):
-            taker.notice(metadata.bookies(), census)
-            await self._look_at(metadata, version, census, counts, tallies)
+            monitor.note_members(metadata.bookies(), liveness)
+            await self._audit_ledger(metadata, version, liveness, counts, tallies)
         counts.at_risk = {tally.lost[0]: tally.found for tally in tallies}
         self.counts = counts
 
-    def _forget_what_may_have_changed(self, census: Liveness) -> None:
-        """A bookie that came back may have missed entries meanwhile."""
-        back = {b: None for b in census.present if b not in self._present}
-        self._present = census.present
-        is_old = self._loop.time() - self._whole_since > self._config.full_audit_interval_ms / 1000
-        if is_old or len(self._whole) > _VERIFIED_MAX:
-            self._whole.clear()
-            self._whole_since = self._loop.time()
-        self._whole = {
+    def _expire_verified(self, liveness: Liveness) -> None:
+        """Forget the complete ledgers of bookies that came back, since they may lack entries."""
+        back = {b: None for b in liveness.present if b not in self._present}
+        self._present = liveness.present
+        is_old = (
+            self._loop.time() - self._verified_since > self._config.full_audit_interval_ms / 1000
+        )
+        if is_old or len(self._verified) > _VERIFIED_MAX:
+            self._verified.clear()
+            self._verified_since = self._loop.time()
+        self._verified = {
             ledger_id: seen
-            for ledger_id, seen in self._whole.items()
+            for ledger_id, seen in self._verified.items()
             if not any(bookie in back for bookie in seen[1])
         }
 
-    async def _look_at(
+    async def _audit_ledger(
         self,
         metadata: LedgerMetadata,
         version: Version,
-        census: Liveness,
+        liveness: Liveness,
         counts: AuditCounts,
         tallies: list[ExposureTally],
     ) -> None:
-        if await self._unreferenced.remove(metadata):
+        if await self._orphans.remove(metadata):
             return
         views = await views_of(metadata, self._directory)
         for tally in tallies:
@@ -140,47 +143,51 @@ class Auditor:
         counts.ledgers += 1
         counts.region_violations += sum(1 for view in views if not view.is_legal())
         counts.fragile += sum(1 for view in views if view.is_legal() and view.is_fragile())
-        why = self._misplaced(metadata, views, census) or self._is_stuck_in_recovery(metadata)
-        if why is None:
-            why = await self._incomplete(metadata, version, census, counts)
-        if why is not None:
+        reason = self._find_misplaced(metadata, views, liveness) or self._find_stuck_recovery(
+            metadata
+        )
+        if reason is None:
+            reason = await self._find_incomplete(metadata, version, liveness, counts)
+        if reason is not None:
             now_ms = self._runtime.clock.wall_ms()
-            is_new = await self._tasks.want(metadata.ledger_id, why, now_ms)
-            counts.wanted += is_new
+            is_new = await self._tasks.add(metadata.ledger_id, reason, now_ms)
+            counts.tasks_added += is_new
 
-    # --- what may be wrong ----------------------------------------------------------------------
+    # --- checks --------------------------------------------------------------------------------
 
-    def _misplaced(
-        self, metadata: LedgerMetadata, views: list[QuorumView], census: Liveness
+    def _find_misplaced(
+        self, metadata: LedgerMetadata, views: list[QuorumView], liveness: Liveness
     ) -> str | None:
-        spans = {span.first: span for span in settled_spans(metadata)}
+        entry_ranges = {entry_range.first: entry_range for entry_range in settled_ranges(metadata)}
         for fragment, view in zip(metadata.fragments, views, strict=True):
-            span = spans.get(fragment.first_entry_id)
-            if span is None and fragment is not metadata.last_fragment:
+            entry_range = entry_ranges.get(fragment.first_entry_id)
+            if entry_range is None and fragment is not metadata.last_fragment:
                 continue  # in recovery
             for bookie, region in zip(fragment.bookies, view.regions, strict=True):
-                standing = census.standing(bookie, _as_region(region))
-                is_empty = span is None and metadata.state is LedgerState.CLOSED
+                standing = liveness.standing(bookie, _as_region(region))
+                is_empty = entry_range is None and metadata.state is LedgerState.CLOSED
                 if standing in (Standing.LOST, Standing.LEAVING) and not is_empty:
                     return f"{bookie} is {standing.value}"
-            if span is not None and self._is_improvable(span, view, census):
+            if entry_range is not None and self._is_improvable(entry_range, view, liveness):
                 return (
                     "copies can be spread better"
-                    if QuorumView(span.quorum, view.regions).is_legal()
-                    else f"the region rule of {span.quorum} does not hold"
+                    if QuorumView(entry_range.quorum, view.regions).is_legal()
+                    else f"the region rule of {entry_range.quorum} is violated"
                 )
         return None
 
-    def _is_improvable(self, span: EntryRange, view: QuorumView, census: Liveness) -> bool:
-        members = span.fragment.bookies
-        spare = by_region(census.spare(members, span.allowed))
-        key = (span.quorum, (*view.regions, *(f"{name}:{n}" for name, n in spare.items())))
+    def _is_improvable(self, entry_range: EntryRange, view: QuorumView, liveness: Liveness) -> bool:
+        members = entry_range.fragment.bookies
+        spare = by_region(liveness.spare(members, entry_range.allowed))
+        key = (entry_range.quorum, (*view.regions, *(f"{name}:{n}" for name, n in spare.items())))
         known = self._moves.get(key)
         if known is None:
-            known = self._moves[key] = bool(indices_to_move(span.quorum, view.regions, spare))
+            known = self._moves[key] = bool(
+                indices_to_move(entry_range.quorum, view.regions, spare)
+            )
         return known
 
-    def _is_stuck_in_recovery(self, metadata: LedgerMetadata) -> str | None:
+    def _find_stuck_recovery(self, metadata: LedgerMetadata) -> str | None:
         ledger_id = metadata.ledger_id
         if metadata.state is not LedgerState.IN_RECOVERY:
             self._recovering_since.pop(ledger_id, None)
@@ -188,33 +195,37 @@ class Auditor:
         since = self._recovering_since.setdefault(ledger_id, self._loop.time())
         if self._loop.time() - since < self._config.recovery_grace_ms / 1000:
             return None
-        return "it has been in recovery for long"
+        return f"it has been in recovery for {self._config.recovery_grace_ms} ms"
 
-    async def _incomplete(
-        self, metadata: LedgerMetadata, version: Version, census: Liveness, counts: AuditCounts
+    async def _find_incomplete(
+        self, metadata: LedgerMetadata, version: Version, liveness: Liveness, counts: AuditCounts
     ) -> str | None:
         ledger_id = metadata.ledger_id
-        known = self._whole.get(ledger_id)
+        known = self._verified.get(ledger_id)
         if known is not None and known[0] == version:
             return None
-        spans = settled_spans(metadata)
-        members = dict.fromkeys(bookie for span in spans for bookie in span.fragment.bookies)
+        entry_ranges = settled_ranges(metadata)
+        members = dict.fromkeys(
+            bookie for entry_range in entry_ranges for bookie in entry_range.fragment.bookies
+        )
         for bookie in members:
-            if bookie not in census.present:
-                return None  # it is looked at again when the bookie is back, or lost
+            if bookie not in liveness.present:
+                return None  # audited again when the bookie is back, or lost
             try:
                 listed = await self._client.copies.list_entries(bookie, ledger_id)
             except RhumblineError:
-                return None  # and again, as long as nobody has said that it is whole
+                return None  # audited again until it is found complete
             counts.lists_compared += 1
-            for span in spans:
-                for index, member in enumerate(span.fragment.bookies):
+            for entry_range in entry_ranges:
+                for index, member in enumerate(entry_range.fragment.bookies):
                     run = (
-                        next(missing_runs(span, index, listed), None) if member == bookie else None
+                        next(missing_runs(entry_range, index, listed), None)
+                        if member == bookie
+                        else None
                     )
                     if run is not None:
-                        return f"{bookie} misses entries, the first is {run[0]}"
-        self._whole[ledger_id] = version, tuple(members)
+                        return f"{bookie} lacks entries from {run[0]} on"
+        self._verified[ledger_id] = version, tuple(members)
         return None
 
 

@@ -1,4 +1,4 @@
-"""How a repair process works."""
+"""Settings of repair."""
 
 from dataclasses import dataclass, fields
 
@@ -9,31 +9,42 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RepairConfig:
-    """Settings of a ``RepairService``. Raises ConfigurationError naming every fault."""
+    """Settings of a ``RepairService``.
+
+    Raises ConfigurationError that names every fault.
+    """
 
     lost_after_ms: int = 300_000
-    """A bookie that is not registered for this long is lost: its copies are made again elsewhere.
-    `region offline` and `node decommission` say so at once."""
+    """Time after which a bookie that is not registered counts as lost, and its copies are made
+    again elsewhere. `region offline` and `node decommission` declare bookies lost at once."""
     audit_interval_ms: int = 60_000
-    """Every ledger's metadata is looked at this often, and soon after a bookie came or went."""
+    """Interval between audits of the metadata of all ledgers. An audit also follows soon after a
+    bookie registered, disappeared or changed state."""
     full_audit_interval_ms: int = 3_600_000
-    """What was found whole is compared again, list by list, after this long."""
+    """Interval after which ledgers that were found complete are compared with the entry lists of
+    their bookies again."""
     recovery_grace_ms: int = 30_000
-    """A ledger that is in recovery for this long is recovered (its writer is fenced already)."""
+    """Time after which repair recovers a ledger that stays in recovery. Its writer is fenced
+    already."""
     worker_count: int = 2
-    """Ledgers that this process mends side by side."""
+    """Number of ledgers that this process repairs concurrently."""
     bytes_per_second: int = 50 * MIB
-    """Copied bytes, over all workers."""
+    """Rate limit of copying in bytes per second, over all workers of the process."""
     retry_ms_min: int = 1_000
-    """Pause before a ledger that is stuck is tried again; doubles up to ``retry_ms_max``."""
+    """Pause before the first retry of a ledger whose repair is stuck. It doubles with each retry up
+    to ``retry_ms_max``."""
     retry_ms_max: int = 60_000
-    """As ``retry_ms_min``, the longest pause."""
+    """Maximum pause before a retry of a ledger whose repair is stuck."""
     session_ttl_ms: int = 10_000
-    """How long locks and the auditor's office outlive silence."""
+    """TTL of the session in the metadata store. When the process has been out of contact for this
+    long, other processes may take over its locks and its role as auditor."""
 
     def __post_init__(self) -> None:
-        faults = [f"{f.name} is below 1" for f in fields(self) if getattr(self, f.name) < 1]
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        faults = [f"{name}={value} is below 1" for name, value in values.items() if value < 1]
         if self.retry_ms_min > self.retry_ms_max:
-            faults.append("retry_ms_min is above retry_ms_max")
+            faults.append(
+                f"retry_ms_min={self.retry_ms_min} is above retry_ms_max={self.retry_ms_max}"
+            )
         if faults:
             raise ConfigurationError("repair: " + "; ".join(faults))

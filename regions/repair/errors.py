@@ -1,16 +1,16 @@
-"""Why a ledger cannot be mended now."""
+"""Reasons why a ledger cannot be repaired at present (rule RPR-13)."""
 
 from ...core.protocol.errors import UnavailableError
 
 
 class RepairStuckError(UnavailableError):
-    """The ledger is left as it is, and tried again later; the message says what it waits for."""
+    """The ledger is left as it is and retried later; the message says what the repair waits for."""
 
     code = "repair-stuck"
 
 
 class NoCopyError(RepairStuckError):
-    """No bookie that should have it has a good copy of some entry: it comes back with a bookie, or
-    not at all."""
+    """No replica has a valid copy of an entry. It may come back with a bookie that is absent, or is
+    lost."""
 
     code = "repair-no-copy"

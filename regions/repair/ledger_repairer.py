@@ -1,15 +1,16 @@
-"""Mends one ledger: copies what is missing, moves what is misplaced, records it (rule 1.11).
+"""Repairs one ledger: copies missing entries, replaces members, records the result.
 
 For each settled fragment, one after the other:
 
-1. members that are lost or leave get successors by the placement policy; then, if the fragment does
-   not keep the region rule, or would be better spread, further members do;
-2. each member, old or new, is asked for the whole list of what it has; what is missing is read from
-   any good copy and put there by recovery adds;
-3. the lists are asked for again, and only a fragment that is whole is recorded, by compare-and-set.
+1. Members that are lost or leaving get successors by the placement policy. If there are none,
+   members are moved if the fragment violates the region rule or can be spread better (RPR-8).
+2. Each member, old or new, lists its entries. Missing entries are read from any valid copy and
+   stored with recovery adds (RPR-10).
+3. The members list their entries again, and only a complete fragment is recorded, by a
+   compare-and-set (RPR-11, RPR-12).
 
-A writer that is alive is never fenced: nothing here fences, and its open last fragment is not
-touched. An entry that cannot be read stops its fragment, not the others, and nothing is shortened.
+Nothing here fences an open ledger, and its open last fragment is not touched (RPR-2, RPR-15). An
+unreadable entry stops its own fragment only, and no ledger is shortened (RPR-13).
 """
 
 from collections.abc import Sequence
@@ -30,22 +31,22 @@ from ...core.protocol.errors import (
 )
 from ...core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...core.protocol.placement import BookieInfo, PlacementPolicy, in_regions
+from ...core.runtime.rate_limiter import RateLimiter
 from ...core.runtime.runtime import Runtime
 from ...core.wire.availability import Availability
 from ...placement.ensemble_improvement import indices_to_move
 from ..steered_directory import SteeredDirectory
 from .config import RepairConfig
-from .entry_ranges import EntryRange, missing_runs, settled_spans
+from .entry_ranges import EntryRange, missing_runs, settled_ranges
 from .errors import NoCopyError, RepairStuckError
 from .liveness import Liveness, Standing, by_region
-from .rate_limiter import Pace
 
 _CAS_ATTEMPTS = 8
 
 
 @dataclass(slots=True)
 class RepairCounts:
-    """Plain counters for metrics."""
+    """Counters for metrics."""
 
     ledgers: int = 0
     fragments_moved: int = 0
@@ -54,7 +55,7 @@ class RepairCounts:
 
 
 class LedgerRepairer:
-    """What all workers of a process share."""
+    """Repairs ledgers for all workers of a process."""
 
     def __init__(
         self,
@@ -72,13 +73,13 @@ class LedgerRepairer:
         self._ledgers = ledgers
         self._directory = directory
         self._placement = placement
-        self._pace = Pace(config.bytes_per_second)
+        self._rate_limiter = RateLimiter(config.bytes_per_second)
 
-    async def mend(self, ledger_id: int, census: Liveness) -> None:
-        """Brings every settled fragment into order. Safe to repeat, and to do twice at a time.
+    async def repair(self, ledger_id: int, liveness: Liveness) -> None:
+        """Repair every settled fragment. Safe to repeat and to run twice at a time.
 
-        Raises RepairStuckError for what had to be left (after all else was done), NoSuchLedgerError
-        when it is gone, and what the metadata store raises.
+        Raises RepairStuckError for what could not be repaired (after everything else),
+        NoSuchLedgerError if the ledger was deleted, and what the metadata store raises.
         """
         metadata, _ = await self._ledgers.read(ledger_id)
         if metadata.state is LedgerState.IN_RECOVERY:
@@ -86,9 +87,9 @@ class LedgerRepairer:
         stuck: RepairStuckError | None = None
         reader = await self._client.open(ledger_id, metadata.password)
         try:
-            for span in settled_spans(metadata):
+            for entry_range in settled_ranges(metadata):
                 try:
-                    await self._mend_until_settled(metadata, span, census, reader)
+                    await self._repair_range_until_stable(metadata, entry_range, liveness, reader)
                 except RepairStuckError as error:
                     if stuck is None or isinstance(error, NoCopyError):
                         stuck = error
@@ -96,78 +97,88 @@ class LedgerRepairer:
             await reader.aclose()
         if stuck is not None:
             raise stuck
-        await self._check_tail(metadata, census)
+        await self._check_tail(metadata, liveness)
         self.counts.ledgers += 1
 
-    async def _check_tail(self, metadata: LedgerMetadata, census: Liveness) -> None:
-        """An open last fragment on bookies that leave or are lost waits for its writer."""
+    async def _check_tail(self, metadata: LedgerMetadata, liveness: Liveness) -> None:
+        """Raise RepairStuckError if an open last fragment has lost or leaving members (RPR-15)."""
         if metadata.state is LedgerState.CLOSED:
             return
         for bookie in metadata.last_fragment.bookies:
-            standing = census.standing(bookie, await self._directory.region_of(bookie))
+            standing = liveness.standing(bookie, await self._directory.region_of(bookie))
             if standing in (Standing.LEAVING, Standing.LOST):
                 raise RepairStuckError(
                     f"ledger {metadata.ledger_id} is still being written, and {bookie} is "
-                    f"{standing.value}: waits until its stream rolls"
+                    f"{standing.value}: waiting until its stream rolls"
                 )
 
     # --- one fragment ---------------------------------------------------------------------------
 
-    async def _mend_until_settled(
-        self, metadata: LedgerMetadata, span: EntryRange, census: Liveness, reader: LedgerReader
+    async def _repair_range_until_stable(
+        self,
+        metadata: LedgerMetadata,
+        entry_range: EntryRange,
+        liveness: Liveness,
+        reader: LedgerReader,
     ) -> None:
-        current: EntryRange | None = span
-        while current is not None and await self._mend_span(metadata, current, census, reader):
+        current: EntryRange | None = entry_range
+        while current is not None and await self._repair_range(metadata, current, liveness, reader):
             metadata, _ = await self._ledgers.read(metadata.ledger_id)
-            found = [one for one in settled_spans(metadata) if one.first == span.first]
+            found = [r for r in settled_ranges(metadata) if r.first == entry_range.first]
             current = found[0] if found else None
 
-    async def _mend_span(
-        self, metadata: LedgerMetadata, span: EntryRange, census: Liveness, reader: LedgerReader
+    async def _repair_range(
+        self,
+        metadata: LedgerMetadata,
+        entry_range: EntryRange,
+        liveness: Liveness,
+        reader: LedgerReader,
     ) -> bool:
-        """True when members were replaced: then the fragment is worth another look."""
-        before = span.fragment.bookies
-        ensemble = [await self._info(bookie, census) for bookie in before]
-        after = self._successors(span, ensemble, census)
+        """Repair one fragment. Returns True if members were replaced, so that it is checked
+        again."""
+        before = entry_range.fragment.bookies
+        ensemble = [await self._info(bookie, liveness) for bookie in before]
+        after = self._successors(entry_range, ensemble, liveness)
         for index, bookie in enumerate(after):
             if bookie != before[index]:
-                await self._fill(metadata, span, (index, bookie), reader)
+                await self._fill(metadata, entry_range, (index, bookie), reader)
         if after != before:
-            await self._record(metadata.ledger_id, span, after)
+            await self._record(metadata.ledger_id, entry_range, after)
             self.counts.fragments_moved += 1
             return True
         absent = None
         for index, bookie in enumerate(before):
-            if census.standing(bookie, ensemble[index].region) is Standing.ABSENT:
+            if liveness.standing(bookie, ensemble[index].region) is Standing.ABSENT:
                 absent = bookie
             else:
-                await self._fill(metadata, span, (index, bookie), reader)
+                await self._fill(metadata, entry_range, (index, bookie), reader)
         if absent is not None:
-            raise RepairStuckError(f"waits for {absent}, which is not registered now")
+            raise RepairStuckError(f"waiting for {absent}, which is not registered")
         return False
 
-    async def _info(self, bookie: BookieId, census: Liveness) -> BookieInfo:
-        known = census.present.get(bookie)
+    async def _info(self, bookie: BookieId, liveness: Liveness) -> BookieInfo:
+        known = liveness.present.get(bookie)
         return known or BookieInfo(bookie, await self._directory.region_of(bookie))
 
     def _successors(
-        self, span: EntryRange, ensemble: Sequence[BookieInfo], census: Liveness
+        self, entry_range: EntryRange, ensemble: Sequence[BookieInfo], liveness: Liveness
     ) -> tuple[BookieId, ...]:
-        """The members that the fragment should have. Raises RepairStuckError when it cannot."""
-        standings = [census.standing(info.bookie, info.region) for info in ensemble]
+        """Return the members that the fragment should have. Raises RepairStuckError if there are
+        none."""
+        standings = [liveness.standing(info.bookie, info.region) for info in ensemble]
         going = [i for i, s in enumerate(standings) if s in (Standing.LOST, Standing.LEAVING)]
         if not going:
             layout = [info.region for info in ensemble]
-            spare = census.spare([info.bookie for info in ensemble], span.allowed)
-            going = list(indices_to_move(span.quorum, layout, by_region(spare)))
+            spare = liveness.spare([info.bookie for info in ensemble], entry_range.allowed)
+            going = list(indices_to_move(entry_range.quorum, layout, by_region(spare)))
         if not going:
-            return span.fragment.bookies
+            return entry_range.fragment.bookies
         try:
             return self._placement.replace(
-                span.quorum,
+                entry_range.quorum,
                 ensemble,
                 going,
-                in_regions(census.candidates, span.allowed),
+                in_regions(liveness.candidates, entry_range.allowed),
                 random=self._runtime.random,
             )
         except NotEnoughBookiesError as error:
@@ -179,24 +190,24 @@ class LedgerRepairer:
     async def _fill(
         self,
         metadata: LedgerMetadata,
-        span: EntryRange,
+        entry_range: EntryRange,
         place: tuple[int, BookieId],
         reader: LedgerReader,
     ) -> None:
-        """Puts what is missing at a member, and makes sure that it is there."""
+        """Copy missing entries to a member, and verify that the member lists them afterwards."""
         index, bookie = place
         listed = await self._list(bookie, metadata.ledger_id)
         was_missing = False
-        for first, last in missing_runs(span, index, listed):
+        for first, last in missing_runs(entry_range, index, listed):
             was_missing = True
             next_id = first
             while next_id <= last:
                 next_id += await self._copy_some(metadata, bookie, (next_id, last), reader)
         if was_missing:
             listed = await self._list(bookie, metadata.ledger_id)
-            left = next(missing_runs(span, index, listed), None)
+            left = next(missing_runs(entry_range, index, listed), None)
             if left is not None:
-                raise RepairStuckError(f"{bookie} took entry {left[0]} and does not have it")
+                raise RepairStuckError(f"{bookie} accepted entry {left[0]} but does not list it")
 
     async def _copy_some(
         self,
@@ -205,7 +216,7 @@ class LedgerRepairer:
         run: tuple[int, int],
         reader: LedgerReader,
     ) -> int:
-        """Copies entries from the start of the run; returns how many."""
+        """Copy entries from the start of the run; return their number."""
         first, last = run
         try:
             entries = await reader.read(first, last)
@@ -218,17 +229,17 @@ class LedgerRepairer:
                     f"entry {first} has no good copy unless one of {', '.join(holders)} comes back"
                 ) from error
             raise RepairStuckError(f"entry {first} cannot be read now: {error}") from error
-        await self._pace.take(sum(len(entry.payload) for entry in entries))
+        await self._rate_limiter.take(sum(len(entry.payload) for entry in entries))
         try:
             size = await self._client.copies.put(bookie, metadata, entries)
         except RhumblineError as error:
-            raise RepairStuckError(f"{bookie} does not take copies: {error}") from error
-        self.counts.bytes += size  # not across an await: several workers count here
+            raise RepairStuckError(f"{bookie} does not accept copies: {error}") from error
+        self.counts.bytes += size  # no await in between: several workers count here
         self.counts.entries += len(entries)
         return len(entries)
 
     async def _lost_holders(self, metadata: LedgerMetadata, entry_id: int) -> list[BookieId]:
-        """All bookies that should have the entry, if none of them is registered now; else []."""
+        """Return all bookies that should have the entry, if none of them is registered; else []."""
         bookies = metadata.fragment_of(entry_id).bookies
         holders = [bookies[index] for index in metadata.quorum_at(entry_id).write_set(entry_id)]
         up = [*await self._directory.writable(), *await self._directory.read_only()]
@@ -238,17 +249,21 @@ class LedgerRepairer:
         try:
             return await self._client.copies.list_entries(bookie, ledger_id)
         except RhumblineError as error:
-            raise RepairStuckError(f"{bookie} does not say what it has: {error}") from error
+            raise RepairStuckError(f"{bookie} does not list its entries: {error}") from error
 
     # --- the record -----------------------------------------------------------------------------
 
-    async def _record(self, ledger_id: int, span: EntryRange, after: tuple[BookieId, ...]) -> None:
-        """Names the new members, if the fragment is still the one that was mended."""
+    async def _record(
+        self, ledger_id: int, entry_range: EntryRange, after: tuple[BookieId, ...]
+    ) -> None:
+        """Record the new members, if the fragment is still the one that was repaired."""
         for _ in range(_CAS_ATTEMPTS):
             stored, version = await self._ledgers.read(ledger_id)
-            if span not in settled_spans(stored):
-                raise RepairStuckError(f"the fragment at {span.first} changed meanwhile")
+            if entry_range not in settled_ranges(stored):
+                raise RepairStuckError(
+                    f"the fragment at entry {entry_range.first} changed during its repair"
+                )
             with suppress(BadVersionError):
-                await self._ledgers.write(stored.with_bookies_of(span.first, after), version)
+                await self._ledgers.write(stored.with_bookies_of(entry_range.first, after), version)
                 return
-        raise RepairStuckError("the ledger's metadata changes again and again")
+        raise RepairStuckError(f"the ledger's metadata changed during {_CAS_ATTEMPTS} attempts")

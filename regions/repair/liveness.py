@@ -1,4 +1,4 @@
-"""Who is there: bookies that answer, that are closed to new data, and that count as lost."""
+"""Which bookies are registered, closed to new data, or lost (rule RPR-4)."""
 
 import asyncio
 from collections import Counter
@@ -8,50 +8,50 @@ from enum import Enum
 
 from ...core.protocol.bookie_id import BookieId, Region
 from ...core.protocol.placement import BookieInfo, in_regions
-from ..states import State, States
+from ..states import PlacementState, PlacementStates
 from ..steered_directory import SteeredDirectory
 
 
 class Standing(Enum):
-    """What a member of an ensemble is to repair."""
+    """The standing of an ensemble member for repair."""
 
     THERE = "there"
-    ABSENT = "absent"  # not registered, but perhaps back soon
-    LEAVING = "leaving"  # drained: its copies are good, and should be elsewhere
-    LOST = "lost"  # its copies count for nothing
+    ABSENT = "absent"  # not registered, but it may return soon
+    LEAVING = "leaving"  # drained: its copies are valid and must move elsewhere
+    LOST = "lost"  # its copies count as gone
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """One look. ``candidates`` may get new copies."""
+    """A snapshot of all bookies. ``candidates`` may receive new copies."""
 
-    states: States
+    states: PlacementStates
     candidates: Sequence[BookieInfo]
     present: Mapping[BookieId, BookieInfo]
     lost: Mapping[BookieId, None]
 
     def standing(self, bookie: BookieId, region: Region | None) -> Standing:
-        """What the bookie is to repair."""
+        """Return the standing of a bookie."""
         state = self.states.of(bookie, region)
-        if state is State.OFFLINE or bookie in self.lost:
+        if state is PlacementState.OFFLINE or bookie in self.lost:
             return Standing.LOST
         if bookie not in self.present:
             return Standing.ABSENT
-        return Standing.LEAVING if state is State.DRAINED else Standing.THERE
+        return Standing.LEAVING if state is PlacementState.DRAINED else Standing.THERE
 
     def spare(self, members: Sequence[BookieId], allowed: Sequence[str]) -> list[BookieInfo]:
-        """Candidates in ``allowed`` regions (() for all) that are not among ``members``."""
+        """Return candidates in ``allowed`` regions (() for all) that are not among ``members``."""
         return [info for info in in_regions(self.candidates, allowed) if info.bookie not in members]
 
 
 def by_region(bookies: Sequence[BookieInfo]) -> dict[str | None, int]:
-    """How many bookies each region offers."""
+    """Return the number of bookies in each region."""
     counts = Counter(info.region for info in bookies)
     return {region: counts[region] for region in sorted(counts, key=str)}
 
 
 class LivenessMonitor:
-    """Takes a census when asked, and remembers since when a bookie was not there."""
+    """Takes snapshots, and remembers since when each absent bookie has been absent."""
 
     def __init__(self, directory: SteeredDirectory, lost_after_ms: int) -> None:
         self._directory = directory
@@ -59,8 +59,8 @@ class LivenessMonitor:
         self._loop = asyncio.get_running_loop()
         self._absent_since: dict[BookieId, float] = {}
 
-    async def take(self) -> Liveness:
-        """Looks now. Raises MetadataUnavailableError, CorruptionError."""
+    async def snapshot(self) -> Liveness:
+        """Read the present state. Raises MetadataUnavailableError, CorruptionError."""
         directory = self._directory
         states = await directory.states.read()
         writable = await directory.everything()
@@ -79,15 +79,15 @@ class LivenessMonitor:
         }
         return Liveness(states, states.open_to_new(writable), present, lost)
 
-    def notice(self, bookies: Sequence[BookieId], census: Liveness) -> None:
-        """Members that no cookie tells of (decommissioned ones) are absent, too, from now on."""
+    def note_members(self, bookies: Sequence[BookieId], liveness: Liveness) -> None:
+        """Count members without a cookie (decommissioned bookies) as absent from now on."""
         now = self._loop.time()
         for bookie in bookies:
-            if bookie not in census.present:
+            if bookie not in liveness.present:
                 self._absent_since.setdefault(bookie, now)
 
     def next_loss_s(self) -> float | None:
-        """In how many seconds the next absent bookie counts as lost; None: none will."""
+        """Return the seconds until the next absent bookie counts as lost; None if none will."""
         now = self._loop.time()
         left = [
             self._lost_after_s - (now - since)

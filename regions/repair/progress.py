@@ -1,4 +1,4 @@
-"""How much is still where it should not be, and whether it can go anywhere at all."""
+"""Progress of a drain: the copies that still have to move, and whether they can."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ...placement.layouts import best_layouts
 from ..durability import entry_counts
 from ..ledger_scan import all_ledgers
 from ..steered_directory import SteeredDirectory
-from .entry_ranges import share_of
+from .entry_ranges import estimate_bytes
 from .liveness import by_region
 from .task_store import TaskStore
 
@@ -21,35 +21,35 @@ IsLeaving = Callable[[BookieId, Region | None], bool]
 
 
 @dataclass(slots=True)
-class Remaining:
-    """Copies that still name bookies which should have none."""
+class RemainingCopies:
+    """Copies whose metadata still names bookies that should have none."""
 
     ledgers: int = 0
     copies: int = 0
-    """Fragments, once for each such bookie."""
+    """Fragments, counted once for each such bookie."""
     entries: int = 0
     bytes: int = 0
-    """About, of closed ledgers."""
+    """Approximate payload bytes of closed ledgers."""
     writing: int = 0
-    """Ledgers among them whose last fragment is open: they leave when their streams roll."""
+    """Ledgers whose last fragment is open; they move when their streams roll."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why ledgers are stuck, with the number of ledgers, most frequent first."""
+    """Reasons why ledgers are stuck with the number of ledgers, most frequent first."""
     hopeless: int = 0
     """Ledgers with entries of which no copy can be found."""
     demands: dict[tuple[Quorum, tuple[str, ...]], None] = field(default_factory=dict)
-    """What those fragments demand of a place: quorum, and allowed regions (() for all)."""
+    """Quorum and allowed regions (() for all) of those fragments."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left there."""
+        """True if no copy remains."""
         return self.copies == 0
 
 
-async def remaining(
+async def count_remaining(
     ledgers: LedgerStore, directory: SteeredDirectory, tasks: TaskStore, is_leaving: IsLeaving
-) -> Remaining:
-    """Looks at every ledger. Raises MetadataUnavailableError, CorruptionError."""
-    found = Remaining()
+) -> RemainingCopies:
+    """Count in all ledgers. Raises MetadataUnavailableError, CorruptionError."""
+    found = RemainingCopies()
     concerned: dict[int, None] = {}
     async for metadata, _ in all_ledgers(ledgers):
         if await _count(metadata, directory, is_leaving, found):
@@ -65,7 +65,10 @@ async def remaining(
 
 
 async def _count(
-    metadata: LedgerMetadata, directory: SteeredDirectory, is_leaving: IsLeaving, found: Remaining
+    metadata: LedgerMetadata,
+    directory: SteeredDirectory,
+    is_leaving: IsLeaving,
+    found: RemainingCopies,
 ) -> bool:
     is_concerned = False
     for fragment, count in zip(metadata.fragments, entry_counts(metadata), strict=True):
@@ -81,7 +84,7 @@ async def _count(
         entries = there * count * metadata.write_quorum // metadata.ensemble_size
         found.copies += there
         found.entries += entries
-        found.bytes += share_of(metadata, entries)
+        found.bytes += estimate_bytes(metadata, entries)
         found.writing += is_tail
         demand = metadata.quorum_at(fragment.first_entry_id), metadata.allowed_regions()
         found.demands[demand] = None
@@ -89,10 +92,10 @@ async def _count(
     return is_concerned
 
 
-async def without_a_place(
-    found: Remaining, directory: SteeredDirectory, is_leaving: IsLeaving
+async def unplaceable_quorums(
+    found: RemainingCopies, directory: SteeredDirectory, is_leaving: IsLeaving
 ) -> list[str]:
-    """The quorums that no ensemble of the other bookies could satisfy, as text."""
+    """Return a message for each quorum that has no legal ensemble of the other bookies."""
     states = await directory.states.read()
     rest = [
         info
@@ -104,5 +107,7 @@ async def without_a_place(
         counts = by_region(in_regions(rest, allowed))
         if not best_layouts(quorum, counts, None):
             have = ", ".join(f"{region or 'unknown'}: {n}" for region, n in counts.items())
-            faults.append(f"{quorum} has no legal ensemble among the others ({have or 'none'})")
+            faults.append(
+                f"{quorum} has no legal ensemble among the other bookies ({have or 'none'})"
+            )
     return faults

@@ -1,7 +1,7 @@
-"""Repair as one process runs it: a candidate for auditor, and workers.
+"""Repair in one process: a candidate for the auditor's role, and workers (rule RPR-14).
 
-Any number of processes may run it; one of them audits, all of them mend. What is lost with a
-process is only its place in the queue.
+Any number of processes may run it: one of them audits, all of them repair. If a process ends, the
+others take over its role and its tasks.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from .task_store import TaskStore
 from .wakeup import Wakeup
 
 _SETTLE_S = 1.0
-"""After a bookie came or went the auditor waits this long for others to do the same."""
+"""Delay of an audit after a bookie registered or disappeared, because others may follow."""
 
 
 class RepairService:
-    """Start with ``start``, end with ``aclose``; ``statistics`` says how it goes."""
+    """The repair of one process. Call ``start`` once, and ``aclose`` in the end."""
 
     def __init__(
         self,
@@ -46,58 +46,59 @@ class RepairService:
         self.tasks = TaskStore(store)
         self.is_auditor = False
         self.is_working = False
-        """Whether it has a session in the metadata store, so that it may audit and mend."""
+        """True if the service has a session in the metadata store, so that it may audit and
+        repair."""
         self.last_error = ""
         self._runtime = runtime
         self._store = store
         self._directory = directory
         self._loop = asyncio.get_running_loop()
         ledgers = LedgerStore(store)
-        self._taker = LivenessMonitor(directory, self.config.lost_after_ms)
-        self._unreferenced = OrphanLedgers(store, client)
+        self._liveness_monitor = LivenessMonitor(directory, self.config.lost_after_ms)
+        self._orphans = OrphanLedgers(store, client)
         self._auditor = Auditor(
             runtime,
             client,
             ledgers,
             directory,
             self.tasks,
-            self._unreferenced,
+            self._orphans,
             config=self.config,
         )
-        self._mender = LedgerRepairer(
+        self._repairer = LedgerRepairer(
             runtime, client, ledgers, directory, placement, config=self.config
         )
         self._own = Tasks()
-        self._audit_bell = Wakeup()
-        self._work_bells = [Wakeup() for _ in range(self.config.worker_count)]
+        self._audit_wakeup = Wakeup()
+        self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
         self._busy: dict[int, None] = {}
         self._retry_at: dict[int, tuple[float, int]] = {}
 
     def start(self) -> None:
-        """Begins to work. Call once."""
+        """Begin to work. Call it once."""
         self._own.spawn(self._run(), "repair")
 
     async def aclose(self) -> None:
-        """Stops; what was being copied is copied again by whoever is next. Safe to repeat."""
+        """Stop. Unfinished copies are made again by the next worker. Safe to repeat."""
         await self._own.aclose()
 
     def statistics(self) -> dict[str, Any]:
-        """Counters for metrics."""
-        audit = self._auditor.counts
+        """Return counters for metrics."""
+        counts = self._auditor.counts
         return {
             "auditor": self.is_auditor,
             "working": self.is_working,
-            "looks": audit.looks,
-            "ledgers": audit.ledgers,
-            "wanted": audit.wanted,
-            "lists_compared": audit.lists_compared,
-            "region_violations": audit.region_violations,
-            "unreadable_ledgers": audit.unreadable,
-            "unreferenced_removed": self._unreferenced.removed_count,
-            "fragile_fragments": audit.fragile,
-            "entries_at_risk": {r: e.entries_at_risk for r, e in audit.at_risk.items()},
-            "streams_at_risk": {r: len(e.streams_at_risk) for r, e in audit.at_risk.items()},
-            "mended": asdict(self._mender.counts),
+            "looks": counts.audits,
+            "ledgers": counts.ledgers,
+            "wanted": counts.tasks_added,
+            "lists_compared": counts.lists_compared,
+            "region_violations": counts.region_violations,
+            "unreadable_ledgers": counts.unreadable,
+            "unreferenced_removed": self._orphans.removed_count,
+            "fragile_fragments": counts.fragile,
+            "entries_at_risk": {r: e.entries_at_risk for r, e in counts.at_risk.items()},
+            "streams_at_risk": {r: len(e.streams_at_risk) for r, e in counts.at_risk.items()},
+            "mended": asdict(self._repairer.counts),
             "stuck": len(self._retry_at),
             "last_error": self.last_error,
         }
@@ -105,27 +106,28 @@ class RepairService:
     # --- sessions -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """One life per session: a lost one takes office and locks with it."""
+        """Work with one session after another; a lost session takes the role and the locks with
+        it."""
         while True:
             try:
                 session = await self._store.session(self.config.session_ttl_ms)
             except RhumblineError as error:
                 await self._pause(error)
                 continue
-            life = Tasks(on_failure=self._on_bug)
+            session_tasks = Tasks(on_failure=self._on_bug)
             lost = Wakeup()
-            session.on_lost(lost.ring)
+            session.on_lost(lost.wake)
             owner = f"repair-{self._runtime.random_bytes(8).hex()}"
             try:
-                life.spawn(self._audit(session, owner), "audit")
-                for bell in self._work_bells:
-                    life.spawn(self._work(session, owner, bell), "mend")
+                session_tasks.spawn(self._audit(session, owner), "audit")
+                for wakeup in self._work_wakeups:
+                    session_tasks.spawn(self._work(session, owner, wakeup), "repair worker")
                 self.is_working = True
                 while not session.is_lost:
                     await lost.wait(self.config.session_ttl_ms / 1000)
             finally:
                 self.is_auditor = self.is_working = False
-                await life.aclose()
+                await session_tasks.aclose()
                 with suppress(RhumblineError):
                     await session.close()
 
@@ -140,34 +142,34 @@ class RepairService:
 
     async def _audit(self, session: Session, owner: str) -> None:
         watches = [
-            self._directory.watch(self._audit_bell.ring),
-            self._directory.states.watch(self._audit_bell.ring),
-            self.tasks.watch_auditor(self._audit_bell.ring),
+            self._directory.watch(self._audit_wakeup.wake),
+            self._directory.states.watch(self._audit_wakeup.wake),
+            self.tasks.watch_auditor(self._audit_wakeup.wake),
         ]
         try:
             while not session.is_lost:
                 try:
                     self.is_auditor = await self.tasks.try_elect(session, owner)
                     if self.is_auditor:
-                        await self._auditor.look(self._taker)
+                        await self._auditor.audit(self._liveness_monitor)
                         self.last_error = self._auditor.counts.last_unreadable or self.last_error
                 except SessionLostError:
                     return
                 except RhumblineError as error:
                     await self._pause(error)
                     continue
-                left_s = self._taker.next_loss_s() if self.is_auditor else None
+                left_s = self._liveness_monitor.next_loss_s() if self.is_auditor else None
                 pause_s = self.config.audit_interval_ms / 1000
-                if await self._audit_bell.wait(min(pause_s, left_s or pause_s) + 0.001):
+                if await self._audit_wakeup.wait(min(pause_s, left_s or pause_s) + 0.001):
                     await asyncio.sleep(_SETTLE_S)
         finally:
             for watch in watches:
                 watch.close()
 
-    # --- mending --------------------------------------------------------------------------------
+    # --- repairing ------------------------------------------------------------------------------
 
-    async def _work(self, session: Session, owner: str, bell: Wakeup) -> None:
-        watch = self.tasks.watch(bell.ring)
+    async def _work(self, session: Session, owner: str, wakeup: Wakeup) -> None:
+        watch = self.tasks.watch(wakeup.wake)
         try:
             while not session.is_lost:
                 try:
@@ -177,7 +179,7 @@ class RepairService:
                 except RhumblineError as error:
                     await self._pause(error)
                     continue
-                await bell.wait(self._next_retry_s())
+                await wakeup.wait(self._next_retry_s())
         finally:
             watch.close()
 
@@ -188,7 +190,7 @@ class RepairService:
         return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
 
     async def _work_through(self, session: Session, owner: str) -> None:
-        """Every task once, those that are due."""
+        """Process every task that is due once."""
         after: int | None = None
         listed: dict[int, None] = {}
         known = list(self._retry_at)
@@ -201,18 +203,18 @@ class RepairService:
                 self._busy[ledger_id] = None
                 try:
                     if await self.tasks.try_lock(session, ledger_id, owner):
-                        await self._mend(session, ledger_id)
+                        await self._repair(session, ledger_id)
                 finally:
                     del self._busy[ledger_id]
             after = page[-1]
         for ledger_id in known:
             if ledger_id not in listed:
-                self._retry_at.pop(ledger_id, None)  # another process has mended it
+                self._retry_at.pop(ledger_id, None)  # another process has repaired it
 
-    async def _mend(self, session: Session, ledger_id: int) -> None:
-        """Never raises for a ledger that is stuck: the others go on."""
+    async def _repair(self, session: Session, ledger_id: int) -> None:
+        """Repair a ledger. Does not raise if the ledger is stuck, so that the others continue."""
         try:
-            await self._mender.mend(ledger_id, await self._taker.take())
+            await self._repairer.repair(ledger_id, await self._liveness_monitor.snapshot())
         except NoSuchLedgerError:
             await self._finish(ledger_id)
         except SessionLostError:
@@ -228,10 +230,12 @@ class RepairService:
 
     async def _finish(self, ledger_id: int) -> None:
         self._retry_at.pop(ledger_id, None)
-        await self.tasks.done(ledger_id)
+        await self.tasks.remove(ledger_id)
 
     async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:
         _, times = self._retry_at.get(ledger_id, (0.0, 0))
         pause_ms = min(self.config.retry_ms_max, self.config.retry_ms_min << min(times, 16))
         self._retry_at[ledger_id] = self._loop.time() + pause_ms / 1000, times + 1
-        await self.tasks.stick(ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError))
+        await self.tasks.mark_stuck(
+            ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError)
+        )

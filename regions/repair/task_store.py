@@ -1,10 +1,10 @@
-"""What is to be repaired, in the metadata store: found by the auditor, taken by workers.
+"""Repair tasks, locks and the auditor's role in the metadata store (rules RPR-5, RPR-14).
 
 ::
 
-    <root>/rhumbline/repair/auditor            who audits (ephemeral)
-    <root>/rhumbline/repair/todo/<ledger>      Task
-    <root>/rhumbline/repair/locks/<ledger>     who mends it now (ephemeral)
+    <root>/rhumbline/repair/auditor            id of the auditor (ephemeral)
+    <root>/rhumbline/repair/todo/<ledger>      RepairTask
+    <root>/rhumbline/repair/locks/<ledger>     id of the worker that repairs it (ephemeral)
 """
 
 import json
@@ -28,18 +28,18 @@ _TEXT_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class RepairTask:
-    """A ledger to be mended. ``stuck``: why the last attempt did not get through; "": none did."""
+    """A ledger to repair. ``stuck`` is the reason why the last attempt failed, or ""."""
 
     ledger_id: int
     why: str
     since_ms: int
     stuck: str = ""
     is_hopeless: bool = False
-    """Whether the last attempt found entries without any copy."""
+    """True if the last attempt found entries without any copy."""
 
 
 class TaskStore:
-    """All tasks of a cluster."""
+    """All repair tasks of a cluster."""
 
     def __init__(self, store: MetadataStore, root: str = ROOT) -> None:
         self._store = store
@@ -47,8 +47,8 @@ class TaskStore:
 
     # --- tasks ----------------------------------------------------------------------------------
 
-    async def want(self, ledger_id: int, why: str, now_ms: int) -> bool:
-        """Asks for a ledger to be mended; False when somebody already has. Safe to repeat."""
+    async def add(self, ledger_id: int, why: str, now_ms: int) -> bool:
+        """Add a task for a ledger; False if there is one already. Safe to repeat."""
         task = RepairTask(ledger_id, why[:_TEXT_MAX], now_ms)
         try:
             await idempotent_writes.create(self._store, self._todo(ledger_id), _encode(task))
@@ -56,10 +56,10 @@ class TaskStore:
             return False
         return True
 
-    async def stick(self, ledger_id: int, reason: str, *, is_hopeless: bool) -> None:
-        """Records why a task is not done. Safe to repeat."""
+    async def mark_stuck(self, ledger_id: int, reason: str, *, is_hopeless: bool) -> None:
+        """Record why a task is not done. Safe to repeat."""
         path = self._todo(ledger_id)
-        value = await idempotent_writes.look(self._store, path)
+        value = await idempotent_writes.read_if_exists(self._store, path)
         if value is None:
             return
         known = _decode(ledger_id, value.data)
@@ -68,18 +68,18 @@ class TaskStore:
             with suppress(BadVersionError, NoNodeError):
                 await idempotent_writes.put(self._store, path, _encode(task), value.version)
 
-    async def done(self, ledger_id: int) -> None:
-        """The ledger is whole, or gone. Safe to repeat."""
+    async def remove(self, ledger_id: int) -> None:
+        """Remove the task of a ledger that is complete or deleted. Safe to repeat."""
         with suppress(NoNodeError):
             await idempotent_writes.delete(self._store, self._todo(ledger_id))
 
     async def get(self, ledger_id: int) -> RepairTask | None:
-        """The task of a ledger, if there is one."""
-        value = await idempotent_writes.look(self._store, self._todo(ledger_id))
+        """Return the task of a ledger, or None."""
+        value = await idempotent_writes.read_if_exists(self._store, self._todo(ledger_id))
         return None if value is None else _decode(ledger_id, value.data)
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
-        """Ledgers to be mended, rising: a page."""
+        """Return a page of ledgers that have tasks, in ascending order."""
         start = None if after is None else _name(after)
         try:
             names = await self._store.children(f"{self._root}/todo", after=start, limit=limit)
@@ -88,48 +88,49 @@ class TaskStore:
         return [int(name) for name in names]
 
     async def all(self) -> list[RepairTask]:
-        """Every task, by ledger."""
+        """Return every task, by ledger."""
         found: list[RepairTask] = []
         after: int | None = None
         while page := await self.ids(after):
-            found.extend([task for one in page if (task := await self.get(one)) is not None])
+            found.extend([task for id_ in page if (task := await self.get(id_)) is not None])
             after = page[-1]
         return found
 
     def watch(self, callback: Callable[[], None]) -> Watch:
-        """Calls back when tasks came, changed or went."""
+        """Call back when tasks were added, changed or removed."""
         return self._store.watch(f"{self._root}/todo", callback, prefix=True)
 
-    # --- offices and locks ----------------------------------------------------------------------
+    # --- locks and election ---------------------------------------------------------------------
 
     async def try_lock(self, session: Session, ledger_id: int, owner: str) -> bool:
-        """Takes a ledger for this session; False while another one has it."""
+        """Lock a ledger for this session; False while another session holds the lock."""
         return await self._take(f"{self._root}/locks/{_name(ledger_id)}", session, owner)
 
     async def unlock(self, ledger_id: int) -> None:
-        """Gives it back. Safe to repeat."""
+        """Release the lock. Safe to repeat."""
         with suppress(NoNodeError):
             await idempotent_writes.delete(self._store, f"{self._root}/locks/{_name(ledger_id)}")
 
     async def try_elect(self, session: Session, owner: str) -> bool:
-        """Becomes the auditor for this session's life; False while another one is."""
+        """Become the auditor for the duration of this session; False while another one is."""
         return await self._take(f"{self._root}/auditor", session, owner)
 
     async def auditor(self) -> str | None:
-        """Who audits now."""
-        value = await idempotent_writes.look(self._store, f"{self._root}/auditor")
+        """Return the id of the present auditor, or None."""
+        value = await idempotent_writes.read_if_exists(self._store, f"{self._root}/auditor")
         return None if value is None else value.data.decode()
 
     def watch_auditor(self, callback: Callable[[], None]) -> Watch:
-        """Calls back when the auditor came or went."""
+        """Call back when the auditor changed."""
         return self._store.watch(f"{self._root}/auditor", callback)
 
     async def _take(self, path: str, session: Session, owner: str) -> bool:
-        """``owner`` is unique to the session: so a lost reply can be found out."""
+        """Create an ephemeral node. ``owner`` is unique to the session, so a lost reply is
+        resolved."""
         try:
             await self._store.create(path, owner.encode(), ephemeral=session)
         except (NodeExistsError, IndeterminateError):
-            value = await idempotent_writes.look(self._store, path)
+            value = await idempotent_writes.read_if_exists(self._store, path)
             return value is not None and value.data == owner.encode()
         return True
 

@@ -1,14 +1,14 @@
-"""What writers know to be missing reaches repair at once, not with the next audit.
+"""Reports copies that writers know to be missing, without waiting for the next audit (RPR-7).
 
-A writer tells of each bookie that did not take entries which others confirmed, when the fragment or
-the ledger ends. Those of bookies that are up are reported, as tasks; the others are the auditor's,
-who compares lists when they are back, or lost. So nothing hangs on a report: one that is lost with
-its process, or left out because there are too many, is found by the auditor.
+When a fragment or a ledger ends, its writer reports each bookie that lacks entries which others
+confirmed. For bookies that are registered, a repair task is made; the others are left to the
+auditor, which compares lists when they are back or lost. Nothing depends on a report: if it is lost
+with its process, or dropped because there are too many, the auditor finds the missing copies.
 """
 
 import asyncio
 
-from ...core.ledger.write.under_replication import MissingRange
+from ...core.ledger.missing_range import MissingRange
 from ...core.protocol.bookie_id import BookieId
 from ...core.protocol.errors import RhumblineError
 from ...core.runtime.clock import Clock
@@ -17,19 +17,22 @@ from ..steered_directory import SteeredDirectory
 from .task_store import TaskStore
 
 PENDING_MAX = 10_000
-"""Ledgers that wait to be reported; of more nobody is told."""
+"""Maximum number of ledgers that wait to be reported; more are dropped."""
 
-_SETTLE_S = 1.0  # a writer tells before its close is recorded; repair needs the closed ledger
+_SETTLE_S = 1.0  # writers report before their close is recorded; repair needs the closed ledger
 
 
 class UnderReplicationReports:
-    """Call it with each hole (``on_hole`` of ``LedgerClient``); close it before the client."""
+    """A callback for each missing range (``on_missing_range`` of ``LedgerClient``).
+
+    Close it before the client.
+    """
 
     def __init__(self, tasks: TaskStore, directory: SteeredDirectory, clock: Clock) -> None:
-        self.reported = 0
+        self.reported_count = 0
         """Ledgers for which a task was made."""
-        self.left_out = 0
-        """Holes that were not reported: too many at once, or the metadata store was away."""
+        self.dropped_count = 0
+        """Reports that were dropped: too many at once, or the metadata store was unavailable."""
         self._store = tasks
         self._directory = directory
         self._clock = clock
@@ -37,23 +40,23 @@ class UnderReplicationReports:
         self._waiting: dict[int, dict[BookieId, None]] = {}
         self._is_running = False
 
-    def __call__(self, hole: MissingRange) -> None:
-        """Takes note of a hole; never blocks, never raises."""
+    def __call__(self, missing: MissingRange) -> None:
+        """Note a missing range. Never blocks, never raises."""
         if self._tasks.is_closed:
             return
-        bookies = self._waiting.get(hole.ledger_id)
+        bookies = self._waiting.get(missing.ledger_id)
         if bookies is None:
             if len(self._waiting) >= PENDING_MAX:
-                self.left_out += 1
+                self.dropped_count += 1
                 return
-            bookies = self._waiting[hole.ledger_id] = {}
-        bookies[hole.bookie] = None
+            bookies = self._waiting[missing.ledger_id] = {}
+        bookies[missing.bookie] = None
         if not self._is_running:
             self._is_running = True
-            self._tasks.spawn(self._report(), "report holes")
+            self._tasks.spawn(self._report(), "report missing copies")
 
     async def aclose(self) -> None:
-        """Reports nothing more. Safe to repeat."""
+        """Stop reporting. Safe to repeat."""
         await self._tasks.aclose()
 
     async def _report(self) -> None:
@@ -64,7 +67,7 @@ class UnderReplicationReports:
                 try:
                     await self._report_all(waiting)
                 except RhumblineError:
-                    self.left_out += len(waiting)
+                    self.dropped_count += len(waiting)
         finally:
             self._is_running = False
 
@@ -73,6 +76,6 @@ class UnderReplicationReports:
         for ledger_id, bookies in waiting.items():
             missing = [bookie for bookie in bookies if bookie in up]
             if missing:
-                why = f"its writer knows that {', '.join(missing)} missed entries"
-                is_new = await self._store.want(ledger_id, why, self._clock.wall_ms())
-                self.reported += is_new
+                reason = f"its writer knows that {', '.join(missing)} missed entries"
+                is_new = await self._store.add(ledger_id, reason, self._clock.wall_ms())
+                self.reported_count += is_new

@@ -1,24 +1,24 @@
-"""Wakes a loop that waits: by a ring, or when its time is up."""
+"""Wakes a waiting loop, by a call or when a timeout expires."""
 
 import asyncio
 from contextlib import suppress
 
 
 class Wakeup:
-    """One waiter, any number of ringers; a ring while nobody waits is not forgotten."""
+    """One waiter and any number of callers of ``wake``; a call while nobody waits is remembered."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
-        """Wakes the waiter. Cheap, safe to repeat: may be a watch's callback."""
+    def wake(self) -> None:
+        """Wake the waiter. Cheap and safe to repeat, so it may be the callback of a watch."""
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """True when it rang, False when the time was up."""
+        """Wait for ``wake``. Returns True if it was called, False after ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
-        rang = self._event.is_set()
+        was_woken = self._event.is_set()
         self._event.clear()
-        return rang
+        return was_woken

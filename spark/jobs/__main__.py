@@ -51,9 +51,9 @@ def main(given: list[str]) -> int:
     spark = open_session(f"rhumbline {options.job}", master=options.master)
     try:
         if options.job == "archive":
-            from .archive import Place, archive
+            from .archive import ArchiveJob, archive
 
-            place = Place(options.metadata, options.namespace, options.region, options.cold)
+            place = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
             done = archive(spark, place, options.streams, tasks=options.tasks)
             records = sum(one.record_count for one in done)
             print(f"archived {len(done)} segments, {records:,} records")
@@ -65,10 +65,10 @@ def main(given: list[str]) -> int:
             print("\n".join([*faults, f"{len(found)} segments, {len(faults)} faults"]))
             return 1 if faults else 0
         else:
-            from .replay import Replay, replay
+            from .replay import ReplayJob, replay
 
             namespace, _, stream = options.source.partition("/")
-            plan = Replay(
+            plan = ReplayJob(
                 options.cold, namespace, stream, options.metadata, options.namespace,
                 options.region, options.target, not options.new_txids, options.starting,
                 options.ending,

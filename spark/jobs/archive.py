@@ -7,19 +7,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ...coldstore.archive.archive_service import unarchived
+from ...coldstore.archive.archive_service import unarchived_lssns
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.segment_archiver import SegmentArchiver
 from ...coldstore.stores.open_store import open_cold_store
 
 _LISTED_MAX = 1000
 
-Segment = tuple[str, int]
+SegmentKey = tuple[str, int]
 """Stream and LSSN."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArchiveJob:
     """Where the segments are and where their archive is; travels to executors."""
 
     metadata: str
@@ -29,7 +29,7 @@ class Place:
 
 
 def archive(
-    spark: SparkSession, place: Place, streams: Iterable[str] = (), *, tasks: int | None = None
+    spark: SparkSession, place: ArchiveJob, streams: Iterable[str] = (), *, tasks: int | None = None
 ) -> list[Manifest]:
     """Archives the completed segments of ``streams`` (default: all) that have no archive yet.
 
@@ -50,7 +50,7 @@ def archive(
     return asyncio.run(_committed(place, sorted(manifests, key=lambda one: (one[0], one[1].lssn))))
 
 
-async def _waiting(place: Place, streams: tuple[str, ...]) -> list[Segment]:
+async def _waiting(place: ArchiveJob, streams: tuple[str, ...]) -> list[SegmentKey]:
     from ...client.connect import Client
 
     async with Client(place.metadata, namespace=place.namespace, region=place.region) as client:
@@ -62,10 +62,10 @@ async def _waiting(place: Place, streams: tuple[str, ...]) -> list[Segment]:
             names += page
             if not page:
                 break
-        return [(name, lssn) for name in names for lssn in await unarchived(namespace, name)]
+        return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
 
 
-def _uploaded(place: Place, segments: Iterable[Segment]) -> Iterator[tuple[str, bytes]]:
+def _uploaded(place: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tuple[str, bytes]]:
     """On an executor."""
 
     async def work() -> list[tuple[str, bytes]]:
@@ -78,7 +78,7 @@ def _uploaded(place: Place, segments: Iterable[Segment]) -> Iterator[tuple[str, 
     return iter(asyncio.run(work()))
 
 
-async def _committed(place: Place, uploads: list[tuple[str, Manifest]]) -> list[Manifest]:
+async def _committed(place: ArchiveJob, uploads: list[tuple[str, Manifest]]) -> list[Manifest]:
     async with _Archiving(place) as archiver:
         return [await archiver.commit(stream, manifest) for stream, manifest in uploads]
 
@@ -86,7 +86,7 @@ async def _committed(place: Place, uploads: list[tuple[str, Manifest]]) -> list[
 class _Archiving:
     """An archiver with what it needs, as a context."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ArchiveJob) -> None:
         from ...client.connect import Client
 
         self._place = place
@@ -95,7 +95,7 @@ class _Archiving:
 
     async def __aenter__(self) -> SegmentArchiver:
         client = await self._client.__aenter__()
-        return SegmentArchiver.of_namespace(
+        return SegmentArchiver.for_namespace(
             self._place.namespace,
             self._cold,
             runtime=client.runtime,

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayJob:
     """What goes where. ``starting`` and ``ending`` are as the options of the data source."""
 
     cold: str
@@ -26,7 +26,7 @@ class Replay:
         return f"replay {self.cold} {self.source_namespace}/{self.source} {self.starting}"
 
 
-def replay(spark: SparkSession, plan: Replay) -> None:
+def replay(spark: SparkSession, plan: ReplayJob) -> None:
     """Appends the archived records to the target, in order, by one task.
 
     A repeat goes on where the last one ended, also when the archive has grown meanwhile. Records

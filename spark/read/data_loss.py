@@ -4,7 +4,7 @@ from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import GapError
 
 
-def lost(stream: str, start: Dlsn, end: Dlsn) -> GapError:
+def data_loss_error(stream: str, start: Dlsn, end: Dlsn) -> GapError:
     """The error of a query that must not lose data."""
     return GapError(
         f"stream {stream}: the records from {start} to {end} are gone (truncated, or their archive "

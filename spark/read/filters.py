@@ -78,7 +78,7 @@ class Ranges:
         self.low[name] = max(self.low[name], low)
         self.high[name] = min(self.high[name], high)
 
-    def may_hold(self, name: str, low: int, high: int) -> bool:
+    def may_match(self, name: str, low: int, high: int) -> bool:
         """Whether a file or row group whose values are in [low, high] can have a wanted row."""
         return low <= self.high[name] and self.low[name] <= high
 

@@ -39,7 +39,7 @@ class HotStream(NamedTuple):
     segments: dict[int, HotSegment]
     """With those that are truncated and not yet purged."""
 
-    def has_nothing_in(self, start: Dlsn, end: Dlsn) -> bool:
+    def is_empty_between(self, start: Dlsn, end: Dlsn) -> bool:
         """Whether it is certain that [start, end) has no records.
 
         So it is from the end of a segment to the beginning of the next one: what was read to its
@@ -79,7 +79,7 @@ class HotView:
 
     async def describe(self, stream: str) -> HotStream:
         """Start and segments. Raises NoSuchStreamError."""
-        found = await patient(lambda: self._client.namespace().describe(stream))
+        found = await with_retries(lambda: self._client.namespace().describe(stream))
         segments = {
             one.lssn: HotSegment(
                 one.lssn,
@@ -93,13 +93,13 @@ class HotView:
 
     async def end(self, stream: str) -> Dlsn:
         """Behind the last record that is visible now: an entry border."""
-        from ... import LATEST
+        from ...core.protocol.start import LATEST
 
         async def look() -> Dlsn:
             async with self._client.reader(stream, LATEST) as reader:
                 return reader.position
 
-        return await patient(look)
+        return await with_retries(look)
 
     async def streams(self) -> list[str]:
         """All streams of the namespace."""
@@ -109,7 +109,7 @@ class HotView:
             after = found[-1] if found else None
             return list(await self._client.namespace().streams(after=after, limit=_PAGE))
 
-        while names := await patient(page):
+        while names := await with_retries(page):
             found += names
         return found
 
@@ -125,11 +125,11 @@ class HotView:
                         return batch.first_dlsn._replace(slot=0)
             return None
 
-        return await patient(look)
+        return await with_retries(look)
 
     async def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         """As ``StreamIndex.border``."""
-        from ... import AtSequenceId
+        from ...core.protocol.start import AtSequenceId
 
         async def look() -> Dlsn:
             sequence = await self._sequence_of(stream, start, end)
@@ -143,7 +143,7 @@ class HotView:
             lowest = Dlsn(start.lssn, start.entry_id + 1, 0)
             return min(end, max(lowest, Dlsn(found.lssn, found.entry_id, 0)))
 
-        return await patient(look)
+        return await with_retries(look)
 
     async def _sequence_of(self, stream: str, start: Dlsn, end: Dlsn) -> int | None:
         """How many records are before the first one from ``start`` on; None if there is none."""
@@ -156,7 +156,7 @@ class HotView:
         return batch.start_sequence_id + batch.record_set.position + batch.first_index
 
 
-async def patient(look: Callable[[], Awaitable[T]]) -> T:
+async def with_retries(look: Callable[[], Awaitable[T]]) -> T:
     """The result of ``look``, which is repeated for ten seconds while its errors may pass."""
     for _ in range(_ATTEMPTS_MAX):
         try:

@@ -14,7 +14,7 @@ LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTimestamp:
     """The first record that was made at this time or later; see ``Planner.resolve``."""
 
     ms: int | Mapping[str, int]
@@ -29,7 +29,7 @@ class AtTime:
         return self.ms[stream]
 
 
-Bound = str | dict[str, Dlsn] | AtTime
+Bound = str | dict[str, Dlsn] | AtTimestamp
 """EARLIEST, LATEST, a position for each stream, or a time."""
 
 
@@ -50,7 +50,7 @@ class Options:
     """Region of the executors; needed where the cluster has several."""
     starting: Bound
     ending: Bound
-    late_start_is_latest: bool
+    late_start_begins_at_latest: bool
     """When no record is as late as the starting time: begin at the end, instead of failing."""
     max_offsets: int | None
     """Most records of a micro-batch; a single entry may exceed it."""
@@ -76,8 +76,8 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         """From startingOffsets, startingTimestamp or startingOffsetsByTimestamp (or ending...)."""
         forms: dict[str, Callable[[str], Bound]] = {
             f"{word}Offsets": _bound,
-            f"{word}Timestamp": lambda text: AtTime(_whole(json.loads(text))),
-            f"{word}OffsetsByTimestamp": lambda text: AtTime(_times(json.loads(text))),
+            f"{word}Timestamp": lambda text: AtTimestamp(_whole(json.loads(text))),
+            f"{word}OffsetsByTimestamp": lambda text: AtTimestamp(_times(json.loads(text))),
         }
         values = {name: text for name in forms if (text := take(name)) is not None}
         if len(values) > 1:
@@ -107,7 +107,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         region=take("region"),
         starting=starting,
         ending=ending,
-        late_start_is_latest=late == "latest",
+        late_start_begins_at_latest=late == "latest",
         max_offsets=int(limit) if limit is not None and limit.isdecimal() else None,
         fails_on_data_loss=loss != "false",
         pushes_filters=pushes == "true",
@@ -191,6 +191,6 @@ def parse_offsets(given: object) -> dict[str, Dlsn]:
         raise ValueError(str(error)) from error
 
 
-def show_offsets(offsets: Mapping[str, Dlsn]) -> dict[str, str]:
+def format_offsets(offsets: Mapping[str, Dlsn]) -> dict[str, str]:
     """The JSON form of positions: flat, of primitives, with the streams in order."""
     return {stream: str(offsets[stream]) for stream in sorted(offsets)}

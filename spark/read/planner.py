@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from ...coldstore.archive.manifest import Manifest, segment_folder
-from ...coldstore.archive.part_scan import Wanted
+from ...coldstore.archive.part_scan import RowSelection
 from ...coldstore.archive.stream_index import NamespaceIndex, StreamIndex
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn
@@ -24,10 +24,10 @@ from ...core.protocol.errors import (
     NoSuchStreamError,
     TruncatedError,
 )
-from .data_loss import lost
+from .data_loss import data_loss_error
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
-from .options import EARLIEST, LATEST, AtTime, Options
+from .options import EARLIEST, LATEST, AtTimestamp, Options
 from .splits import ArchiveSplit, HotSplit
 
 T = TypeVar("T")
@@ -85,10 +85,10 @@ class Planner:
     def start(self, stream: str) -> Dlsn:
         """Where the query begins. Raises InvalidArgumentError when its options name no place."""
         bound = self._options.starting
-        if isinstance(bound, AtTime):
+        if isinstance(bound, AtTimestamp):
             at = bound.of(stream)
             found = self._run(self._at_time(stream, at))
-            if found is None and not self._options.late_start_is_latest:
+            if found is None and not self._options.late_start_begins_at_latest:
                 raise InvalidArgumentError(
                     f"stream {stream} has no record of {at} ms or later; option "
                     "startingOffsetsByTimestampStrategy=latest begins at its end then"
@@ -99,7 +99,7 @@ class Planner:
     def stop(self, stream: str) -> Dlsn:
         """Where a batch ends. Raises InvalidArgumentError when its options name no place."""
         bound = self._options.ending
-        if isinstance(bound, AtTime):
+        if isinstance(bound, AtTimestamp):
             return self._run(self._at_time(stream, bound.of(stream))) or self.end(stream)
         return self._resolve(bound, stream)
 
@@ -138,7 +138,7 @@ class Planner:
             if begin >= end:
                 break
             stop = end.entry_id if lssn == end.lssn else None
-            if not ranges.may_hold("lssn", lssn, lssn):
+            if not ranges.may_match("lssn", lssn, lssn):
                 continue
             if lssn in manifests:
                 _check_same(manifests[lssn], hot)
@@ -146,7 +146,7 @@ class Planner:
             elif hot is not None and lssn in hot.segments:
                 splits += _hot_splits(hot, stream, begin, stop)
             elif self._options.fails_on_data_loss:
-                raise lost(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
+                raise data_loss_error(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
         return splits
 
     # --- parts ----------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ class Planner:
         if start >= first:
             return start
         stop = min(first, end)
-        is_empty = hot is not None and hot.has_nothing_in(start, stop)
+        is_empty = hot is not None and hot.is_empty_between(start, stop)
         if self._options.fails_on_data_loss and start < end and not is_empty:
-            raise lost(stream, start, stop)
+            raise data_loss_error(stream, start, stop)
         return first
 
     async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
@@ -276,7 +276,7 @@ def _archive_splits(
 ) -> list[InputPartition]:
     folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     stop = manifest.last_entry_id + 1 if stop is None else stop
-    wanted = Wanted(
+    wanted = RowSelection(
         begin.entry_id,
         stop,
         begin.slot,
@@ -290,8 +290,8 @@ def _archive_splits(
         for part in manifest.parts
         if part.first_entry_id < stop
         and begin.entry_id <= part.last_entry_id
-        and ranges.may_hold("entry_id", part.first_entry_id, part.last_entry_id)
-        and ranges.may_hold("txid", part.first_txid, part.last_txid)
+        and ranges.may_match("entry_id", part.first_entry_id, part.last_entry_id)
+        and ranges.may_match("txid", part.first_txid, part.last_txid)
     ]
 
 

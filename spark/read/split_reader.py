@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ...coldstore.archive.part_scan import part_tables
+from ...coldstore.archive.part_scan import read_row_groups
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError, TruncatedError
 from .columns import BATCH_ROWS_MAX, arrow_batches, stored_columns
-from .data_loss import lost
+from .data_loss import data_loss_error
 from .hot_view import new_client
 from .options import Options
 from .splits import ArchiveSplit, HotSplit
@@ -41,7 +41,7 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     assert options.archive is not None
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
-        tables = part_tables(
+        tables = read_row_groups(
             cold, split.key, split.size_bytes, split.wanted, stored_columns(options.columns)
         )
         try:
@@ -50,7 +50,7 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
                 start = Dlsn(split.lssn, split.wanted.first_entry_id, split.wanted.first_slot)
-                raise lost(
+                raise data_loss_error(
                     split.stream, start, Dlsn(split.lssn, split.wanted.end_entry_id, 0)
                 ) from error
         finally:
@@ -105,6 +105,6 @@ async def _hot_batches(
                 return
         except TruncatedError as error:
             if options.fails_on_data_loss:
-                raise lost(split.stream, position, split.end) from error
+                raise data_loss_error(split.stream, position, split.end) from error
             assert isinstance(error.first_active, Dlsn)
             position = error.first_active

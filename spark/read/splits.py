@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from ...coldstore.archive.part_scan import Wanted
+from ...coldstore.archive.part_scan import RowSelection
 from ...core.protocol.dlsn import Dlsn
 
 
@@ -16,7 +16,7 @@ class ArchiveSplit(InputPartition):
     lssn: int
     key: str
     size_bytes: int
-    wanted: Wanted
+    wanted: RowSelection
 
 
 @dataclass

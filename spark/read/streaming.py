@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ...core.protocol.errors import NoSuchStreamError
-from .options import Options, parse_offsets, show_offsets
+from .options import Options, parse_offsets, format_offsets
 from .planner import Planner
 from .split_reader import read_split
 
@@ -38,7 +38,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> dict[str, str]:
         """Where a query begins that has no checkpoint."""
-        return show_offsets(
+        return format_offsets(
             {stream: self._plan().start(stream) for stream in self._plan().streams()}
         )
 
@@ -63,11 +63,11 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 end[stream] = latest
             else:
                 end[stream] = self._plan().border(stream, position, latest, share)
-        return show_offsets(end)
+        return format_offsets(end)
 
     def reportLatestOffset(self) -> dict[str, str]:
         """What is visible now, for the progress of the query."""
-        return show_offsets({s: self._plan().end(s) for s in self._plan().streams()})
+        return format_offsets({s: self._plan().end(s) for s in self._plan().streams()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Nothing that comes later is read by this run."""

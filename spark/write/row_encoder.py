@@ -29,7 +29,7 @@ class RowWriter(Protocol):
         ...
 
 
-async def written(
+async def write_rows(
     writer: RowWriter,
     producer: bytes,
     batches: Iterable[pa.RecordBatch],
@@ -42,7 +42,7 @@ async def written(
     Raises as appends do.
     """
     waiting: deque[Awaitable[object]] = deque()
-    for encoded in numbered_sets(producer, batches, skip=skip, keeps_txids=keeps_txids):
+    for encoded in encode_numbered_sets(producer, batches, skip=skip, keeps_txids=keeps_txids):
         await writer.room()
         with suppress(DuplicateRecordError):  # the stream has it
             waiting.append(writer.append_set(encoded, keeps_txids=keeps_txids))
@@ -52,7 +52,7 @@ async def written(
         await waiting.popleft()
 
 
-def numbered_sets(
+def encode_numbered_sets(
     producer: bytes, batches: Iterable[pa.RecordBatch], *, skip: int = 0, keeps_txids: bool
 ) -> Iterator[bytes]:
     """The record sets of a task's rows behind the first ``skip``, which are numbered too.

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from ...core.protocol.errors import ConfigurationError
-from ..read.hot_view import patient
+from ..read.hot_view import with_retries
 from .write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _task() -> TaskContext:
 def _write(
     options: WriteOptions, name: str, partition: int, batches: Iterator["pa.RecordBatch"]
 ) -> WriterCommitMessage:
-    if partition and not options.has_proxies:
+    if partition and not options.uses_proxies:
         raise ConfigurationError(
             "a core client writes a stream alone, and this query has several partitions: "
             "coalesce(1), or write through proxies (metadata=grpc://...)"
@@ -93,7 +93,7 @@ async def _write_rows(
     options: WriteOptions, producer: bytes, rows: Iterable["pa.RecordBatch"]
 ) -> None:
     from ...client.connect import Client, connect
-    from .row_encoder import written
+    from .row_encoder import write_rows
 
     keeps = options.keeps_txids
     async with connect(
@@ -101,11 +101,11 @@ async def _write_rows(
     ) as client:
         if isinstance(client, Client):
             alone = client.namespace()
-            async with await patient(lambda: alone.open_writer(options.stream)) as writer:
+            async with await with_retries(lambda: alone.open_writer(options.stream)) as writer:
                 last = writer.last_sequence(producer)
                 skip = 0 if last is None else last + 1
-                await written(writer, producer, rows, skip=skip, keeps_txids=keeps)
+                await write_rows(writer, producer, rows, skip=skip, keeps_txids=keeps)
         else:
             shared = client.namespace()
-            async with await patient(lambda: shared.open_writer(options.stream)) as thin:
-                await written(thin, producer, rows, keeps_txids=keeps)
+            async with await with_retries(lambda: shared.open_writer(options.stream)) as thin:
+                await write_rows(thin, producer, rows, keeps_txids=keeps)

@@ -24,7 +24,7 @@ class WriteOptions:
     """Names a batch write: if it is repeated under the same name, nothing is written twice."""
 
     @property
-    def has_proxies(self) -> bool:
+    def uses_proxies(self) -> bool:
         """Whether it goes through write proxies: then any number of tasks write at once."""
         return self.metadata.startswith("grpc://")
 

@@ -1,7 +1,7 @@
-"""Real cold stores through broken ways: an object is there whole or not at all, and errors say so.
+"""Faults of real cold stores: an object exists as a whole or not at all, and errors are typed.
 
-Uploads that are cut, repeated, slow or unanswered go through Toxiproxy; stores that are full or
-refuse are the servers' own doing; listings that are late are made late on the way to us.
+Toxiproxy interrupts, repeats, delays or drops requests and responses. The servers themselves are
+full or refuse requests. Stale listings are simulated in the test.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class _Elsewhere(HTTPAdapter):
-    """Sends requests for one address to another one."""
+    """An adapter that sends all requests to another address."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -55,17 +55,17 @@ class _Elsewhere(HTTPAdapter):
         return super().send(request, *args, **given)
 
 
-class Way:
-    """A store behind a proxy, and the same store straight."""
+class ProxiedStore:
+    """One store, opened through a proxy with two deadlines, and directly."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._place = f"faults-{next(_NUMBERS)}"
         upstream = cold_servers.s3().address if kind == "s3" else cold_servers.hdfs().data_address()
         self.proxy: Proxy = metadata_servers.toxiproxy().proxy(upstream)
-        self.straight = self._store(None, 60_000)
+        self.direct = self._store(None, 60_000)
         self.broken = self._store(self.proxy, 30_000)
-        self.hasty = self._store(self.proxy, 1_000)
+        self.impatient = self._store(self.proxy, 1_000)
 
     def _store(self, proxy: Proxy | None, timeout_ms: int) -> ColdStore:
         if self._kind == "s3":
@@ -75,7 +75,9 @@ class Way:
                 timeout_ms=timeout_ms,
             )
         store = cold_servers.hdfs_store(root=f"/{self._place}", timeout_ms=timeout_ms)
-        if proxy is not None:  # the NameNode says where the bytes go; we go there another way
+        if (
+            proxy is not None
+        ):  # the NameNode names the DataNode's address; go through the proxy instead
             nodes = f"http://{cold_servers.hdfs().data_address()}"
             client: Any = store._client
             client._session.mount(nodes, _Elsewhere(proxy.address))
@@ -86,16 +88,16 @@ _NUMBERS = count()
 
 
 @asynccontextmanager
-async def opened(kind: str) -> AsyncIterator[Way]:
-    way = Way(kind)
+async def opened(kind: str) -> AsyncIterator[ProxiedStore]:
+    proxied = ProxiedStore(kind)
     try:
-        yield way
+        yield proxied
     finally:
-        way.proxy.heal()
-        await way.broken.close()
-        await way.hasty.close()
-        await way.straight.close()
-        way.proxy.remove()
+        proxied.proxy.heal()
+        await proxied.broken.close()
+        await proxied.impatient.close()
+        await proxied.direct.close()
+        proxied.proxy.remove()
 
 
 REAL = [
@@ -104,15 +106,15 @@ REAL = [
 ]
 
 
-def on_real_stores(test: Callable[[Way], Awaitable[None]]) -> Callable[[str], None]:
-    """Runs the test on S3 and on HDFS."""
+def on_real_stores(test: Callable[[ProxiedStore], Awaitable[None]]) -> Callable[[str], None]:
+    """Run a test on S3 and on HDFS."""
 
     @pytest.mark.needs_server("toxiproxy")
     @pytest.mark.parametrize("kind", REAL)
     def run(kind: str) -> None:
         async def main() -> None:
-            async with opened(kind) as way:
-                await test(way)
+            async with opened(kind) as proxied:
+                await test(proxied)
 
         asyncio.run(main())
 
@@ -121,7 +123,7 @@ def on_real_stores(test: Callable[[Way], Awaitable[None]]) -> Callable[[str], No
 
 
 async def is_whole(store: ColdStore, key: str, data: bytes = DATA) -> bool:
-    """Whether the object is there. It must not be there in part."""
+    """Return whether the object exists. It must not exist in part."""
     try:
         assert await store.get(key) == data
     except NoSuchObjectError:
@@ -131,64 +133,66 @@ async def is_whole(store: ColdStore, key: str, data: bytes = DATA) -> bool:
 
 
 @on_real_stores
-async def test_an_upload_that_is_cut_leaves_the_whole_object_or_nothing(way: Way) -> None:
+async def test_an_interrupted_upload_leaves_the_whole_object_or_nothing(
+    proxied: ProxiedStore,
+) -> None:
     outcomes = set()
     for number, size in enumerate((0, 100, 5_000, 300_000, 1_040_000)):
-        way.proxy.cut_after(size, "upstream")
+        proxied.proxy.cut_after(size, "upstream")
         with pytest.raises(UnknownOutcomeError):
-            await way.hasty.put_if_absent(f"cut/{number}", DATA)
-        way.proxy.heal()
-        outcomes.add(await is_whole(way.straight, f"cut/{number}"))
-        await way.straight.put_if_absent(f"cut/{number}", DATA)  # a repeat makes it whole
-        assert await is_whole(way.straight, f"cut/{number}")
+            await proxied.impatient.put_if_absent(f"cut/{number}", DATA)
+        proxied.proxy.heal()
+        outcomes.add(await is_whole(proxied.direct, f"cut/{number}"))
+        await proxied.direct.put_if_absent(f"cut/{number}", DATA)  # a repeat completes it
+        assert await is_whole(proxied.direct, f"cut/{number}")
     assert False in outcomes
 
 
 @on_real_stores
-async def test_an_upload_without_an_answer_may_be_repeated(way: Way) -> None:
-    """A duplicate upload: the first one arrived, its answer did not."""
-    way.proxy.swallow("downstream")
+async def test_an_upload_without_a_response_may_be_repeated(proxied: ProxiedStore) -> None:
+    """The first upload arrives, but its response is lost; the second is a duplicate."""
+    proxied.proxy.swallow("downstream")
     with pytest.raises(UnknownOutcomeError):
-        await way.hasty.put_if_absent("twice/key", DATA)
-    way.proxy.heal()
-    await is_whole(way.straight, "twice/key")
-    await way.straight.put_if_absent("twice/key", DATA)
-    assert not await way.straight.put_if_absent("twice/key", b"other")
-    assert await is_whole(way.straight, "twice/key")
+        await proxied.impatient.put_if_absent("twice/key", DATA)
+    proxied.proxy.heal()
+    await is_whole(proxied.direct, "twice/key")
+    await proxied.direct.put_if_absent("twice/key", DATA)
+    assert not await proxied.direct.put_if_absent("twice/key", b"other")
+    assert await is_whole(proxied.direct, "twice/key")
 
 
 @on_real_stores
-async def test_slow_is_not_wrong_and_too_slow_says_so(way: Way) -> None:
-    way.proxy.latency(150)
-    assert await way.broken.put_if_absent("slow/key", DATA)
-    assert await way.broken.get("slow/key", 1000, 50) == DATA[1000:1050]
-    way.proxy.heal()
-    way.proxy.latency(3_000)
+async def test_a_slow_store_works_and_a_too_slow_one_times_out(proxied: ProxiedStore) -> None:
+    proxied.proxy.latency(150)
+    assert await proxied.broken.put_if_absent("slow/key", DATA)
+    assert await proxied.broken.get("slow/key", 1000, 50) == DATA[1000:1050]
+    proxied.proxy.heal()
+    proxied.proxy.latency(3_000)
     with pytest.raises(UnknownOutcomeError):
-        await way.hasty.put_if_absent("slow/other", DATA)
+        await proxied.impatient.put_if_absent("slow/other", DATA)
     with pytest.raises(UnavailableError):
-        await way.hasty.get("slow/key")
+        await proxied.impatient.get("slow/key")
 
 
 @on_real_stores
-async def test_a_read_that_is_cut_is_an_error_and_never_short(way: Way) -> None:
-    await way.straight.put_if_absent("read/key", DATA)
+async def test_an_interrupted_read_raises_and_is_never_short(proxied: ProxiedStore) -> None:
+    await proxied.direct.put_if_absent("read/key", DATA)
     for size in (0, 200, 100_000, 1_000_000):
-        way.proxy.cut_after(size, "downstream")
+        proxied.proxy.cut_after(size, "downstream")
         with pytest.raises(UnavailableError):
-            await way.broken.get("read/key")
-        way.proxy.heal()
-    assert await way.broken.get("read/key") == DATA
+            await proxied.broken.get("read/key")
+        proxied.proxy.heal()
+    assert await proxied.broken.get("read/key") == DATA
 
 
 @pytest.mark.needs_server("hdfs")
 @pytest.mark.needs_server("toxiproxy")
-def test_hdfs_whose_names_are_cut_has_the_whole_object_or_nothing() -> None:
-    """The NameNode's answers are lost: to the making of the file, of its folder, to the rename."""
+def test_lost_namenode_responses_leave_the_whole_object_or_nothing() -> None:
+    """Responses of the NameNode are lost: for creating a file or a folder, or renaming."""
     proxy = metadata_servers.toxiproxy().proxy(cold_servers.hdfs().address)
 
     async def main() -> None:
-        straight = cold_servers.hdfs_store(root="/names")
+        direct = cold_servers.hdfs_store(root="/names")
         outcomes = []
         for number, size in enumerate(range(0, 3_500, 500)):
             broken = cold_servers.hdfs_store(
@@ -196,18 +200,18 @@ def test_hdfs_whose_names_are_cut_has_the_whole_object_or_nothing() -> None:
             )
             proxy.cut_after(size, "downstream")
             try:
-                is_said = await broken.put_if_absent(f"cut/{number}", DATA)
+                was_confirmed = await broken.put_if_absent(f"cut/{number}", DATA)
             except UnknownOutcomeError:
-                is_said = False
+                was_confirmed = False
             proxy.heal()
             await broken.close()
-            is_there = await is_whole(straight, f"cut/{number}")
-            assert is_there or not is_said
-            outcomes.append((is_said, is_there))
-            await straight.put_if_absent(f"cut/{number}", DATA)  # a repeat makes it whole
-            assert await is_whole(straight, f"cut/{number}")
+            is_there = await is_whole(direct, f"cut/{number}")
+            assert is_there or not was_confirmed
+            outcomes.append((was_confirmed, is_there))
+            await direct.put_if_absent(f"cut/{number}", DATA)  # a repeat completes it
+            assert await is_whole(direct, f"cut/{number}")
         assert {(False, False), (True, True)} <= set(outcomes), outcomes
-        await straight.close()
+        await direct.close()
 
     try:
         asyncio.run(main())
@@ -218,20 +222,20 @@ def test_hdfs_whose_names_are_cut_has_the_whole_object_or_nothing() -> None:
 # --- slow, broken, full, refused ----------------------------------------------------------------
 
 
-def test_a_disk_that_hangs_is_unavailable_and_the_outcome_unknown(
+def test_a_hung_disk_is_unavailable_and_the_outcome_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread that waits for the disk cannot be ended: what it does comes later, and whole."""
-    goes_on = threading.Event()
+    """The thread that waits for the disk cannot be stopped: its write completes later, whole."""
+    may_continue = threading.Event()
     sync, opened = os.fsync, Path.open
 
     def slow_sync(descriptor: int) -> None:
-        goes_on.wait(30)
+        may_continue.wait(30)
         sync(descriptor)
 
     def slow_open(path: Path, mode: str = "r") -> Any:  # noqa: ANN401 - a file
         if mode == "rb":
-            goes_on.wait(30)
+            may_continue.wait(30)
         return opened(path, mode)
 
     async def main() -> None:
@@ -244,7 +248,7 @@ def test_a_disk_that_hangs_is_unavailable_and_the_outcome_unknown(
         assert await patient.list() == []
         with pytest.raises(UnavailableError):
             await store.get("slow/key")
-        goes_on.set()
+        may_continue.set()
         await patient.put_if_absent("slow/key", DATA)
         assert await is_whole(patient, "slow/key")
         await store.close()
@@ -254,8 +258,8 @@ def test_a_disk_that_hangs_is_unavailable_and_the_outcome_unknown(
 
 
 @contextmanager
-def small_files(size: int) -> Iterator[None]:
-    """The kernel lets this process write no larger file."""
+def file_size_limit(size: int) -> Iterator[None]:
+    """Make the kernel limit the size of the files that this process writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -268,10 +272,10 @@ def files_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_raises_and_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         store = LocalColdStore(tmp_path)
-        with small_files(100_000), pytest.raises(DiskFullError):
+        with file_size_limit(100_000), pytest.raises(DiskFullError):
             await store.put_if_absent("full/key", DATA)
         assert not await is_whole(store, "full/key")
         assert not await asyncio.to_thread(files_below, tmp_path)
@@ -291,14 +295,14 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
         (errno.EIO, CorruptionError),
     ],
 )
-def test_what_a_file_system_refuses_is_typed_and_leaves_nothing(
+def test_file_system_errors_are_typed_and_leave_nothing(
     step: str,
     number: int,
     kind: type[Exception],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When the bytes are written, and when they get their name."""
+    """The error occurs when the bytes are synced, or when the file is linked to its name."""
 
     def refuse(*_: object) -> None:
         raise OSError(number, "refused")
@@ -318,20 +322,20 @@ def test_what_a_file_system_refuses_is_typed_and_leaves_nothing(
 
 
 class RefusingS3(BaseHTTPRequestHandler):
-    """An S3 endpoint that is empty and answers each PUT with ``said``: (status, code)."""
+    """An empty S3 endpoint that responds to each PUT with ``refusal``: (status, code)."""
 
     protocol_version = "HTTP/1.1"
-    said = (507, "InsufficientStorage")
+    refusal = (507, "InsufficientStorage")
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        status, code = self.said
-        self._answer(status, code)
+        status, code = self.refusal
+        self._respond(status, code)
 
     def do_GET(self) -> None:
-        self._answer(404, "NoSuchKey")
+        self._respond(404, "NoSuchKey")
 
-    def _answer(self, status: int, code: str) -> None:
+    def _respond(self, status: int, code: str) -> None:
         body = f"<Error><Code>{code}</Code><Message>for a test</Message></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -339,7 +343,7 @@ class RefusingS3(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Not to the test's output."""
+        """Log nothing."""
 
 
 @pytest.mark.parametrize(
@@ -354,8 +358,8 @@ class RefusingS3(BaseHTTPRequestHandler):
         (500, "InternalError", UnknownOutcomeError),
     ],
 )
-def test_what_an_s3_refuses_is_typed(status: int, code: str, kind: type[Exception]) -> None:
-    handler = type("Handler", (RefusingS3,), {"said": (status, code)})
+def test_s3_errors_are_typed(status: int, code: str, kind: type[Exception]) -> None:
+    handler = type("Handler", (RefusingS3,), {"refusal": (status, code)})
 
     async def main(port: int) -> None:
         store = cold_servers.s3_store(address=f"127.0.0.1:{port}")
@@ -376,7 +380,7 @@ def test_what_an_s3_refuses_is_typed(status: int, code: str, kind: type[Exceptio
 
 
 @pytest.mark.needs_server("s3")
-def test_s3_without_permission_says_so() -> None:
+def test_s3_without_permission_raises_unauthorized() -> None:
     async def main() -> None:
         owner = cold_servers.s3_store(prefix="owned")
         await owner.put_if_absent("key", DATA)
@@ -395,7 +399,7 @@ def test_s3_without_permission_says_so() -> None:
 
 
 @pytest.mark.needs_server("hdfs")
-def test_hdfs_without_space_or_permission_says_so() -> None:
+def test_hdfs_errors_are_typed() -> None:
     hdfs = cold_servers.hdfs()
     hdfs.limit_space("/full", 1 << 20)  # less than a block
 
@@ -408,7 +412,7 @@ def test_hdfs_without_space_or_permission_says_so() -> None:
         owner = cold_servers.hdfs_store(root="/owned")
         await owner.put_if_absent("key", DATA)
         stranger = HdfsColdStore(HdfsOptions(f"http://{hdfs.address}", "/owned", user="stranger"))
-        assert await stranger.get("key") == DATA, "everybody may read it"
+        assert await stranger.get("key") == DATA, "every user may read it"
         for refused in (stranger.put_if_absent("other", DATA), stranger.delete("key")):
             with pytest.raises(UnauthorizedError):
                 await refused
@@ -419,11 +423,11 @@ def test_hdfs_without_space_or_permission_says_so() -> None:
     asyncio.run(main())
 
 
-# --- late listings ------------------------------------------------------------------------------
+# --- stale listings -----------------------------------------------------------------------------
 
 
 class StaleListing:
-    """A store whose listings are those of an earlier time."""
+    """A store whose listings can be frozen, and are stale from then on."""
 
     def __init__(self, store: ColdStore) -> None:
         self._store = store
@@ -433,7 +437,7 @@ class StaleListing:
         return getattr(self._store, name)
 
     async def freeze(self) -> None:
-        """From now on listings do not change."""
+        """Return the current listing from now on."""
         self._listed = await self._store.list()
 
     async def list(self, prefix: str = "") -> list[str]:
@@ -451,7 +455,7 @@ def manifest(lssn: int, previous: str) -> Manifest:
 
 
 @pytest.mark.parametrize("kind", ["local", *REAL])
-def test_a_late_listing_neither_hides_what_is_known_nor_shows_what_is_gone(
+def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
     kind: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
@@ -475,18 +479,20 @@ def test_a_late_listing_neither_hides_what_is_known_nor_shows_what_is_gone(
             key for key in await store.list() if "lssn=0000000000000000002" not in key
         ]
         await index.refresh()
-        assert list(index.manifests) == [1, 2, 3], "one that the listing forgot is there"
+        assert list(index.manifests) == [1, 2, 3], (
+            "a known segment is kept although the listing lacks it"
+        )
         fresh = StreamIndex(listed, "ns", "s")
         await fresh.refresh()
-        assert list(fresh.manifests) == [1, 2, 3], "also for who never saw it"
+        assert list(fresh.manifests) == [1, 2, 3], "a new index finds it too"
         await listed.freeze()
         await store.delete("ns/s/lssn=0000000000000000001/manifest.json")
         await index.refresh()
         assert await read_manifest(store, "ns", "s", 1) is None
-        assert index.first().lssn in (1, 2), "what was read before may be known a while"
+        assert index.first().lssn in (1, 2), "what was read before may be kept for a while"
         fresh = StreamIndex(listed, "ns", "s")
         await fresh.refresh()
-        assert list(fresh.manifests) == [2, 3], "what is gone is not believed"
+        assert list(fresh.manifests) == [2, 3], "a deleted segment is dropped although it is listed"
         await store.close()
 
     asyncio.run(main())

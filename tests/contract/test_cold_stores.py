@@ -1,4 +1,4 @@
-"""Every cold store passes the same checks; real servers, where they can be had."""
+"""Conformance of every cold store, on real servers where they are installed."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from rhumbline.tests.support.servers import cold_servers
 
 
 def checked(name: str, store: ColdStore) -> None:
-    """Runs one check of the kit on a store, which is closed after it."""
+    """Run one check of the conformance kit on a store, then close the store."""
 
     async def main() -> None:
         try:
@@ -56,18 +56,18 @@ def test_hdfs_keeps_the_contract(name: str) -> None:
 @pytest.mark.needs_server("s3")
 def test_s3_refusals_are_typed() -> None:
     with pytest.raises(UnauthorizedError):
-        checked("a_key_is_put_once", cold_servers.s3_store(secret_key="wrong"))
+        checked("an_existing_key_is_not_replaced", cold_servers.s3_store(secret_key="wrong"))
     with pytest.raises(ConfigurationError):
-        checked("a_key_is_put_once", cold_servers.s3_store(bucket="no-such-bucket"))
+        checked("an_existing_key_is_not_replaced", cold_servers.s3_store(bucket="no-such-bucket"))
 
 
-def test_a_store_that_is_away_is_unavailable() -> None:
+def test_an_unreachable_store_is_unavailable() -> None:
     away = S3Options("bucket", endpoint=f"http://127.0.0.1:{free_port()}", access_key="a",
                      secret_key="b", timeout_ms=2000)  # fmt: skip
     with pytest.raises(UnknownOutcomeError):
-        checked("a_key_is_put_once", S3ColdStore(away))
+        checked("an_existing_key_is_not_replaced", S3ColdStore(away))
     with pytest.raises(UnavailableError):
-        checked("what_is_not_there_is_said_so", S3ColdStore(away))
+        checked("absent_keys_are_reported", S3ColdStore(away))
 
 
 def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: 
     async def main() -> None:
         store = LocalColdStore(tmp_path)
         assert await store.list() == []
-        assert old.exists(), "who only reads removes nothing"
+        assert old.exists(), "a store that is only read removes nothing"
         await store.put_if_absent("key", b"whole")
         assert await store.list() == ["key"]
         await store.close()
@@ -118,6 +118,6 @@ def test_leftovers_in_hdfs_are_never_listed_and_are_swept_when_old() -> None:
         ("s3://bucket/p?secret=x", "unknown option secret"),
     ],
 )
-def test_a_bad_uri_says_what_to_write(uri: str, words: str) -> None:
+def test_a_bad_uri_raises_with_the_expected_form(uri: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         open_cold_store(uri)

@@ -1,7 +1,7 @@
-"""A disk that writes down all that reaches it, and makes the images that a crash could leave.
+"""A disk that records every operation, and a replay that creates the images of possible crashes.
 
-The record is one list in one order: writes, syncs, names, commits of the index, and what the
-workload was promised. An image is what a restart finds after a cut at some point of that list.
+The record is one ordered list of writes, syncs, name changes, index commits and promises to the
+workload. An image is the state that a restart finds after a crash at some point of the list.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ SECTOR = 512
 
 
 class Event(NamedTuple):
-    """One step: write, truncate, sync, create, rename, remove, syncdir, promise or index."""
+    """One event: write, truncate, sync, create, rename, remove, syncdir, promise or index."""
 
     kind: str
     inode: int = 0
@@ -72,7 +72,7 @@ class RecordingFile:
 
 
 class RecordingDisk:
-    """Keeps core.runtime.disk.Disk."""
+    """A core.runtime.disk.Disk in memory that records its operations."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -83,7 +83,7 @@ class RecordingDisk:
         self.events.append(event)
 
     def promise(self, value: object) -> None:
-        """The workload was told something that no crash may take back."""
+        """Records a promise to the workload, which no crash may break."""
         self.events.append(Event("promise", value=value))
 
     async def open(
@@ -139,13 +139,13 @@ class _Inode:
 
 
 class Image(NamedTuple):
-    """What a restart finds. ``kind``: killed (the process) or power (the machine)."""
+    """The files that a restart finds. ``kind``: "killed" (the process) or "power" (the machine)."""
 
     kind: str
     files: dict[str, bytes]
 
     def disk(self) -> MemoryDisk:
-        """The image as a disk to restart on."""
+        """Return a disk with the files of the image."""
         disk = MemoryDisk()
         disk.files = {path: bytearray(content) for path, content in self.files.items()}
         disk.directories = {"", "log", "sorted"}
@@ -153,7 +153,7 @@ class Image(NamedTuple):
 
 
 class Replay:
-    """Walks along a record and makes images of each point."""
+    """Replays a record and creates the images for each point."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -163,7 +163,7 @@ class Replay:
         self._name_changes: list[tuple[str, str, int | None]] = []
 
     def step(self, event: Event) -> None:
-        """Takes one event in."""
+        """Applies one event."""
         if event.kind == "create":
             self._inodes[event.inode] = _Inode()
             self._set_name(event.path, event.inode)
@@ -192,7 +192,7 @@ class Replay:
         self._name_changes.append((path.rpartition("/")[0], path, inode))
 
     def images(self, next_event: Event | None) -> Iterator[Image]:
-        """What may be found if everything stops here, before or within ``next_event``."""
+        """Yield the possible images of a crash here, before or during ``next_event``."""
         yield Image("killed", self._files(self._names, {}))
         if next_event is not None and next_event.kind == "write":
             content = bytearray(self._inodes[next_event.inode].cached)
@@ -212,7 +212,7 @@ class Replay:
             yield Image("power", self._files(names, contents))
 
     def _some_of(self, node: _Inode) -> bytearray:
-        """The durable bytes, and any sectors of what was written since."""
+        """Return the durable bytes with a random selection of the sectors written since."""
         content = bytearray(node.durable)
         for event in node.pending:
             fate = self._random.randrange(3)
@@ -240,7 +240,7 @@ def _name(names: dict[str, int], path: str, inode: int | None) -> None:
 
 
 def apply(content: bytearray, event: Event) -> None:
-    """Does to a file's bytes what a write or truncation does."""
+    """Applies a write or truncation to the bytes of a file."""
     if event.kind == "truncate":
         del content[event.offset :]
         content.extend(bytes(event.offset - len(content)))

@@ -1,4 +1,4 @@
-"""Every point at which everything may stop, and what a restart must find after it."""
+"""A restart after a crash at any point finds everything that was promised before."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -24,15 +24,15 @@ def crash_everywhere(seed: int = 1, *, stop_at_first: bool = False) -> Report:
     return asyncio.run(main())
 
 
-def test_what_was_promised_holds_after_every_crash() -> None:
+def test_every_promise_holds_after_every_crash() -> None:
     report = crash_everywhere()
     print(f"{report.cut_points} cut points, {report.image_count} images")
     assert report.violations == {}
     assert report.image_count > 2_000
 
 
-def skipped_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One fdatasync in seven does nothing."""
+def some_syncs_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every seventh fdatasync does nothing."""
     count = 0
 
     async def write_durable(self: RecordingFile, offset: int, buffers: Any) -> None:  # noqa: ANN401
@@ -45,7 +45,7 @@ def skipped_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordingFile, "write_durable", write_durable)
 
 
-def index_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def index_before_data_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index points to a sorted file that was never synced."""
 
     async def sync(self: RecordingFile) -> None:
@@ -56,7 +56,7 @@ def index_before_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordingFile, "sync", sync)
 
 
-def name_before_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def file_used_before_its_name_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sorted file is used before its name is durable."""
 
     async def sync_directory(self: RecordingDisk, path: str) -> None:
@@ -67,8 +67,8 @@ def name_before_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordingDisk, "sync_directory", sync_directory)
 
 
-def forgotten_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fence is only in memory."""
+def fence_in_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fence is kept in memory only."""
 
     def fence(self: Storage, ledger: LedgerRecord, on_durable: OnDurable) -> None:
         on_durable(None)
@@ -76,8 +76,8 @@ def forgotten_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Storage, "fence", fence)
 
 
-def lost_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new log does not begin with the state of the old ones, which are sorted away."""
+def log_without_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new log does not begin with the state of the older logs, which compaction removes."""
 
     def snapshot(self: Storage) -> Iterator[bytes]:
         yield boot_record(self.states.boot_id)
@@ -86,12 +86,12 @@ def lost_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Storage, "snapshot", snapshot)
 
 
-def early_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def acknowledged_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """An add is acknowledged when it is written, not when it is synced."""
 
     async def write(self: WriteLog, group: Any) -> None:  # noqa: ANN401
         for connection, outbox in group.outboxes.items():
-            connection.answered(outbox)
+            connection.deliver(outbox)
         group.outboxes.clear()
         await original(self, group)
 
@@ -99,8 +99,8 @@ def early_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WriteLog, "_write", write)
 
 
-def unwritten_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Old files go although no durable record names the new ones."""
+def manifest_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old files are removed although no durable record names the new ones."""
 
     async def write_manifest(self: Storage) -> None:
         self.states.manifest.index_sequence = self.index.store.sequence
@@ -108,7 +108,7 @@ def unwritten_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Storage, "write_manifest", write_manifest)
 
 
-def unfinished_sorted_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def sorted_file_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last group of a sorted file is never written."""
 
     async def finish(self: SortedFileWriter) -> int:
@@ -123,17 +123,17 @@ def unfinished_sorted_file(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        skipped_sync,
-        index_before_data,
-        name_before_directory,
-        forgotten_fence,
-        lost_snapshot,
-        early_answer,
-        unwritten_manifest,
-        unfinished_sorted_file,
+        some_syncs_skipped,
+        index_before_data_is_durable,
+        file_used_before_its_name_is_durable,
+        fence_in_memory_only,
+        log_without_snapshot,
+        acknowledged_before_sync,
+        manifest_not_written,
+        sorted_file_not_finished,
     ],
 )
-def test_planted_bug_is_found(
+def test_planted_bug_is_detected(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

@@ -1,6 +1,6 @@
-"""Bit flips, truncations and zeroed blocks in every kind of file, at rest.
+"""Bit flips, truncations and zeroed blocks in every kind of file are detected.
 
-Found and typed; never other bytes; and never "never had it" for what was acknowledged.
+A damaged storage never serves other bytes and never denies an acknowledged entry (rule BKE-2).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
 
 
 async def finished() -> tuple[dict[str, bytes], list[object], Commit]:
-    """The files, promises and last index of a workload that a kill ended (no orderly close)."""
+    """Return the files, promises and last index of a workload that was killed at its end."""
     disk = RecordingDisk()
     workload = Workload(disk)
     await workload.run()
@@ -53,7 +53,7 @@ def damaged(files: dict[str, bytes], path: str, change: Callable[[bytearray], No
 
 
 def changes(content: bytes, random: Random, count: int) -> list[Callable[[bytearray], None]]:
-    """Flips anywhere, zeroed blocks, and truncations that leave a part of a group."""
+    """Return random bit flips and zeroed blocks."""
 
     def flip(at: int, bit: int) -> Callable[[bytearray], None]:
         def work(data: bytearray) -> None:
@@ -74,8 +74,10 @@ def changes(content: bytes, random: Random, count: int) -> list[Callable[[bytear
     return found
 
 
-async def lies_of(image: Image, promises: Sequence[object], commit: Commit | None) -> list[str]:
-    """What a bookie on damaged files says that is not true, or does not notice."""
+async def find_false_answers(
+    image: Image, promises: Sequence[object], commit: Commit | None
+) -> list[str]:
+    """Return the false answers and the missed damage of a bookie on damaged files."""
     runtime = Runtime(FixedClock(), Random(5))
     storage = Storage(runtime, image.disk(), config(BOOT), ME, restored_index(commit))
     found: list[str] = []
@@ -83,7 +85,7 @@ async def lies_of(image: Image, promises: Sequence[object], commit: Commit | Non
         await storage.open(must_exist=True)
     except (CorruptionError, ForeignDataError):
         await storage.abandon()
-        return found  # refused as a whole: nothing is denied
+        return found  # the bookie does not start, so it denies nothing
     for promise in promises:
         if isinstance(promise, Acked) and promise.ledger_id not in storage.states.tombstones:
             try:
@@ -92,20 +94,20 @@ async def lies_of(image: Image, promises: Sequence[object], commit: Commit | Non
             except (NoSuchEntryError, NoSuchLedgerError):
                 found.append("an acknowledged entry is denied")
             except RhumblineError:
-                continue  # "unknown" is the truth
+                continue  # "unknown" is correct
             else:
                 if not is_right:
                     found.append("other bytes are served")
         elif isinstance(promise, Fenced):
             ledger = storage.states.ledgers.get(promise.ledger_id)
-            if ledger is not None and ledger.takes_adds:
-                found.append("a fenced ledger takes adds")
+            if ledger is not None and ledger.accepts_adds:
+                found.append("a fenced ledger accepts adds")
     await storage.aclose()
     return found
 
 
 async def run_is_right(storage: Storage, ledger_id: int, first: int) -> bool:
-    """Whether a run from some of the entries on brings what was written. Raises as read_run."""
+    """Return whether a run from every eighth entry has the right bytes. Raises as read_run."""
     if first % 8:
         return True
     run = await storage.read_run(ledger_id, first, 3, 1 << 20)
@@ -122,18 +124,18 @@ async def rot_everywhere(count: int) -> tuple[int, Counter[str]]:
             image = damaged(files, path, change)
             for index in (None, commit):
                 images += 1
-                lies.update(await lies_of(image, promises, index))
+                lies.update(await find_false_answers(image, promises, index))
     return images, lies
 
 
-def test_rot_in_any_file_is_never_served_and_never_a_denial() -> None:
+def test_corruption_in_any_file_is_neither_served_nor_a_denial() -> None:
     images, lies = asyncio.run(rot_everywhere(80))
     print(f"{images} damaged images")
     assert lies == {}
     assert images > 500
 
 
-def test_sealed_file_that_lost_its_end_is_damage() -> None:
+def test_truncated_sealed_file_is_damage() -> None:
     async def main() -> None:
         files, promises, commit = await finished()
         newest = max(path for path in files if path.startswith("log/"))
@@ -143,7 +145,7 @@ def test_sealed_file_that_lost_its_end_is_damage() -> None:
             for keep in (0, 100, 600, len(files[path]) // 2, len(files[path]) - 1):
                 image = Image("killed", {**files, path: files[path][:keep]})
                 for index in (None, commit):
-                    assert await lies_of(image, promises, index) == [], (path, keep)
+                    assert await find_false_answers(image, promises, index) == [], (path, keep)
 
     asyncio.run(main())
 
@@ -154,20 +156,20 @@ def test_missing_file_is_damage() -> None:
         for path in sorted(files):
             image = Image("killed", {p: c for p, c in files.items() if p != path})
             for index in (None, commit):
-                assert await lies_of(image, promises, index) == [], path
+                assert await find_false_answers(image, promises, index) == [], path
 
     asyncio.run(main())
 
 
-def test_cutting_a_rotten_group_as_if_torn_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_treating_damage_as_a_torn_end_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_next(*_: object) -> None:
         return None
 
-    def no_judgement(*_: object) -> None:
+    def no_classification(*_: object) -> None:
         return None
 
     monkeypatch.setattr(replay, "_next_group", no_next)
     monkeypatch.setattr(replay, "_with_missing_end", lambda scan, *_: scan)
-    monkeypatch.setattr(startup, "_judge_torn_end", no_judgement)
+    monkeypatch.setattr(startup, "_classify_torn_end", no_classification)
     _, lies = asyncio.run(rot_everywhere(8))
     assert lies["an acknowledged entry is denied"] > 0

@@ -1,4 +1,4 @@
-"""What the crash tests do to a storage, what it promised meanwhile, and whether it kept that."""
+"""The workload of the crash tests, the promises to it, and the check that they are kept."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +23,7 @@ BOOT = "first"
 
 
 def config(boot_id: str = BOOT) -> BookieConfig:
-    """Small files, no cache: every read goes to a file."""
+    """Return a configuration with small files and without cache, so that reads use the files."""
     return BookieConfig(log_file_bytes=4096, tail_cache_bytes=0, boot_id=boot_id)
 
 
@@ -35,7 +35,7 @@ class Acked(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """A fence was answered."""
+    """A fence was acknowledged."""
 
     ledger_id: int
 
@@ -54,7 +54,7 @@ class Deleted(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What the index held after a commit."""
+    """The contents of the index after a commit."""
 
     rows: tuple[IndexedEntry, ...]
     covered_log: int
@@ -62,7 +62,7 @@ class Commit(NamedTuple):
 
 
 class CommittedIndex(MemoryIndexStore):
-    """A durable index whose every commit is part of the record."""
+    """A durable index that records each commit."""
 
     is_durable = True
 
@@ -83,7 +83,7 @@ class CommittedIndex(MemoryIndexStore):
 
 
 def restored_index(commit: Commit | None) -> MemoryIndexStore:
-    """The index as a commit left it; None: it is gone."""
+    """Return the index after a commit, or an empty index for None."""
     store = MemoryIndexStore()
     if commit is not None:
         store.is_durable = True
@@ -92,37 +92,37 @@ def restored_index(commit: Commit | None) -> MemoryIndexStore:
     return store
 
 
-class Teller:
-    """A connection that notes what it was told."""
+class PromiseRecorder:
+    """A connection that records delivered responses as promises."""
 
     def __init__(self, disk: RecordingDisk) -> None:
         self._disk = disk
 
-    def answered(self, outbox: Outbox) -> None:
-        for answer in outbox.answers:
-            ledger_id, entry_id = answer.split()
+    def deliver(self, outbox: Outbox) -> None:
+        for response in outbox.responses:
+            ledger_id, entry_id = response.split()
             self._disk.promise(Acked(int(ledger_id), int(entry_id)))
 
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        raise AssertionError(f"nothing fails here: {error}")
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        raise AssertionError(f"unexpected failure: {error}")
 
 
 def bytes_of(ledger_id: int, entry_id: int) -> bytes:
-    """The one form that this entry ever had."""
+    """Return the bytes of an entry, which follow from its ids."""
     payload = Random(ledger_id * 1000 + entry_id).randbytes(120 + entry_id % 90)
     return entry(ledger_id, entry_id, payload)
 
 
 class Workload:
-    """Adds, fences, LACs, rolls, sorting, deletion, compaction, on one storage."""
+    """Adds, fences, LACs, rolls, compaction and deletion on one storage."""
 
     def __init__(self, disk: RecordingDisk, seed: int = 1) -> None:
         self._disk = disk
         self._random = Random(seed)
         runtime = Runtime(FixedClock(), Random(seed))
         self.storage = Storage(runtime, disk, config(), ME, CommittedIndex(disk))
-        self._teller = Teller(disk)
-        self._sorter = Compactor(self.storage, slice_bytes=4000)
+        self._recorder = PromiseRecorder(disk)
+        self._compactor = Compactor(self.storage, slice_bytes=4000)
         self._next_entry = dict.fromkeys((1, 2, 3), 0)
 
     async def run(self) -> None:
@@ -133,16 +133,16 @@ class Workload:
         storage.fence(ledgers[1], lambda error: disk.promise(Fenced(1)))
         storage.write_lac(ledgers[2], lac_body(2, 3), lambda error: disk.promise(Lac(2, 3)))
         await self._burst(20, (2, 3))
-        tending = asyncio.ensure_future(self._tend())
+        compacting = asyncio.ensure_future(self._compact_all())
         await self._burst(25, (2, 3))
-        await tending
+        await compacting
         storage.delete_ledger(3)
         storage.when_durable(lambda error: disk.promise(Deleted(3)))
         await self._burst(30, (2,))
         for number in sorted(storage.sorted)[:2]:
-            await self._sorter.compact(number)
+            await self._compactor.compact_sorted_file(number)
             await self._burst(3, (2,))
-        await self._tend()
+        await self._compact_all()
         await self._burst(3, (2,))
         await storage.aclose()
 
@@ -153,21 +153,21 @@ class Workload:
                 ledger_id = among[random.randrange(len(among))]
                 number = self._next_entry[ledger_id]
                 self._next_entry[ledger_id] += 1
-                answer = f"{ledger_id} {number}".encode()
+                response = f"{ledger_id} {number}".encode()
                 ledger = storage.states.ledgers[ledger_id]
-                storage.add(ledger, bytes_of(ledger_id, number), self._teller, answer)
+                storage.add(ledger, bytes_of(ledger_id, number), self._recorder, response)
             for _ in range(random.randrange(1, 9)):
                 await asyncio.sleep(0)
 
-    async def _tend(self) -> None:
+    async def _compact_all(self) -> None:
         storage = self.storage
         await storage.checkpoint()
         while storage.sealed_logs and storage.sealed_logs[0] < storage.index.store.covered_log:
-            assert await self._sorter.sort_log(storage.sealed_logs[0])
+            assert await self._compactor.compact_log(storage.sealed_logs[0])
 
 
 class Report(NamedTuple):
-    """What came out of a walk over all cut points."""
+    """The result of restarts at all crash points."""
 
     cut_points: int
     image_count: int
@@ -175,7 +175,7 @@ class Report(NamedTuple):
 
 
 async def walk(events: Sequence[Event], seed: int = 1, *, stop_at_first: bool = False) -> Report:
-    """Restarts on every image of every cut point, with three states of the index."""
+    """Restarts on every image of every crash point, with three states of the index."""
     replay = Replay(Random(seed))
     promises: list[object] = []
     commits: list[Commit | None] = [None]
@@ -189,20 +189,20 @@ async def walk(events: Sequence[Event], seed: int = 1, *, stop_at_first: bool = 
         replay.step(event)
         following = events[at + 1] if at + 1 < len(events) else None
         if following is not None and following.kind == "promise":
-            continue  # a promise does not wait: it belongs to the step before it
+            continue  # a promise belongs to the event before it
         for image in replay.images(following):
             for commit in dict.fromkeys((None, commits[-1], commits[max(0, len(commits) - 2)])):
                 images += 1
-                violations.update(await violations_of(image, promises, commit))
+                violations.update(await find_violations(image, promises, commit))
         if stop_at_first and violations:
             break
     return Report(len(events), images, violations)
 
 
-async def violations_of(
+async def find_violations(
     image: Image, promises: Sequence[object], commit: Commit | None
 ) -> list[str]:
-    """What a restart on the image gets wrong."""
+    """Return the broken promises and other errors of a restart on the image."""
     boot = BOOT if image.kind == "killed" else "second"
     runtime = Runtime(FixedClock(), Random(5))
     storage = Storage(runtime, image.disk(), config(boot), ME, restored_index(commit))
@@ -212,7 +212,7 @@ async def violations_of(
         await storage.abandon()
         return [f"does not open: {type(error).__name__}"]
     found = [
-        f"takes a torn end for damage: {damage.reason}"
+        f"a torn end counts as damage: {damage.reason}"
         for damage in storage.damages
         if "went down" not in damage.reason
     ]
@@ -220,7 +220,7 @@ async def violations_of(
         fault = await _broken(storage, promise)
         if fault is not None:
             found.append(fault)
-    found.extend(await _unfinished(storage))
+    found.extend(await _find_unfinished(storage))
     await storage.aclose()
     return found
 
@@ -232,11 +232,11 @@ async def _broken(storage: Storage, promise: object) -> str | None:
             return None
         return await _unreadable(storage, promise)
     if isinstance(promise, Fenced) and not states.ledgers[promise.ledger_id].is_fenced:
-        return "a fence is forgotten"
+        return "a fence is lost"
     if isinstance(promise, Lac) and states.ledgers[promise.ledger_id].lac < promise.lac:
-        return "an explicit LAC is forgotten"
+        return "an explicit LAC is lost"
     if isinstance(promise, Deleted) and promise.ledger_id not in states.tombstones:
-        return "a tombstone is forgotten"
+        return "a tombstone is lost"
     return None
 
 
@@ -251,12 +251,12 @@ async def _unreadable(storage: Storage, promise: Acked) -> str | None:
         return "an acknowledged entry has other bytes"
     ledger = storage.states.ledgers.get(promise.ledger_id)
     if ledger is None or ledger.master_key != KEY:
-        return "the state of a ledger is forgotten"
+        return "the state of a ledger is lost"
     return None
 
 
-async def _unfinished(storage: Storage) -> list[str]:
-    """Entries that the index has and that were never sent, or cannot be read."""
+async def _find_unfinished(storage: Storage) -> list[str]:
+    """Return errors for indexed entries that were never added or cannot be read."""
     found = []
     for ledger_id in list(storage.index.ledgers()):
         if not storage.is_held(ledger_id):
@@ -269,5 +269,5 @@ async def _unfinished(storage: Storage) -> list[str]:
                 found.append(f"an indexed entry cannot be read: {type(error).__name__}")
                 continue
             if data != bytes_of(ledger_id, row.entry_id):
-                found.append("something unfinished is served")
+                found.append("other bytes than those added are served")
     return found

@@ -1,8 +1,10 @@
-"""Every code block in the documents runs.
+"""Runs every code block of the documents.
 
-The `python` blocks of one document share a namespace, top to bottom; of `console` and `sh` blocks,
-the lines after `$ ` run in one bash each. All run in an empty folder, with the commands of this
-environment first in PATH, in the order in which a reader meets them. `text` is shown, not run.
+The `python` blocks of one document share a namespace, top to bottom. A `bash` block runs whole, as
+a reader would paste it. Of a `console` (or `sh`) block, the commands run: see
+`doc_blocks.commands`. Each of these blocks is one bash. All blocks of a document run in one empty
+folder, in order, with the commands of this environment first in PATH. `text` and the data languages
+are shown, not run.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ from rhumbline.tests.support.tidy import doc_blocks, source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
 RUN_BY_PYTHON = {"python"}
+RUN_WHOLE_BY_BASH = {"bash"}
 RUN_BY_BASH = {"console", "sh"}
 SHOWN = {"text", "mermaid", "toml", "json"}
 TIMEOUT_S = 100
@@ -30,9 +33,9 @@ DOCUMENTS = [
 
 
 def environment() -> dict[str, str]:
-    """The reader's environment: as if this virtual environment were active.
+    """Return the reader's environment: as if this virtual environment were active.
 
-    Spark's JVMs compile less than a reader's, which halves what they cost here.
+    Spark's JVMs compile less than a reader's, which halves the time that these tests take.
     """
     folder = str(Path(sys.executable).parent)
     return {
@@ -42,17 +45,29 @@ def environment() -> dict[str, str]:
     }
 
 
+def shell_script(block: doc_blocks.Block) -> str:
+    """Return what bash runs of a block."""
+    is_whole = block.language in RUN_WHOLE_BY_BASH
+    return block.text if is_whole else doc_blocks.commands(block.text)
+
+
+def run_markdown(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the blocks of a markdown text in a folder."""
+    script = as_script(Path("x.md"), doc_blocks.blocks(text))
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 def as_script(document: Path, found: list[doc_blocks.Block]) -> str:
-    """One Python program that runs all blocks of a document in order."""
+    """Return one Python program that runs all blocks of a document in order."""
     lines = ["import subprocess", "names = {'__name__': '__main__'}"]
     for block in found:
         where = f"{document}:{block.line}"
         if block.language in RUN_BY_PYTHON:
             padded = "\n" * (block.line - 1) + block.text
             lines.append(f"exec(compile({padded!r}, {str(document)!r}, 'exec'), names)")
-        elif block.language in RUN_BY_BASH:
-            script = doc_blocks.commands(block.text)
-            command = ["bash", "-euo", "pipefail", "-c", script, where]
+        elif block.language in RUN_WHOLE_BY_BASH | RUN_BY_BASH:
+            command = ["bash", "-euo", "pipefail", "-c", shell_script(block), where]
             lines.append(f"print({where!r}, flush=True)")
             lines.append(f"subprocess.run({command!r}, check=True, stdin=subprocess.DEVNULL)")
     return "\n".join(lines)
@@ -73,7 +88,7 @@ def test_document_runs(document: Path, tmp_path: Path) -> None:
         )
         try:
             code = process.wait(TIMEOUT_S)
-        finally:  # what the document started ends with it, also when it failed half-way
+        finally:  # end the processes that the document started, also when it failed midway
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -82,16 +97,19 @@ def test_document_runs(document: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-def test_every_block_says_how_it_is_read(document: Path) -> None:
+def test_every_block_has_a_known_language(document: Path) -> None:
     for block in doc_blocks.blocks((ROOT / document).read_text()):
         where = f"{document}:{block.line}"
-        assert block.language in RUN_BY_PYTHON | RUN_BY_BASH | SHOWN, where
+        assert block.language in RUN_BY_PYTHON | RUN_WHOLE_BY_BASH | RUN_BY_BASH | SHOWN, where
         if block.language in RUN_BY_BASH:
             assert doc_blocks.commands(block.text), f"{where}: no line starts with `$ `"
+        if block.language in RUN_WHOLE_BY_BASH:
+            prompts = [line for line in block.text.splitlines() if line.startswith("$ ")]
+            assert not prompts, f"{where}: a `bash` block has no prompts; make it `console`"
 
 
 @pytest.mark.parametrize("document", source_tree.markdown_files(), ids=str)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_lead_to_existing_files(document: Path) -> None:
     broken = [
         target
         for target in doc_blocks.links((ROOT / document).read_text())
@@ -100,16 +118,80 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert not broken
 
 
-def test_blocks_of_one_document_share_their_names(tmp_path: Path) -> None:
+def test_python_blocks_of_one_document_share_their_names(tmp_path: Path) -> None:
     text = "```python\nx = 1\n```\n- item\n  ```python\n  assert x == 1\n  ```\n"
-    script = as_script(Path("x.md"), doc_blocks.blocks(text))
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    assert run_markdown(text, tmp_path).returncode == 0
 
 
 def test_failing_command_fails_the_document(tmp_path: Path) -> None:
-    text = "```console\n$ true\nits output\n$ false | \\\n  cat\n```\n"
-    script = as_script(Path("x.md"), doc_blocks.blocks(text))
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert done.returncode != 0
+    assert run_markdown("```console\n$ true\n```\n", tmp_path).returncode == 0
+    for failing in (
+        "```console\n$ true\nits output\n$ false | \\\n  cat\n```\n",
+        "```console\n$ true\n> false\n```\n",
+        "```bash\nfalse\ntrue\n```\n",
+        "```bash\ntrue\necho $undefined_name\n```\n",
+    ):
+        assert run_markdown(failing, tmp_path).returncode != 0, failing
+
+
+BASH_BLOCK = """\
+```bash
+# A comment, then a heredoc.
+cat > program.py <<'END'
+for word in ("a", "b"):
+
+    print(word)
+END
+python program.py \\
+  > output.txt
+```
+"""
+
+
+def test_bash_block_runs_whole(tmp_path: Path) -> None:
+    assert run_markdown(BASH_BLOCK, tmp_path).returncode == 0
+    assert (tmp_path / "output.txt").read_text() == "a\nb\n"
+
+
+CONSOLE_BLOCK = """\
+```console
+$ cat > program.py <<'END'
+> for word in ("a", "b"):
+>
+>     print(word)
+> END
+$ for n in 1 2; do
+>   python program.py
+> done | tee output.txt
+a
+b
+a
+> rm output.txt
+b
+$ echo c \\
+    >> output.txt
+$ echo d \\
+>   >> output.txt
+```
+"""
+
+
+def test_console_block_runs_its_commands_and_their_continuations(tmp_path: Path) -> None:
+    assert run_markdown(CONSOLE_BLOCK, tmp_path).returncode == 0
+    assert (tmp_path / "output.txt").read_text() == "a\nb\na\nb\nc\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$ a\n$ b\n", "a\nb\n"),
+        ("$ a\noutput\n", "a\n"),
+        ("$ a \\\n  b\noutput\n", "a \\\n  b\n"),
+        ("$ a \\\n> b\noutput\n", "a \\\nb\n"),
+        ("$ a <<END\n> x\n>\n>   y\n> END\noutput\n", "a <<END\nx\n\n  y\nEND\n"),
+        ("$ a\noutput\n> output\n", "a\n"),
+        ("> output\noutput\n", ""),
+    ],
+)
+def test_commands_of_a_console_block(text: str, expected: str) -> None:
+    assert doc_blocks.commands(text) == expected

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from rhumbline.core.bookie import groups, ledger_state
+from rhumbline.core.bookie import ledger_records
 from rhumbline.core.bookie.identity import Identity, cookie_of
-from rhumbline.core.log.records import StreamHead
-from rhumbline.core.metadata.layout import Paths
+from rhumbline.core.bookie.log import log_format
+from rhumbline.core.log.metadata.stream_metadata import StreamHead
+from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol import record_set
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
@@ -37,13 +38,13 @@ READ_LAC = v3.read_lac_request(1, 7)
 
 
 def commit_group() -> bytes:
-    body = groups.encode_record(HELLO)
-    header = groups.GroupHeader(1, 0x0102030405060708, 0, 0, 0, len(body), crc32c(body))
-    return groups.encode_group_header(header) + body
+    body = log_format.encode_record(HELLO)
+    header = log_format.GroupHeader(1, 0x0102030405060708, 0, 0, 0, len(body), crc32c(body))
+    return log_format.encode_group_header(header) + body
 
 
 def ledger_record() -> bytes:
-    ledger = ledger_state.LedgerState(7, KEY)
+    ledger = ledger_records.LedgerRecord(7, KEY)
     ledger.is_fenced = ledger.is_proven = True
     ledger.lac, ledger.lac_changed_ms = 0, 1_700_000_000_000
     return ledger.encode()
@@ -101,9 +102,9 @@ HEX = {
 PLAIN = {STORAGE: {"cookie": text_of_cookie(), "json-records": json_records()}, WIRE: {}}
 SIZES = {
     STORAGE: {
-        "file-header": groups.FILE_HEADER_BYTES,
-        "group-header": groups.GROUP_HEADER_BYTES,
-        "record": groups.RECORD_HEADER_BYTES,
+        "file-header": log_format.FILE_HEADER_BYTES,
+        "group-header": log_format.GROUP_HEADER_BYTES,
+        "record": log_format.RECORD_HEADER_BYTES,
         "ledger-record": len(ledger_record()),
         "record-set": record_set.HEADER.size,
     },
@@ -132,7 +133,7 @@ def parse_hex(text: str) -> bytes:
         match = _HEX_LINE.fullmatch(line)
         assert match, f"not a line of a hex example: {line!r}"
         offset, zeros, digits = match.groups()
-        assert int(offset) == len(data), f"offset {offset} stands at byte {len(data)}"
+        assert int(offset) == len(data), f"offset {offset} is written at byte {len(data)}"
         data += bytes(int(zeros)) if zeros else bytes.fromhex(digits)
     return data
 
@@ -149,7 +150,7 @@ def fixed_fields(table: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", [STORAGE, WIRE])
-def test_hex_examples_are_what_the_code_writes(name: str) -> None:
+def test_examples_are_what_the_code_writes(name: str) -> None:
     shown = examples(name)
     assert shown.keys() == HEX[name].keys() | PLAIN[name].keys()
     for example, data in HEX[name].items():
@@ -170,19 +171,19 @@ def test_layouts_have_the_sizes_of_the_code(name: str) -> None:
         assert end == size, layout
 
 
-def test_code_reads_the_examples() -> None:
+def test_code_decodes_the_examples() -> None:
     shown = examples(STORAGE)
     group = parse_hex(shown["commit-group"])
-    header = groups.decode_group_header(group)
+    header = log_format.decode_group_header(group)
     assert header is not None
-    ((_, found, is_state),) = groups.iterate_records(group[groups.GROUP_HEADER_BYTES :])
+    ((_, found, is_state),) = log_format.iterate_records(group[log_format.GROUP_HEADER_BYTES :])
     assert not is_state
     assert entry.decode_entry(CRC32C, 7, 0, found).payload == b"hello"
-    states = ledger_state.LedgerStates()
-    states.apply(parse_hex(shown["ledger-record"]))
-    assert states.ledgers[7].is_fenced
-    (one,) = record_set.decode_entry(parse_hex(shown["record-set"]))
-    assert one.payloads() == [b"hello", b"world!"]
+    records = ledger_records.LedgerRecords()
+    records.apply(parse_hex(shown["ledger-record"]))
+    assert records.ledgers[7].is_fenced
+    (decoded,) = record_set.decode_entry(parse_hex(shown["record-set"]))
+    assert decoded.payloads() == [b"hello", b"world!"]
     metadata = ledger_metadata.decode(7, parse_hex(shown["ledger-metadata"]))
     assert metadata.quorum_at(0).min_regions == 2
 
@@ -199,7 +200,7 @@ def test_ledger_path_on_the_page_is_that_of_the_code() -> None:
     assert f"`{Paths().ledger(7).removeprefix('/ledgers/')}`" in page(STORAGE)
 
 
-def test_wrong_offsets_are_seen() -> None:
+def test_hex_parser_rejects_wrong_offsets() -> None:
     assert parse_hex("   0  0102  two\n   2  00 * 3  zeros\n   5  ff\n") == b"\1\2\0\0\0\xff"
     with pytest.raises(AssertionError):
         parse_hex("   0  0102\n   3  03\n")

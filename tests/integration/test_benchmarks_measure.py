@@ -1,4 +1,4 @@
-"""Benchmarks end to end, very short: raw limits first, rows in the peers' keys, no errors."""
+"""Short end-to-end runs of the benchmarks: raw limits come first, rows have the expected keys."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ KEYS = {
 @pytest.mark.parametrize(
     ("command", "rows"), [("write --only W1b,W2-1", 3), ("tail --only W3-1000", 4)]
 )
-def test_a_benchmark_writes_rows_that_stand_beside_the_peers(
+def test_benchmark_writes_rows_with_the_keys_of_peer_systems(
     tmp_path: Path, command: str, rows: int
 ) -> None:
     figures = tmp_path / "figures.jsonl"
@@ -43,10 +43,12 @@ def test_a_benchmark_writes_rows_that_stand_beside_the_peers(
     ("command", "steps"),
     [
         ("streams --count 20", ["create", "open", "append-1", "append-2", "rest", "close"]),
-        ("positions --segments 5 --looks 3", ["find-dlsn", "find-txid", "find-sequence-id"]),
+        ("positions --segments 5 --lookups 3", ["find-dlsn", "find-txid", "find-sequence-id"]),
     ],
 )
-def test_streams_and_look_ups_are_counted(tmp_path: Path, command: str, steps: list[str]) -> None:
+def test_stream_and_position_benchmarks_count_metadata_reads(
+    tmp_path: Path, command: str, steps: list[str]
+) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
         "bench", *command.split(), "--seconds", "0.2", "--json", str(figures),
@@ -61,30 +63,30 @@ def test_streams_and_look_ups_are_counted(tmp_path: Path, command: str, steps: l
         assert 1 <= row.get("entry_reads", 1) <= 8
 
 
-def test_a_workload_that_is_none_is_named() -> None:
+def test_unknown_workload_is_refused_with_the_known_names() -> None:
     done = rhumbline("bench", "write", "--only", "W9")
     assert done.returncode == 2
-    assert "no workload W9; there are: W1-128" in done.stderr.decode()
+    assert "unknown workload W9; the workloads are: W1-128" in done.stderr.decode()
 
 
-def test_one_bookie_is_measured_and_writes_little_more_than_it_acknowledges(tmp_path: Path) -> None:
+def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
-        "bench", "bookie", "--only", "B1,B3", "--seconds", "0.3", "--entries", "5000",
+        "bench", "bookie", "--only", "adds,reads,restarts", "--seconds", "0.3", "--entries", "5000",
         "--json", str(figures), "--directory", str(tmp_path), timeout_s=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
     assert list(rows) == [
-        "B1-128", "B1-1K", "B1-16K", "B1-128K",
-        "B4-empty", "B3-random", "B3-sequential", "B4-kill9", "B4-clean",
+        "adds-128", "adds-1K", "adds-16K", "adds-128K",
+        "restart-empty", "reads-random", "reads-sequential", "restart-kill9", "restart-clean",
     ]  # fmt: skip
     for name, row in rows.items():
         assert row["anon_mib"] > 0
-        if name.startswith("B1"):
+        if name.startswith("adds"):
             assert 1.0 <= row["log_per_byte"] < 1.15
-        if name.startswith("B4"):
+        if name.startswith("restart"):
             assert row["restart_s"] > 0
-            assert row["entries"] == (0 if name == "B4-empty" else 5000)
+            assert row["entries"] == (0 if name == "restart-empty" else 5000)
         else:
             assert row["rec_s"] > 0

@@ -1,4 +1,4 @@
-"""kill -9 of writer and bookies in the middle of a write: what was acknowledged is there."""
+"""Acknowledged records survive a kill -9 of the writer and all bookies during writes."""
 
 import subprocess
 import time
@@ -13,17 +13,17 @@ SHORT_SESSIONS = {"RHUMBLINE_BOOKIE__SESSION_TTL_MS": "1s"}
 
 
 def acknowledged(file: Path) -> list[str]:
-    """The positions that the writer was told, in order; a last line that is cut off is none."""
+    """Return the positions that the writer printed, in order, without an incomplete last line."""
     return file.read_text().rpartition("\n")[0].split("\n")
 
 
-def test_what_was_acknowledged_is_there_in_order_and_once(tmp_path: Path) -> None:
+def test_acknowledged_records_are_there_in_order_and_once(tmp_path: Path) -> None:
     text = tmp_path / "input"
     text.write_text("".join(f"record {number}\n" for number in range(LINES)))
     acks = tmp_path / "acks"
     with ProcessCluster(tmp_path / "cluster", ("a", "b", "c"), environ=SHORT_SESSIONS) as cluster:
         cluster.run("stream", "create", "s")
-        # The input never ends, so that the writer is in the middle of its work when it dies.
+        # The input never ends, so that the writer is still appending when it is killed.
         endless = subprocess.Popen(
             ["sh", "-c", f"cat {text}; exec sleep 1000"], stdout=subprocess.PIPE
         )
@@ -38,7 +38,7 @@ def test_what_was_acknowledged_is_there_in_order_and_once(tmp_path: Path) -> Non
             deadline = time.monotonic() + WAIT_SECONDS_MAX
             while len(acknowledged(acks)) < ACKED_MIN:
                 assert writer.poll() is None
-                assert time.monotonic() < deadline, "nothing is acknowledged"
+                assert time.monotonic() < deadline, "nothing was acknowledged"
                 time.sleep(0.005)
         finally:
             writer.kill()

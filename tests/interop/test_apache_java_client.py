@@ -1,4 +1,4 @@
-"""Apache BookKeeper's own client, unmodified, as a user of our bookies; and what we share."""
+"""Apache BookKeeper's unmodified Java client on Rhumbline's bookies."""
 
 import asyncio
 import subprocess
@@ -27,12 +27,12 @@ REGIONS = ("oslo", "bonn", "rome", "oslo")
 
 
 def payload(entry_id: int) -> bytes:
-    """What Interop.java writes as entry ``entry_id``."""
+    """Return the payload that Interop.java writes as entry ``entry_id``."""
     return f"entry {entry_id} {'x' * (entry_id % 200)}".encode()
 
 
 class Cluster:
-    """Four bookie processes of ours in three regions, on a ZooKeeper of their own."""
+    """Four Rhumbline bookie processes in three regions, with their own ZooKeeper."""
 
     def __init__(self, root: Path) -> None:
         self.zookeeper = started(ZooKeeper)
@@ -73,7 +73,7 @@ class Cluster:
         self.zookeeper.remove()
 
     def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Runs ``work`` with a client of ours in region oslo."""
+        """Run ``work`` with a Rhumbline client in region oslo."""
 
         async def main() -> T:
             async with Client(self.uri, region="oslo") as client:
@@ -91,51 +91,51 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_the_java_client_in_v3_mode(cluster: Cluster) -> None:
-    said = run_java(
+    printed = run_java(
         cluster.zookeeper.address,
         "v3",
         "write-and-read:10000", "tail:300", "fence-a-writer", "explicit-lac", "delete",
     )  # fmt: skip
-    assert said["write-and-read:10000"].endswith("entries=10000")
-    assert said["fence-a-writer"] == "fenced=-101"
-    assert said["explicit-lac"] == "lac=9"
+    assert printed["write-and-read:10000"].endswith("entries=10000")
+    assert printed["fence-a-writer"] == "fenced=-101"
+    assert printed["explicit-lac"] == "lac=9"
 
 
 def test_the_java_client_in_v2_mode(cluster: Cluster) -> None:
-    said = run_java(
+    printed = run_java(
         cluster.zookeeper.address,
         "v2",
         "write-and-read:10000", "tail:300", "fence-a-writer", "batch-read", "delete",
     )  # fmt: skip
-    assert said["fence-a-writer"] == "fenced=-101"
-    assert int(said["batch-read"].rpartition("=")[2]) < 500
+    assert printed["fence-a-writer"] == "fenced=-101"
+    assert int(printed["batch-read"].rpartition("=")[2]) < 500
 
 
-def test_each_reads_what_the_other_wrote(cluster: Cluster) -> None:
+def test_each_client_reads_ledgers_of_the_other(cluster: Cluster) -> None:
     made = run_java(cluster.zookeeper.address, "v2", "make:300")["make:300"]
 
     async def read_and_write(client: Client) -> int:
-        theirs = await client.ledgers.open(int(made.removeprefix("ledger=")), PASSWORD)
-        assert theirs.metadata.state is LedgerState.CLOSED
-        assert theirs.metadata.digest_type is DigestType.CRC32C
+        java_ledger = await client.ledgers.open(int(made.removeprefix("ledger=")), PASSWORD)
+        assert java_ledger.metadata.state is LedgerState.CLOSED
+        assert java_ledger.metadata.digest_type is DigestType.CRC32C
         found: list[Entry] = []
         while len(found) < 300:
-            found.extend(await theirs.read(len(found), 299))
-        await theirs.aclose()
+            found.extend(await java_ledger.read(len(found), 299))
+        await java_ledger.aclose()
         assert [entry.payload for entry in found] == [payload(n) for n in range(300)]
-        ours = await client.ledgers.create(Quorum(3, 3, 2, 2), password=PASSWORD)
-        await add_all(ours.add, 300)
-        await ours.close()
-        return ours.ledger_id
+        ledger = await client.ledgers.create(Quorum(3, 3, 2, 2), password=PASSWORD)
+        await add_all(ledger.add, 300)
+        await ledger.close()
+        return ledger.ledger_id
 
-    ours = cluster.run(read_and_write)
-    assert run_java(cluster.zookeeper.address, "v3", f"read:{ours}")[f"read:{ours}"] == (
+    ledger = cluster.run(read_and_write)
+    assert run_java(cluster.zookeeper.address, "v3", f"read:{ledger}")[f"read:{ledger}"] == (
         "entries=300 closed=true"
     )
 
 
-def test_java_recovers_our_ledger_with_a_region_away_and_fences_us(cluster: Cluster) -> None:
-    """Written under R=2 and left open; one bookie of its ensemble is killed, then Java opens it."""
+def test_java_recovers_a_ledger_with_a_region_down_and_fences_its_writer(cluster: Cluster) -> None:
+    """The ledger has R=2 and is open; a bookie of its ensemble is killed, then Java opens it."""
 
     async def leave_open(client: Client) -> tuple[int, str, RhumblineError | None]:
         writer = await client.ledgers.create(Quorum(3, 3, 2, 2), password=PASSWORD)
@@ -146,13 +146,13 @@ def test_java_recovers_our_ledger_with_a_region_away_and_fences_us(cluster: Clus
         loop = asyncio.get_running_loop()
         step = f"recover:{writer.ledger_id}"
         address = cluster.zookeeper.address
-        said = await loop.run_in_executor(None, lambda: run_java(address, "v3", step))
+        printed = await loop.run_in_executor(None, lambda: run_java(address, "v3", step))
         late: asyncio.Future[RhumblineError | None] = loop.create_future()
         writer.add(b"too late", lambda _, error, __: late.set_result(error))
-        return writer.ledger_id, said[step], await asyncio.wait_for(late, 30)
+        return writer.ledger_id, printed[step], await asyncio.wait_for(late, 30)
 
-    _, said, error = cluster.run(leave_open)
-    assert said == "entries=200"
+    _, printed, error = cluster.run(leave_open)
+    assert printed == "entries=200"
     assert error is not None
     assert isinstance(error.__cause__ or error, LedgerFencedError)
 
@@ -161,7 +161,7 @@ async def add_all(
     add: Callable[[bytes, Callable[[int, RhumblineError | None, tuple[str, ...]], None]], int],
     count: int,
 ) -> None:
-    """Adds ``count`` entries and waits until the last is acknowledged; each must be, in order."""
+    """Add ``count`` entries and wait until all are acknowledged, in order."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     acked = []
 

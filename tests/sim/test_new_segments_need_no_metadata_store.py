@@ -1,7 +1,8 @@
-"""A segment that was published and has no records yet takes them while the metadata store is away.
+"""A published segment without records accepts its first ones while the metadata store is
+unavailable.
 
-In virtual time, with the real bookies: a stream is opened, nothing is written, the store answers
-nobody any more, and an hour later the first records come.
+In virtual time and with real bookies, a stream is opened, the store becomes unavailable, and an
+hour later the first records are appended.
 """
 
 import asyncio
@@ -10,17 +11,18 @@ from typing import Any
 
 import pytest
 
+from rhumbline.chaos.simulation.workload.workload import NO_WRITER
 from rhumbline.chaos.simulation.world.sim_world import SimHost
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_course
+from rhumbline.core.protocol.start import EARLIEST
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_script
 
 AWAY_S = 3_600
 RECORDS = [b"%d" % number for number in range(20)]
 
 
 async def first_records_s(run: RegionRun) -> float:
-    """Seconds until all are acknowledged; they are there once, in order, when it is back."""
+    """Return the seconds until all are acknowledged; later they are read once and in order."""
     health = run.world.metadata.health
     found: list[float] = []
 
@@ -53,7 +55,7 @@ async def first_records_s(run: RegionRun) -> float:
 async def in_a_process(
     run: RegionRun, work: Callable[[RegionRun, SimHost], Coroutine[Any, Any, None]]
 ) -> None:
-    """Runs ``work`` in a process in the east."""
+    """Run ``work`` in a process in the east."""
     host = run.world.host("late-writer", "east")
     host.start(_idle)
     await host.spawn(work(run, host), "write late")
@@ -61,10 +63,10 @@ async def in_a_process(
 
 
 async def with_load(run: RegionRun) -> None:
-    """Something for the checker to judge, before."""
+    """Write some records first, so that the checker has something to evaluate."""
     run.write_in("east")
     await run.acks(50, 15)
-    run.apps.active = "nobody"
+    run.apps.active_writer = NO_WRITER
 
 
 async def _idle(_: SimHost) -> None:
@@ -72,16 +74,16 @@ async def _idle(_: SimHost) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_first_records_need_the_bookies_only(number: int) -> None:
-    async def course(run: RegionRun) -> None:
+def test_first_records_of_a_segment_need_only_the_bookies(number: int) -> None:
+    async def script(run: RegionRun) -> None:
         await with_load(run)
         assert await first_records_s(run) < 0.5
 
-    run_course(course, plan(number))
+    run_script(script, plan(number))
 
 
-def test_a_ledger_that_nobody_introduced_waits_for_the_store() -> None:
-    """What streams would do as well: the bookies have no proof, and take nothing."""
+def test_an_unpublished_ledger_waits_for_the_metadata_store() -> None:
+    """Without a published segment the bookies have no proof of membership and refuse the adds."""
 
     async def work(run: RegionRun, host: SimHost) -> None:
         async with run.cluster.client(host) as client:
@@ -93,8 +95,8 @@ def test_a_ledger_that_nobody_introduced_waits_for_the_store() -> None:
             assert outcomes == []
             run.world.metadata.health.is_down = False
 
-    async def course(run: RegionRun) -> None:
+    async def script(run: RegionRun) -> None:
         await with_load(run)
         await in_a_process(run, work)
 
-    run_course(course, plan("unintroduced"))
+    run_script(script, plan("unintroduced"))

@@ -1,9 +1,10 @@
-"""For each setting and each set of lost regions, the simulated outcome is the planner's.
+"""For each quorum and each set of lost regions, the simulated outcome equals the planner's
+prediction.
 
-Made as bad as it can get: before the regions are lost the others are cut off and the metadata store
-is away, so that whatever *can* be acknowledged by the regions that will be lost alone *is*. Then
-these are destroyed for good. Data survives, ends can be decided and writes resume exactly where the
-planner says so, and what cannot be decided is never decided wrongly.
+The runs create the worst case: before the loss the other regions are cut off and the metadata store
+is unavailable, so that the lost regions acknowledge whatever they can alone. Then they are
+destroyed for good. Data survives, ends are decidable and writes resume exactly as predicted, and an
+end that cannot be decided is never decided wrongly.
 """
 
 import asyncio
@@ -43,8 +44,8 @@ LOSSES = [lost for size in (1, 2) for lost in combinations(REGIONS, size)]
 
 
 async def worst_case(run: RegionRun, lost: tuple[str, ...]) -> tuple[Loss, bool, bool]:
-    """The planner's word, whether ``lost`` alone acknowledged, whether writes resumed."""
-    await run.cluster.found()
+    """Return the prediction, whether ``lost`` acknowledged alone, and whether writes resumed."""
+    await run.cluster.bootstrap()
     for host in run.cluster.app_hosts:
         run.apps.start(host, reads=False)
     run.write_in(lost[0])
@@ -75,7 +76,7 @@ async def worst_case(run: RegionRun, lost: tuple[str, ...]) -> tuple[Loss, bool,
 
 
 @pytest.mark.parametrize("quorum", SETTINGS, ids=str)
-def test_what_survives_is_what_the_planner_says(quorum: Quorum) -> None:
+def test_simulated_losses_match_the_planner(quorum: Quorum) -> None:
     for lost in LOSSES:
         setting = plan(f"{quorum} {lost}", topology=WITH_META, quorum=quorum, roll_ms=3_600_000)
         setting = replace(setting, bookies_by_region=(2, 2, 2, 0))

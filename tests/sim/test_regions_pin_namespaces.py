@@ -1,4 +1,4 @@
-"""Namespaces of some regions beside global ones: nothing ever lies outside of what they allow."""
+"""Namespaces that are pinned to some regions, beside global ones, never leave these regions."""
 
 import asyncio
 
@@ -9,11 +9,11 @@ from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
 from rhumbline.core.protocol.errors import NotEnoughBookiesError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.regions.durability import stream_of
-from rhumbline.regions.states import State
-from rhumbline.tests.support.simulation.region_run import FIVE_REGIONS, RegionRun, plan, run_course
+from rhumbline.regions.states import PlacementState
+from rhumbline.tests.support.simulation.region_run import FIVE_REGIONS, RegionRun, plan, run_script
 
 HOME = ("a", "b")
-"""Where the pinned namespace may lie; the writer of every course starts in a."""
+"""The regions of the pinned namespace. The writer of every script starts in a."""
 
 
 def regions_of(run: RegionRun, stream: str = "sim/stream") -> set[str]:
@@ -26,29 +26,29 @@ def regions_of(run: RegionRun, stream: str = "sim/stream") -> set[str]:
 
 
 @pytest.mark.parametrize("writer", ["a", "b", "e"])
-def test_copies_stay_where_they_may_be_whoever_writes_and_whatever_fails(writer: str) -> None:
-    async def course(run: RegionRun) -> None:
+def test_copies_stay_in_the_allowed_regions_despite_failures(writer: str) -> None:
+    async def script(run: RegionRun) -> None:
         run.write_in(writer)
         await run.acks(60, 15)
         victim = next(h for h in run.cluster.bookie_hosts if h.region == "a")
         victim.kill()
         await run.acks(60, 30)
-        await asyncio.sleep(8)  # repair finds it lost, and has only a and b to go to
+        await asyncio.sleep(8)  # repair declares it lost, and may use only a and b
         await run.whole(regions_min=2, within_s=60)
         assert regions_of(run) == {"a", "b"}
 
-    run_course(
-        course,
+    run_script(
+        script,
         plan(f"pinned {writer}", topology=FIVE_REGIONS, each=3, regions=HOME),
     )
 
 
-def test_a_pinned_namespace_waits_rather_than_go_elsewhere() -> None:
-    async def course(run: RegionRun) -> None:
+def test_a_pinned_namespace_waits_instead_of_leaving_its_regions() -> None:
+    async def script(run: RegionRun) -> None:
         await run.acks(60, 15)
-        await run.set_region("b", State.DRAINED)
+        await run.set_region("b", PlacementState.DRAINED)
         await asyncio.sleep(15)
-        assert regions_of(run) == {"a", "b"}, "there is no legal place left, so it stays"
+        assert regions_of(run) == {"a", "b"}, "there is no other legal placement, so copies stay"
         refused: list[str] = []
 
         async def open_another(host: object) -> None:
@@ -64,11 +64,11 @@ def test_a_pinned_namespace_waits_rather_than_go_elsewhere() -> None:
         await run.set_region("b", None)
         await run.acks(30, 60)
 
-    run_course(course, plan("waits", topology=FIVE_REGIONS, each=3, regions=HOME))
+    run_script(script, plan("waits", topology=FIVE_REGIONS, each=3, regions=HOME))
 
 
-def test_a_global_namespace_lies_beside_it_and_a_changed_pin_holds_from_the_next_segment() -> None:
-    async def course(run: RegionRun) -> None:
+def test_a_changed_pin_holds_from_the_next_segment_and_global_namespaces_coexist() -> None:
+    async def script(run: RegionRun) -> None:
         await run.acks(30, 15)
         wide = StreamPolicy(quorum=Quorum(5, 5, 3, 3), flush=FlushPolicy(period_ms=0))
 
@@ -90,4 +90,4 @@ def test_a_global_namespace_lies_beside_it_and_a_changed_pin_holds_from_the_next
         assert regions_of(run, "wide/s") == set("abcde")
         assert regions_of(run, "wide/t") == {"d"}
 
-    run_course(course, plan("beside", topology=FIVE_REGIONS, each=3, regions=HOME))
+    run_script(script, plan("beside", topology=FIVE_REGIONS, each=3, regions=HOME))

@@ -1,4 +1,4 @@
-"""Reads stay in the region, pass by stopped and slow replicas, and cost few extra requests."""
+"""Reads stay in the region, avoid paused and slow replicas, and cost few extra requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from rhumbline.chaos.simulation.workload.workload import NO_WRITER
 from rhumbline.chaos.simulation.world.sim_world import SimHost
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
@@ -16,14 +17,14 @@ from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.regions.region_reads import ReadSettings, RegionReads
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.regions.traffic import traffic_by_region
-from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_course
+from rhumbline.tests.support.simulation.region_run import RegionRun, plan, run_script
 
 READS = 500
 
 
 @dataclass
 class Reading:
-    """What one reader saw: latencies in ms, rising, and what its policy counted."""
+    """What one reader measured: sorted latencies in ms, and the counters of its policy."""
 
     latencies_ms: list[float]
     reads: RegionReads
@@ -34,7 +35,7 @@ class Reading:
 
     @property
     def extra_share(self) -> float:
-        return self.reads.counts.extra / self.reads.counts.questions
+        return self.reads.counts.extra / self.reads.counts.reads
 
 
 async def read_entries(
@@ -43,7 +44,7 @@ async def read_entries(
     before: Callable[[], Awaitable[None]],
     settings: ReadSettings | None = None,
 ) -> Reading:
-    """A process in ``region`` opens the first closed ledger, then ``before``, then it reads."""
+    """Open the first closed ledger in a process in ``region``, call ``before``, then read."""
     found: list[Reading] = []
 
     async def work(host: SimHost) -> None:
@@ -62,9 +63,9 @@ async def read_entries(
             reads=reads,
         )
         async with client:
-            [ledger, *_] = [one for one in run.ledgers() if one.state is LedgerState.CLOSED]
+            [ledger, *_] = [each for each in run.ledgers() if each.state is LedgerState.CLOSED]
             reader = await client.open(ledger.ledger_id)
-            for entry_id in range(40):  # so that something is measured and connected
+            for entry_id in range(40):  # warm-up: connects and measures
                 await reader.read(entry_id % (ledger.last_entry_id + 1), ledger.last_entry_id)
                 await reader.read(0, 0)
             await before()
@@ -97,37 +98,39 @@ async def nothing() -> None:
 
 
 def local_host(run: RegionRun, region: str) -> SimHost:
-    """The machine of the region's replica of the first closed ledger."""
-    [ledger, *_] = [one for one in run.ledgers() if one.state is LedgerState.CLOSED]
+    """Return the host of the region's replica of the first closed ledger."""
+    [ledger, *_] = [each for each in run.ledgers() if each.state is LedgerState.CLOSED]
     [local] = [b for b in ledger.bookies() if run.cluster.regions[b] == region]
-    return next(host for host in run.cluster.bookie_hosts if run.cluster.ids[host.name] == local)
+    return next(
+        host for host in run.cluster.bookie_hosts if run.cluster.bookie_ids[host.name] == local
+    )
 
 
 async def with_a_ledger(run: RegionRun) -> None:
     run.write_in("east")
     await run.acks(100, 15)
     await asyncio.sleep(4)
-    run.apps.active = "nobody"
+    run.apps.active_writer = NO_WRITER
     await asyncio.sleep(2)
 
 
-def test_reads_stay_in_the_region_and_the_bytes_show_it() -> None:
-    async def course(run: RegionRun) -> None:
+def test_reads_and_their_traffic_stay_in_the_region() -> None:
+    async def script(run: RegionRun) -> None:
         await with_a_ledger(run)
         found = await read_entries(run, "west", nothing)
-        assert found.quantile(0.99) < 3, "a local round trip, though the writer is 40 ms away"
-        assert list(found.reads.counts.answers_by_region) == ["west"]
+        assert found.quantile(0.99) < 3, "a local round trip; the writer is 40 ms away"
+        assert list(found.reads.counts.responses_by_region) == ["west"]
         assert found.extra_share == 0
         local, remote = found.traffic["west", "west"], 0
         remote = sum(count for (source, _), count in found.traffic.items() if source != "west")
         assert local > 100 * READS
         assert remote < 0.01 * local
 
-    run_course(course, plan("local reads"), repairs=False)
+    run_script(script, plan("local reads"), repairs=False)
 
 
-def test_reading_goes_on_in_a_region_that_is_cut_off() -> None:
-    async def course(run: RegionRun) -> None:
+def test_reads_continue_in_a_region_that_is_cut_off() -> None:
+    async def script(run: RegionRun) -> None:
         await with_a_ledger(run)
 
         async def cut() -> None:
@@ -137,14 +140,14 @@ def test_reading_goes_on_in_a_region_that_is_cut_off() -> None:
         assert found.quantile(1.0) < 3
         run.world.heal_region("west")
 
-    run_course(course, plan("cut reads"), repairs=False)
+    run_script(script, plan("cut reads"), repairs=False)
 
 
 @pytest.mark.parametrize("fault", ["stopped", "slow"])
-def test_a_bad_local_replica_costs_reads_little_more_than_the_nearest_other_one(fault: str) -> None:
+def test_a_bad_local_replica_costs_little_more_than_the_nearest_remote_one(fault: str) -> None:
     readings: dict[int, Reading] = {}
 
-    async def course(run: RegionRun) -> None:
+    async def script(run: RegionRun) -> None:
         await with_a_ledger(run)
         local = local_host(run, "north")
 
@@ -161,14 +164,14 @@ def test_a_bad_local_replica_costs_reads_little_more_than_the_nearest_other_one(
             run.world.network.link("north", "north").slowness = 1.0
             await asyncio.sleep(2)
 
-    run_course(course, plan(f"bad replica {fault}"), repairs=False)
+    run_script(script, plan(f"bad replica {fault}"), repairs=False)
     with_it, without = readings[3], readings[1]
     print(
         f"{fault}: p50 {with_it.quantile(0.5):.1f} ms, p99 {with_it.quantile(0.99):.1f} ms with "
         f"{with_it.extra_share:.1%} extra requests; without speculation p99 "
         f"{without.quantile(0.99):.1f} ms, worst {without.quantile(1.0):.0f} ms"
     )
-    # east is 10 ms away; a speculative request leaves after the 10 ms of the floor
+    # East is 10 ms away; a speculative request is sent after the minimum of 10 ms.
     assert with_it.quantile(0.5) < 13
     assert with_it.quantile(0.99) < 45, "the far region is tried a few times, to be measured"
     assert with_it.extra_share <= 0.1

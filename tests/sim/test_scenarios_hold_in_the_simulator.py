@@ -1,4 +1,4 @@
-"""Every scenario of the library that the simulator knows, played and judged."""
+"""Every scenario of the library that supports the simulator is played and checked."""
 
 from typing import ClassVar
 
@@ -18,9 +18,9 @@ def played(name: str, seed: int = 1) -> ScenarioOutcome:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_promises_are_kept_and_expectations_hold(name: str) -> None:
+def test_invariants_and_expectations_hold(name: str) -> None:
     outcome = played(name)
-    assert outcome.faults == []
+    assert outcome.problems == []
     assert outcome.acked > 0 and outcome.lost == 0 and outcome.doubled == 0
     assert [one for one in outcome.invariants if one.is_judged]
     assert outcome.digest
@@ -31,21 +31,23 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert len(digests) == 2
 
 
-class Looking(ScenarioRun):
-    """Looks at the copies at the moment at which the lost region is back."""
+class RecordingRun(ScenarioRun):
+    """A run that records which copies are missing when the lost region returns."""
 
-    seen: ClassVar[list[str]] = []
+    missing: ClassVar[list[str]] = []
 
-    async def _become_whole(self) -> None:
-        Looking.seen = self._incomplete()
-        await super()._become_whole()
+    async def _await_all_copies(self) -> None:
+        RecordingRun.missing = self._missing_copies()
+        await super()._await_all_copies()
 
 
-def test_until_a_lost_region_returns_copies_lie_in_two() -> None:
+def test_copies_are_in_two_regions_until_the_lost_region_returns() -> None:
     scenario = scenario_library.load("region-returns-and-copies-spread")
     plan = plan_of(scenario, 1)
     with SimWorld(plan.seed, plan.topology) as world:
-        run = Looking(world, scenario, 1)
+        run = RecordingRun(world, scenario, 1)
         world.run(run.play())
-    assert any("only in ['east', 'north']" in line for line in Looking.seen), Looking.seen
+    assert any("only in regions ['east', 'north']" in line for line in RecordingRun.missing), (
+        RecordingRun.missing
+    )
     assert run.result.whole_ms is not None and run.result.whole_ms > 0

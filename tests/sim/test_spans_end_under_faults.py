@@ -1,4 +1,4 @@
-"""Every span that is begun ends exactly once, whatever fails meanwhile."""
+"""Every tracing span that is begun ends exactly once, despite faults."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def test_every_span_ends_once(plan: str, seed: int, monkeypatch: pytest.MonkeyPa
         TraceStep.ADD,
         TraceStep.STORE,
         TraceStep.DELIVER,
-    }  # those of a killed process never end
+    }  # spans of a killed process never end
     for step in killed:
         assert counts[f"{step} ended"] <= counts[f"{step} begun"]
         assert counts[f"{step} ended"] > 0.9 * counts[f"{step} begun"]

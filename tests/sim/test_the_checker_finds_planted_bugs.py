@@ -1,6 +1,6 @@
-"""A checker that finds nothing proves nothing: bugs that were planted are found, each by itself.
+"""The checker finds planted bugs, one at a time, which shows that its silence means something.
 
-Here are those that a few seeds show; ``make mutations`` hunts all of them.
+These tests cover the bugs that few seeds find; ``make planted-bugs`` hunts all of them.
 """
 
 import shutil
@@ -51,7 +51,7 @@ def outcomes() -> dict[str, HuntResult]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", QUICK)
-def test_planted_bug_breaks_the_invariants_that_it_should(
+def test_planted_bug_violates_the_invariants_that_it_names(
     outcomes: dict[str, HuntResult], name: str
 ) -> None:
     outcome = outcomes[name]
@@ -60,14 +60,14 @@ def test_planted_bug_breaks_the_invariants_that_it_should(
 
 
 @pytest.mark.timeout(200)
-def test_nothing_is_found_in_the_code_as_it_is() -> None:
+def test_nothing_is_found_in_the_unchanged_code() -> None:
     [outcome] = hunt_all([NONE], Budget(seeds=CLEAN_SEEDS, seconds=150))
     assert outcome.seeds == CLEAN_SEEDS, outcome
     assert not outcome.is_found, outcome
     assert not outcome.crashes, outcome
 
 
-def test_every_patch_fits_the_code(tmp_path: Path) -> None:
+def test_every_patch_applies_to_the_code(tmp_path: Path) -> None:
     clean = copy_with(None, tmp_path) / "rhumbline"
     for name in names():
         for edit in load(name).edits:
@@ -79,12 +79,12 @@ def test_every_patch_fits_the_code(tmp_path: Path) -> None:
             shutil.copy(Path(__file__).parents[2] / edit.file, clean / edit.file)
 
 
-def test_every_bug_of_the_list_is_planted() -> None:
+def test_every_numbered_bug_is_planted() -> None:
     numbers = [n for n in range(1, 24) if n != 21]
     assert {f"b{n}" for n in numbers} <= set(names())
 
 
-def test_patch_that_no_longer_fits_or_touches_the_judge_is_refused(tmp_path: Path) -> None:
+def test_patch_that_does_not_apply_or_changes_the_checker_is_refused(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("twice twice")
     for text in ("never", "twice"):
         with pytest.raises(PatchError):

@@ -1,4 +1,4 @@
-"""What the planner predicts for a loss of regions is what comes of it in the simulator."""
+"""The planner's predictions for losses of regions agree with simulated runs."""
 
 import pytest
 
@@ -19,15 +19,15 @@ def cases() -> list[Case]:
 
 
 @pytest.mark.timeout(120)
-def test_prediction_and_run_agree_for_every_set_of_lost_regions(cases: list[Case]) -> None:
+def test_prediction_and_simulation_agree_for_every_set_of_lost_regions(cases: list[Case]) -> None:
     assert [case for case in cases if not case.agrees] == []
 
 
-def test_runs_are_hard_enough_to_lose_data_where_the_planner_says_so(cases: list[Case]) -> None:
-    fates = {(case.setting.quorum, len(case.lost)): case.simulated for case in cases}
-    assert fates[Quorum(3, 3, 2, 2), 1] == (True, True, True)
-    assert fates[Quorum(3, 3, 2, 2), 2] == (False, False, False)
-    assert fates[Quorum(2, 2, 2, 2), 1] == (True, False, False)
+def test_simulated_losses_lose_data_where_the_planner_predicts_it(cases: list[Case]) -> None:
+    outcomes = {(case.setting.quorum, len(case.lost)): case.simulated for case in cases}
+    assert outcomes[Quorum(3, 3, 2, 2), 1] == (True, True, True)
+    assert outcomes[Quorum(3, 3, 2, 2), 2] == (False, False, False)
+    assert outcomes[Quorum(2, 2, 2, 2), 1] == (True, False, False)
     assert not all(case.simulated.writes_resume for case in cases if len(case.lost) == 1)
 
 

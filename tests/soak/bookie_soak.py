@@ -1,7 +1,7 @@
-"""One real bookie process under continuous adds, reads, fences, deletes, kills and restarts.
+"""One real bookie process under continuous adds, reads, fences, deletions, kills and restarts.
 
-Every ledger has this bookie alone, so what was acknowledged is there or it is lost. What an entry
-holds follows from its ids, so that every read can be checked.
+Every ledger has this bookie as its only replica, so an acknowledged entry is either there or lost.
+The payload of an entry follows from its ids, so that every read can be verified.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import IndeterminateError, RhumblineError, UnavailableError
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.core.runtime.tasks import Tasks, settled
+from rhumbline.core.runtime.tasks import Tasks, wait_until_done
 from rhumbline.tests.support.processes.process_cluster import BookieProcess, ProcessCluster
 
 T = TypeVar("T")
@@ -42,17 +42,17 @@ _CLIENT = LedgerConfig(
     recovery_timeout_ms=2_000,
     quorum_timeout_ms=500,
     replacement_wait_ms_max=500,
-    pending_entries_max=500,  # a recovery copies what was pending, between two kills
+    pending_entries_max=500,  # a recovery must copy the pending entries between two kills
 )
 _WRITERS = 3
 _ENTRIES_MAX = 3_000
-_PATIENCE_SECONDS = 60
-_SPARED_AFTER_SECONDS = 15
+_RETRY_SECONDS = 60
+_SKIP_KILLS_AFTER_SECONDS = 15
 
 
 @dataclass(slots=True)
 class Report:
-    """What was done."""
+    """Counts of the operations."""
 
     added_entries: int = 0
     added_bytes: int = 0
@@ -61,14 +61,14 @@ class Report:
     deleted_ledgers: int = 0
     kills: int = 0
     stops: int = 0
-    spared: int = 0
-    """Kills left out, because a request had waited for long."""
+    skipped_kills: int = 0
+    """Kills that were skipped because a request had been waiting for too long."""
     largest_bytes: int = 0
     left_bytes: int = 0
 
 
 def payload_of(ledger_id: int, entry_id: int) -> bytes:
-    """100 to 20,000 bytes that no other entry has."""
+    """Return 100 to 20,000 bytes that are unique to the entry."""
     seed = hashlib.blake2b(b"%d:%d" % (ledger_id, entry_id)).digest()
     size = 100 + int.from_bytes(seed[:4], "big") % (20_000 if seed[4] < 16 else 1_000)
     return (seed * (size // len(seed) + 1))[:size]
@@ -76,7 +76,7 @@ def payload_of(ledger_id: int, entry_id: int) -> bytes:
 
 @dataclass(slots=True)
 class Soak:
-    """One run. ``run`` returns the report, or raises what was wrong."""
+    """One soak run. ``run`` returns the report or raises the first failure."""
 
     cluster: ProcessCluster
     seconds: float
@@ -84,17 +84,17 @@ class Soak:
     report: Report = field(default_factory=Report)
     _ledgers: dict[int, int] = field(default_factory=dict)
     """Closed ledgers, and their last entries."""
-    _asked: list[float] = field(default_factory=list)
-    """When each request that is not answered yet was first asked."""
+    _request_starts: list[float] = field(default_factory=list)
+    """Start time of each request that is still being retried."""
     _failures: list[BaseException] = field(default_factory=list)
 
     @property
     def bookie(self) -> BookieProcess:
-        """The one that suffers."""
+        """The bookie under test."""
         return self.cluster.bookies[0]
 
     async def run(self) -> Report:
-        """All of it."""
+        """Runs the workload, the kills and the final checks."""
         async with Client(self.cluster.metadata, region="a", ledger=_CLIENT) as client:
             tasks = Tasks(on_failure=self._failures.append)
             end = time.monotonic() + self.seconds
@@ -105,7 +105,7 @@ class Soak:
             workers.append(tasks.spawn(self._read_until(client, end), "reader"))
             await self._kill_until(end)
             for worker in workers:
-                await settled(worker)
+                await wait_until_done(worker)
             if self._failures:
                 raise self._failures[0]
             for ledger_id in self._ledgers:
@@ -124,8 +124,8 @@ class Soak:
                 await self._delete(client, next(iter(self._ledgers)))
 
     async def _write_one(self, client: Client) -> None:
-        """A ledger from its first entry to its end; by half of them the writer is fenced."""
-        writer = await self._patiently(lambda: client.ledgers.create(Quorum(1, 1, 1)))
+        """Writes one ledger; half of the writers are fenced by a recovery."""
+        writer = await self._retried(lambda: client.ledgers.create(Quorum(1, 1, 1)))
         acknowledged = -1
 
         def on_done(entry_id: int, error: RhumblineError | None, _: tuple[str, ...]) -> None:
@@ -168,7 +168,7 @@ class Soak:
             writer.on_room(room.set)
             await room.wait()
         if writer.last_add_pushed % 20 == 0:
-            await asyncio.sleep(0.001)  # so that kills and fences find work under way
+            await asyncio.sleep(0.001)  # so that kills and fences interrupt pending work
         if writer.is_failed:
             return False
         payload = payload_of(writer.ledger_id, writer.last_add_pushed + 1)
@@ -177,11 +177,11 @@ class Soak:
         return True
 
     async def _recover(self, client: Client, ledger_id: int) -> int:
-        return (await self._patiently(lambda: client.ledgers.recover(ledger_id))).last_entry_id
+        return (await self._retried(lambda: client.ledgers.recover(ledger_id))).last_entry_id
 
     async def _delete(self, client: Client, ledger_id: int) -> None:
         if self._ledgers.pop(ledger_id, None) is not None:
-            await self._patiently(lambda: client.ledgers.delete(ledger_id))
+            await self._retried(lambda: client.ledgers.delete(ledger_id))
             self.report.deleted_ledgers += 1
 
     async def _read_until(self, client: Client, end: float) -> None:
@@ -191,13 +191,13 @@ class Soak:
             await asyncio.sleep(0.05)
 
     async def _check(self, client: Client, ledger_id: int) -> None:
-        """Reads a whole ledger. One that is deleted meanwhile is none of our business."""
+        """Reads and verifies a whole ledger, unless it is deleted meanwhile."""
         last = self._ledgers[ledger_id]
         try:
-            reader = await self._patiently(lambda: client.ledgers.open(ledger_id))
+            reader = await self._retried(lambda: client.ledgers.open(ledger_id))
             at = 0
             while at <= last:
-                for entry in await self._patiently(partial(reader.read, at, last)):
+                for entry in await self._retried(partial(reader.read, at, last)):
                     assert entry.entry_id == at
                     assert entry.payload == payload_of(ledger_id, at), (ledger_id, at)
                     at += 1
@@ -208,29 +208,32 @@ class Soak:
             return
         self.report.read_entries += last + 1
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeats while the bookie is down."""
+    async def _retried(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Retries a request while the bookie is down."""
         started = time.monotonic()
-        self._asked.append(started)
+        self._request_starts.append(started)
         try:
             while True:
                 try:
-                    return await ask()
+                    return await request()
                 except (UnavailableError, IndeterminateError):
-                    if time.monotonic() > started + _PATIENCE_SECONDS:
+                    if time.monotonic() > started + _RETRY_SECONDS:
                         raise
                 await asyncio.sleep(0.1)
         finally:
-            self._asked.remove(started)
+            self._request_starts.remove(started)
 
-    # --- what happens to it ---------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------
 
     async def _kill_until(self, end: float) -> None:
         while time.monotonic() < end and not self._failures:
             await asyncio.sleep(self.random.uniform(1.0, 4.0))
-            if self._asked and time.monotonic() > min(self._asked) + _SPARED_AFTER_SECONDS:
-                self.report.spared += 1
-                continue  # a slow machine gets nothing done between two kills
+            if (
+                self._request_starts
+                and time.monotonic() > min(self._request_starts) + _SKIP_KILLS_AFTER_SECONDS
+            ):
+                self.report.skipped_kills += 1
+                continue  # on a slow machine no request completes between two kills
             self.report.largest_bytes = max(self.report.largest_bytes, self.space())
             if self.random.random() < 0.75:
                 await asyncio.to_thread(self.bookie.kill)
@@ -242,13 +245,13 @@ class Soak:
             await asyncio.to_thread(self.bookie.start)
 
     def space(self) -> int:
-        """Bytes of the bookie's log and sorted files."""
+        """Return the bytes of the bookie's log and sorted files."""
         return sum(_size(path) for path in Path(self.bookie.directory).rglob("*.[ls]o*"))
 
     async def _wait_for_space(self) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _RETRY_SECONDS
         while (left := self.space()) > SPACE_BYTES_MAX:
-            assert time.monotonic() < deadline, f"{left:,} bytes did not come back"
+            assert time.monotonic() < deadline, f"{left:,} bytes were not freed"
             await asyncio.sleep(0.2)
         self.report.left_bytes = left
 
@@ -257,4 +260,4 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
-        return 0  # sorted away meanwhile
+        return 0  # compacted and removed meanwhile

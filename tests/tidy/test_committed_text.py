@@ -1,4 +1,4 @@
-"""What is committed reads the same everywhere, and says nothing about one machine."""
+"""Checks committed text: no paths of one machine, no registries, complete lock files."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-# Written with a class of one character, so that this file does not hold what it looks for.
+# Character classes of one character keep these patterns from matching themselves.
 MACHINE_PATHS = re.compile(
     r"(?<![\w.:/-])/(?:[w]ork|[r]oot|[h]ome/\w+|[U]sers/\w+)(?=[/\s\"'`),;:]|$)"
 )
@@ -21,7 +21,7 @@ DOCUMENTS = {".md", ".txt", ".rst", ".toml", ".lock"}
 
 
 def lines_with(pattern: re.Pattern[str], suffixes: set[str] | None = None) -> list[str]:
-    """Where committed text matches a pattern."""
+    """Return the lines of committed text that match a pattern."""
     found = []
     for path in source_tree.files():
         if path.name == "LICENSE" or (suffixes and path.suffix not in suffixes):
@@ -36,7 +36,7 @@ def lines_with(pattern: re.Pattern[str], suffixes: set[str] | None = None) -> li
     return found
 
 
-def test_patterns_see_what_they_forbid() -> None:
+def test_patterns_match_forbidden_text() -> None:
     assert MACHINE_PATHS.search("see /" + "root/x") and MACHINE_PATHS.search("'/" + "work'")
     assert TEMPORARY.search("in /" + "tmp/mine")
     assert REGISTRIES.search("https://py" + "pi.org/simple")
@@ -52,7 +52,7 @@ def test_documents_name_no_temporary_folder() -> None:
 
 
 def test_no_package_registry() -> None:
-    makefile_option = "Makefile"  # the option that keeps the address out of the locks
+    makefile_option = "Makefile"  # holds the option that keeps the address out of the locks
     found = [line for line in lines_with(REGISTRIES) if not line.startswith(makefile_option)]
     assert not found, "\n".join(found)
 
@@ -67,7 +67,7 @@ def test_locks_hold_hashes_and_no_address() -> None:
         assert "://" not in text
 
 
-def test_locks_fit_the_declared_dependencies() -> None:
+def test_locks_match_the_declared_dependencies() -> None:
     project = source_tree.pyproject()["project"]
     base, full = (
         set(re.findall(r"^([\w.-]+)==", (ROOT / name).read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The committed stubs are what the .proto files generate."""
+"""Checks that the committed stubs are those that the .proto files generate."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ PROTOS = [path for path in source_tree.files() if path.suffix == ".proto"]
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with freshly generated stubs."""
+    """Return a folder with newly generated stubs."""
     out = tmp_path_factory.mktemp("stubs")
     command = [sys.executable, ".ci/protos.py", str(out)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)

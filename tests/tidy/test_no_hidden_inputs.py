@@ -1,4 +1,4 @@
-"""core, placement and regions get time, randomness, files and order from their caller only."""
+"""Checks that core, placement and regions get time, randomness and files only from callers."""
 
 import ast
 
@@ -38,7 +38,7 @@ IMPURE = {"asyncio", "grpc", "os", "time", "random", "socket", "logging", "threa
         "text = ', '.join({'a', 'b'})",
     ],
 )
-def test_rule_sees_what_it_forbids(sample: str) -> None:
+def test_hidden_inputs_are_found(sample: str) -> None:
     assert hidden_inputs.faults(ast.parse(sample))
 
 
@@ -54,7 +54,7 @@ def test_rule_sees_what_it_forbids(sample: str) -> None:
         "d = {}\nfor x in d:\n    print(x)",
     ],
 )
-def test_rule_lets_pass_what_is_decided_by_its_inputs(sample: str) -> None:
+def test_deterministic_code_passes(sample: str) -> None:
     assert hidden_inputs.faults(ast.parse(sample)) == []
 
 

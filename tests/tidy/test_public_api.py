@@ -1,4 +1,4 @@
-"""Only public modules are used outside of the package, and what they export is documented."""
+"""Checks that documents and examples use only public modules, and that those are documented."""
 
 import ast
 import importlib
@@ -23,7 +23,7 @@ EXAMPLES = [
 
 
 def private_imports(code: str) -> list[str]:
-    """The modules and names of the package that a program imports and that are not public."""
+    """Return the modules and names that a program imports from the package's private part."""
     found = []
     for node in ast.walk(ast.parse(code)):
         match node:
@@ -37,8 +37,10 @@ def private_imports(code: str) -> list[str]:
     return [name for name in found if name.split(".")[0] == "rhumbline"]
 
 
-def test_private_imports_are_seen() -> None:
-    assert private_imports("import rhumbline.core.log.namespace") == ["rhumbline.core.log.namespace"]
+def test_private_imports_are_found() -> None:
+    assert private_imports("import rhumbline.core.log.namespace") == [
+        "rhumbline.core.log.namespace"
+    ]
     assert private_imports("from rhumbline.client.connect import Client")
     assert private_imports("from rhumbline import import_module") == ["rhumbline.import_module"]
     assert not private_imports("import rhumbline\nfrom rhumbline.errors import GapError\n")
@@ -51,7 +53,9 @@ def test_documents_import_public_modules_only(document: Path) -> None:
         if block.language == "python":
             found += private_imports(block.text)
         else:  # programs in heredocs, and modules that are run by name
-            found += re.findall(r"^\s*(?:from|import) (rhumbline(?:\.\w+)+)", block.text, re.MULTILINE)
+            found += re.findall(
+                r"^\s*(?:from|import) (rhumbline(?:\.\w+)+)", block.text, re.MULTILINE
+            )
     assert [name for name in found if name not in PUBLIC] == []
 
 

@@ -1,4 +1,4 @@
-"""The wheel, built from a clean copy, works in a bare environment far from the checkout."""
+"""The wheel, built from a clean copy, works in a bare environment outside of the checkout."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(400)
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What a command prints. Raises AssertionError with all its output if it fails."""
+    """Run a command and return its output. Raises AssertionError with the output if it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -34,7 +34,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built by way of a source distribution, as an index would get them."""
+    """Return a wheel that was built from a source distribution, as for a release."""
     copy = tmp_path_factory.mktemp("copy")
     for path in source_tree.files():
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The bin folder of an environment with the base dependencies and the wheel, nothing else."""
+    """Yield the bin folder of an environment with only the base dependencies and the wheel."""
     folder = tmp_path_factory.mktemp("bare")
     run(sys.executable, "-m", "venv", "env", cwd=folder)
     pip: list[str | Path] = [

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: a timeline by region, verdicts, levels."""
+"""Renders outcomes as one self-contained HTML page: timeline, expectations, service levels."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -54,9 +54,9 @@ summary { cursor: pointer; color: var(--soft); }
 
 
 def report_page(outcomes: Sequence[ScenarioOutcome]) -> str:
-    """The page of one or many outcomes."""
-    good = sum(one.is_good for one in outcomes)
-    title = outcomes[0].title if len(outcomes) == 1 else "Rehearsed outages"
+    """Return the HTML page of one or more outcomes."""
+    good = sum(outcome.is_good for outcome in outcomes)
+    title = outcomes[0].title if len(outcomes) == 1 else "Outage scenarios"
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -64,132 +64,140 @@ def report_page(outcomes: Sequence[ScenarioOutcome]) -> str:
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>",
     ]
     if len(outcomes) != 1:
-        parts.append(f"<h1>Rehearsed outages</h1><p>{good} of {len(outcomes)} runs held.</p>")
+        parts.append(f"<h1>Outage scenarios</h1><p>{good} of {len(outcomes)} runs passed.</p>")
         parts += _summary(outcomes)
-    for number, one in enumerate(outcomes):
-        parts += _section(one, number)
+    for number, outcome in enumerate(outcomes):
+        parts += _section(outcome, number)
     parts.append("</main></body></html>")
     return "\n".join(parts) + "\n"
 
 
 def _summary(outcomes: Sequence[ScenarioOutcome]) -> Iterator[str]:
     yield "<section><table><tr><th>scenario</th><th>world</th><th>seed</th><th>verdict</th>"
-    yield '<th class="n">acknowledged</th><th class="n">lost</th><th class="n">twice</th>'
-    yield '<th class="n">longest without an append</th><th class="n">goes on after</th></tr>'
-    for number, one in enumerate(outcomes):
-        seed = str(one.seed) if one.world == "sim" else ""
+    yield '<th class="n">acknowledged</th><th class="n">lost</th><th class="n">duplicated</th>'
+    yield '<th class="n">longest time without appends</th><th class="n">resumed after</th></tr>'
+    for number, outcome in enumerate(outcomes):
+        seed = str(outcome.seed) if outcome.world == "sim" else ""
         yield (
-            f'<tr><td><a href="#run{number}">{escape(one.scenario)}</a></td>'
-            f"<td>{escape(one.world)}</td><td>{seed}</td>{_verdict_cell(one.is_good)}"
-            f'<td class="n">{one.acked:,}</td><td class="n">{one.lost}</td>'
-            f'<td class="n">{one.doubled}</td><td class="n">{_ms(one.unavailable_ms)}</td>'
-            f'<td class="n">{_ms(one.resume_ms)}</td></tr>'
+            f'<tr><td><a href="#run{number}">{escape(outcome.scenario)}</a></td>'
+            f"<td>{escape(outcome.world)}</td><td>{seed}</td>{_verdict_cell(outcome.is_good)}"
+            f'<td class="n">{outcome.acked:,}</td><td class="n">{outcome.lost}</td>'
+            f'<td class="n">{outcome.doubled}</td><td class="n">{_ms(outcome.unavailable_ms)}</td>'
+            f'<td class="n">{_ms(outcome.resume_ms)}</td></tr>'
         )
     yield "</table></section>"
 
 
-def _section(one: ScenarioOutcome, number: int) -> Iterator[str]:
-    verdict = "good" if one.is_good else "bad"
-    words = "held" if one.is_good else "failed"
-    world = "simulator" if one.world == "sim" else "real processes"
-    seed = f'<span class="tag">seed {one.seed}</span>' if one.world == "sim" else ""
-    yield f'<section id="run{number}"><div class="head"><h2>{escape(one.title)}</h2>'
+def _section(outcome: ScenarioOutcome, number: int) -> Iterator[str]:
+    verdict = "good" if outcome.is_good else "bad"
+    words = "passed" if outcome.is_good else "failed"
+    world = "simulator" if outcome.world == "sim" else "real processes"
+    seed = f'<span class="tag">seed {outcome.seed}</span>' if outcome.world == "sim" else ""
+    yield f'<section id="run{number}"><div class="head"><h2>{escape(outcome.title)}</h2>'
     yield f'<span class="badge {verdict}">{words}</span>'
     yield f'<span class="tag">{world}</span>{seed}</div>'
-    yield f"<p>{escape(one.about)}</p>"
-    yield from _cards(one)
+    yield f"<p>{escape(outcome.about)}</p>"
+    yield from _cards(outcome)
     yield "<h3>Timeline by region</h3>"
     yield (
         '<div class="key"><i style="background:var(--ack)"></i>acknowledged'
         '<i style="background:var(--deliver)"></i>delivered to readers'
-        '<i style="background:var(--fault);opacity:.5"></i>a fault of this region'
-        "; the lines: median latency of appends, and from append to delivery</div>"
+        '<i style="background:var(--fault);opacity:.5"></i>fault that affects this region'
+        "; lines: median latency of appends, and from append to delivery</div>"
     )
-    yield timeline(one)
-    yield from _checks(one)
-    yield from _levels(one.levels)
-    yield from _invariants(one.invariants)
-    yield from _again(one)
+    yield timeline(outcome)
+    yield from _checks(outcome)
+    yield from _levels(outcome.levels)
+    yield from _invariants(outcome.invariants)
+    yield from _replay(outcome)
     yield "</section>"
 
 
-def _cards(one: ScenarioOutcome) -> Iterator[str]:
+def _cards(outcome: ScenarioOutcome) -> Iterator[str]:
     cards = [
-        (f"{one.acked:,}", "records acknowledged", False),
-        (str(one.lost), "of them lost", one.lost > 0),
-        (str(one.doubled), "delivered twice", one.doubled > 0),
-        (f"{one.unknown:,}", "of unknown outcome to their caller", False),
-        (_ms(one.unavailable_ms), "longest without an append", False),
-        (_ms(one.resume_ms), "until appends went on, after the faults", one.resume_ms is None),
+        (f"{outcome.acked:,}", "records acknowledged", False),
+        (str(outcome.lost), "acknowledged records lost", outcome.lost > 0),
+        (str(outcome.doubled), "records delivered at two positions", outcome.doubled > 0),
+        (f"{outcome.unknown:,}", "appends with an unknown outcome", False),
+        (_ms(outcome.unavailable_ms), "longest time without an acknowledged append", False),
+        (
+            _ms(outcome.resume_ms),
+            "from the last fault until appends resumed",
+            outcome.resume_ms is None,
+        ),
     ]
-    if one.whole_ms is not None:
-        cards.append((_ms(one.whole_ms), "until all copies were there", False))
+    if outcome.whole_ms is not None:
+        cards.append((_ms(outcome.whole_ms), "from the last fault until all copies existed", False))
     yield '<div class="cards">'
     for value, text, is_bad in cards:
         yield f'<div class="card{" bad" if is_bad else ""}"><b>{value}</b><span>{text}</span></div>'
     yield "</div>"
 
 
-def _checks(one: ScenarioOutcome) -> Iterator[str]:
-    yield "<h3>What was expected</h3>"
-    yield '<table><tr><th>expectation</th><th class="n">wanted</th><th class="n">found</th>'
-    yield "<th></th></tr>"
-    for check in one.checks:
+def _checks(outcome: ScenarioOutcome) -> Iterator[str]:
+    yield "<h3>Expectations</h3>"
+    yield '<table><tr><th>expectation</th><th class="n">expected</th><th class="n">measured</th>'
+    yield "<th>verdict</th></tr>"
+    for check in outcome.checks:
         yield (
             f'<tr><td>{escape(check.text)}</td><td class="n">{escape(check.wanted)}</td>'
             f'<td class="n">{escape(check.found)}</td>{_verdict_cell(check.held)}</tr>'
         )
     yield "</table>"
-    if one.broke:
-        yield f"<pre>{escape(one.broke)}</pre>"
+    if outcome.broke:
+        yield f"<pre>{escape(outcome.broke)}</pre>"
 
 
 def _levels(levels: Sequence[ServiceLevel]) -> Iterator[str]:
     yield "<h3>Service levels</h3>"
     yield '<table><tr><th>operation</th><th>region</th><th class="n">records</th>'
-    yield '<th class="n">p50</th><th class="n">p99</th><th class="n">longest without</th></tr>'
-    for one in levels:
-        region = "all" if one.region == "*" else one.region
+    yield '<th class="n">p50</th><th class="n">p99</th><th class="n">longest time without</th></tr>'
+    for level in levels:
+        region = "all" if level.region == "*" else level.region
         yield (
-            f'<tr><td>{escape(one.operation)}</td><td>{escape(region)}</td><td class="n">'
-            f'{one.count:,}</td><td class="n">{_ms(one.p50_ms)}</td><td class="n">'
-            f'{_ms(one.p99_ms)}</td><td class="n">{_ms(one.unavailable_ms)}</td></tr>'
+            f'<tr><td>{escape(level.operation)}</td><td>{escape(region)}</td><td class="n">'
+            f'{level.count:,}</td><td class="n">{_ms(level.p50_ms)}</td><td class="n">'
+            f'{_ms(level.p99_ms)}</td><td class="n">{_ms(level.unavailable_ms)}</td></tr>'
         )
     yield "</table>"
 
 
 def _invariants(invariants: Sequence[Invariant]) -> Iterator[str]:
-    broken = [one for one in invariants if one.violations]
-    judged = sum(one.is_judged for one in invariants)
+    broken = [invariant for invariant in invariants if invariant.violations]
+    judged = sum(invariant.is_judged for invariant in invariants)
     yield (
-        f"<h3>Verdict of the checker</h3><p>{judged} promises judged, {len(broken)} broken; "
-        f"{len(invariants) - judged} are about what this world does not see.</p>"
+        f"<h3>Invariants</h3><p>{judged} checked, {len(broken)} violated; "
+        f"{len(invariants) - judged} not checked, because this world cannot observe them.</p>"
     )
-    yield f"<details{' open' if broken else ''}><summary>each promise</summary><table>"
-    for one in sorted(invariants, key=lambda one: (not one.violations, not one.is_judged)):
-        cell = _verdict_cell(not one.violations)
-        if not one.is_judged:
-            cell = '<td class="none">not seen</td>'
-        told = "".join(f"<br><code>{escape(text)}</code>" for text in one.violations)
-        row = ' class="broken"' if one.violations else ""
-        yield f"<tr{row}><td>{escape(one.id)}</td><td>{escape(one.text)}{told}</td>{cell}</tr>"
+    yield f"<details{' open' if broken else ''}><summary>all invariants</summary><table>"
+    for invariant in sorted(
+        invariants, key=lambda invariant: (not invariant.violations, not invariant.is_judged)
+    ):
+        cell = _verdict_cell(not invariant.violations)
+        if not invariant.is_judged:
+            cell = '<td class="none">not checked</td>'
+        violations = "".join(f"<br><code>{escape(text)}</code>" for text in invariant.violations)
+        row = ' class="broken"' if invariant.violations else ""
+        text = f"{escape(invariant.text)}{violations}"
+        yield f"<tr{row}><td>{escape(invariant.id)}</td><td>{text}</td>{cell}</tr>"
     yield "</table></details>"
 
 
-def _again(one: ScenarioOutcome) -> Iterator[str]:
-    yield f"<h3>Play it again</h3><pre>{escape(one.command)}</pre>"
-    digest = f" Fingerprint of the run: {one.digest}." if one.digest else ""
+def _replay(outcome: ScenarioOutcome) -> Iterator[str]:
+    yield f"<h3>How to play this run again</h3><pre>{escape(outcome.command)}</pre>"
+    digest = f" Fingerprint: {outcome.digest}." if outcome.digest else ""
     yield (
-        f'<p class="soft">Wide area: {escape(one.wan)}. Played in {one.real_s:.1f} s.'
+        f'<p class="soft">Wide-area network: {escape(outcome.wan)}. '
+        f"Run time {outcome.real_s:.1f} s."
         f"{escape(digest)}</p>"
     )
-    if one.lines:
-        lines = escape("\n".join(one.lines))
-        yield f"<details><summary>what happened, line by line</summary><pre>{lines}</pre></details>"
+    if outcome.lines:
+        lines = escape("\n".join(outcome.lines))
+        yield f"<details><summary>log of the run</summary><pre>{lines}</pre></details>"
 
 
 def _verdict_cell(held: bool) -> str:
-    return '<td class="good">held</td>' if held else '<td class="bad">failed</td>'
+    return '<td class="good">passed</td>' if held else '<td class="bad">failed</td>'
 
 
 def _ms(value: float | None) -> str:

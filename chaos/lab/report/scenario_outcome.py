@@ -1,4 +1,4 @@
-"""What came of one run of one scenario, as plain data: kept as JSON, shown by every report."""
+"""The judged outcome of one scenario run: plain data, stored as JSON and shown by all reports."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -18,12 +18,12 @@ class Band:
     end_ms: float
     text: str
     regions: tuple[str, ...]
-    """Whom it concerns; empty: everybody."""
+    """The affected regions; empty: all regions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """Something that was expected, and how it came."""
+    """One expectation, with the expected and the measured value."""
 
     text: str
     wanted: str
@@ -33,18 +33,18 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One promise of the product, and what broke it."""
+    """One invariant of the product, with its violations."""
 
     id: str
     text: str
     is_judged: bool
-    """False: this world does not see what it is about."""
+    """False if this world cannot observe what the invariant is about."""
     violations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """A service level of one operation in one region (``*``: all). Times in ms."""
+    """The service level of one operation in one region (``*``: all regions together)."""
 
     operation: str
     region: str
@@ -52,23 +52,24 @@ class ServiceLevel:
     p50_ms: float
     p99_ms: float
     unavailable_ms: float
-    """The longest time without a success while there should have been one."""
+    """The longest time without a success while success was expected."""
 
 
 @dataclass(slots=True)
 class Series:
-    """What happened in one region, by slices of ``ScenarioOutcome.slice_ms``."""
+    """Counts and latencies of one region per time slice of ``ScenarioOutcome.slice_ms``."""
 
     acked: list[int] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
     ack_ms: list[float | None] = field(default_factory=list)
-    """Median; None: nothing was acknowledged."""
+    """Median append latency per slice; None: nothing was acknowledged."""
     deliver_ms: list[float | None] = field(default_factory=list)
+    """Median time from append to delivery per slice; None: nothing was delivered."""
 
 
 @dataclass(slots=True)
 class ScenarioOutcome:
-    """The whole of it."""
+    """The outcome of one scenario run."""
 
     scenario: str
     title: str
@@ -76,9 +77,9 @@ class ScenarioOutcome:
     world: str
     seed: int
     wan: str = ""
-    """How the wide area was made."""
+    """A description of how the wide-area network was emulated."""
     lasted_ms: float = 0.0
-    """Of the scenario's own time."""
+    """Duration on the scenario's own clock, which is virtual in the simulator."""
     real_s: float = 0.0
     acked: int = 0
     unknown: int = 0
@@ -89,9 +90,9 @@ class ScenarioOutcome:
     resume_ms: float | None = None
     whole_ms: float | None = None
     digest: str = ""
-    """In the simulator: the fingerprint of the run; the same seed gives the same."""
+    """The fingerprint of a simulated run, which is equal for equal seeds."""
     broke: str = ""
-    """Why the run itself could not be played to its end."""
+    """The error that ended the run early; empty: none."""
     slice_ms: float = 250.0
     checks: list[ExpectationResult] = field(default_factory=list)
     invariants: list[Invariant] = field(default_factory=list)
@@ -102,32 +103,40 @@ class ScenarioOutcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether every promise was kept and every expectation held."""
-        kept = all(not one.violations for one in self.invariants)
-        return kept and not self.broke and all(check.held for check in self.checks)
+        """True if every invariant and every expectation held and the run was complete."""
+        has_violations = any(invariant.violations for invariant in self.invariants)
+        return not has_violations and not self.broke and all(check.held for check in self.checks)
 
     @property
     def unavailable_ms(self) -> float:
-        """The longest time in which nobody's append was acknowledged."""
-        found = [one.unavailable_ms for one in self.levels if one.region == "*"]
-        return max(found, default=0.0)
+        """The longest time in which no append was acknowledged in any region."""
+        times = [level.unavailable_ms for level in self.levels if level.region == "*"]
+        return max(times, default=0.0)
 
     @property
-    def faults(self) -> list[str]:
-        """Everything that is wrong, one line each."""
-        found = [self.broke] if self.broke else []
-        found += [f"{one.id}: {text}" for one in self.invariants for text in one.violations]
-        found += [f"{c.text}: {c.found}, wanted {c.wanted}" for c in self.checks if not c.held]
-        return found
+    def problems(self) -> list[str]:
+        """Everything that makes the outcome fail, one string per problem."""
+        problems = [self.broke] if self.broke else []
+        problems += [
+            f"{invariant.id}: {text}"
+            for invariant in self.invariants
+            for text in invariant.violations
+        ]
+        problems += [
+            f"{check.text}: {check.found}, expected {check.wanted}"
+            for check in self.checks
+            if not check.held
+        ]
+        return problems
 
     @property
     def command(self) -> str:
-        """How to play it again."""
+        """The command that plays the scenario again."""
         seed = f" --seed {self.seed}" if self.world == "sim" else ""
         return f"rhumbline chaos run {self.scenario} --world {self.world}{seed}"
 
     def save(self, folder: Path) -> Path:
-        """Writes it into a folder, which is made if it is missing; returns the file."""
+        """Write the outcome into a folder, which is created if needed, and return the file."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.scenario}-{self.world}-{self.seed}.json"
         path.write_text(json.dumps({"format": FORMAT, **asdict(self)}))
@@ -135,18 +144,20 @@ class ScenarioOutcome:
 
 
 def load_outcome(path: Path) -> ScenarioOutcome:
-    """Reads ``ScenarioOutcome.save``. Raises CorruptionError."""
+    """Read a file that ``ScenarioOutcome.save`` wrote. Raises CorruptionError."""
     try:
         data: dict[str, Any] = json.loads(path.read_text())
         if data.pop("format", None) != FORMAT:
-            raise CorruptionError(f"{path}: not an outcome of this version")
-        bands = [Band(**{**b, "regions": tuple(b["regions"])}) for b in data.pop("bands")]
-        checks = [ExpectationResult(**one) for one in data.pop("checks")]
-        levels = [ServiceLevel(**one) for one in data.pop("levels")]
-        series = {name: Series(**one) for name, one in data.pop("series").items()}
+            raise CorruptionError(f"{path}: not a scenario outcome of format {FORMAT}")
+        bands = [
+            Band(**{**fields, "regions": tuple(fields["regions"])}) for fields in data.pop("bands")
+        ]
+        checks = [ExpectationResult(**fields) for fields in data.pop("checks")]
+        levels = [ServiceLevel(**fields) for fields in data.pop("levels")]
+        series = {name: Series(**fields) for name, fields in data.pop("series").items()}
         invariants = [
-            Invariant(**{**one, "violations": tuple(one["violations"])})
-            for one in data.pop("invariants")
+            Invariant(**{**fields, "violations": tuple(fields["violations"])})
+            for fields in data.pop("invariants")
         ]
         return ScenarioOutcome(
             **data,
@@ -157,9 +168,9 @@ def load_outcome(path: Path) -> ScenarioOutcome:
             invariants=invariants,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorruptionError(f"{path}: not an outcome: {error}") from error
+        raise CorruptionError(f"{path}: not a scenario outcome: {error}") from error
 
 
 def load_folder(folder: Path) -> list[ScenarioOutcome]:
-    """Every outcome in a folder, by name. Raises CorruptionError."""
+    """Read every outcome in a folder, sorted by file name. Raises CorruptionError."""
     return [load_outcome(path) for path in sorted(folder.glob("*.json"))]

@@ -1,1 +1,1 @@
-"""The real world: every program a process of its own, regions joined by toxiproxy."""
+"""Scenarios with real processes in regions that are connected through toxiproxy."""

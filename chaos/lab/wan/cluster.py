@@ -1,4 +1,4 @@
-"""The processes of a scenario, and the links between their regions."""
+"""The processes of a scenario and the toxiproxy links between their regions."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ from .programs import app
 from .toxiproxy import Toxiproxy, ToxiproxyLink, toxiproxy_binary
 
 SERVERS = Path.home() / ".cache" / "rhumbline" / "servers"
-"""Where servers are looked for that are not in PATH."""
+"""The folder to search for servers that are not in PATH."""
 
 
 class WanCluster:
-    """Everything that runs. ``folder`` is the lab's own and is left behind."""
+    """All processes of one run. Their files stay in ``folder`` after the run."""
 
     def __init__(self, scenario: Scenario, folder: Path, servers: Path = SERVERS) -> None:
         self.scenario = scenario
@@ -36,25 +36,27 @@ class WanCluster:
         self.bookies: list[BookieProgram] = []
         self.apps: dict[str, AppProgram] = {}
         self.others: list[Program] = []
-        """Repair, archiver, proxies."""
+        """The repair, archiver and proxy processes."""
         self.cold = folder / "cold"
         self._uris: dict[str, str] = {}
         self._app_starts = 0
         self._proxies: dict[str, dict[str, str]] = {}
-        """Of a proxy's region: its address by viewer."""
-        self._is_far = self._is_linked = True
+        """By proxy region: the proxy's address by the region of its client."""
+        self._has_distance = self._is_linked = True
 
-    # --- start and end --------------------------------------------------------------------------
+    # --- start and end ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Starts everything and waits until it serves. Raises UnavailableError, and
-        ConfigurationError when a server is not on this machine."""
+        """Start all processes and wait until they serve.
+
+        Raises UnavailableError, and ConfigurationError if a server is not installed.
+        """
         await self.toxiproxy.start()
         await self._start_metadata()
         await self._start_bookies()
         if self.scenario.workload.through_proxies:
             await self._start_proxies()
-        self._make_helpers()
+        self._add_services()
         for program in self.others:
             if not program.is_running:
                 program.launch()
@@ -63,48 +65,48 @@ class WanCluster:
             if self.scenario.workload.through_proxies:
                 self.apps[region].proxies = self._proxies_of(region)
             self.launch_app(region)
-        for one in self.apps.values():
-            await one.program.wait_ready()
+        for app_program in self.apps.values():
+            await app_program.program.wait_ready()
 
     async def start_bare(self, *, is_linked: bool) -> None:
-        """Only bookies with a stream, and no distance: links without any toxic, or no links."""
-        self._is_far, self._is_linked = False, is_linked
+        """Start only bookies and a stream, without delays: with plain links, or with no links."""
+        self._has_distance, self._is_linked = False, is_linked
         await self.toxiproxy.start()
         await self._start_metadata()
         await self._start_bookies()
 
     def uri(self, region: str) -> str:
-        """Of the metadata store, for who is in a region."""
+        """Return the metadata store's URI for processes in a region."""
         return self._uris[region]
 
     def launch_app(self, region: str) -> None:
-        """Starts the application of a region in a new process."""
+        """Start the application of a region in a new process."""
         self._app_starts += 1
         self.apps[region].launch(self._app_starts * app.SESSIONS_MAX)
 
     async def open_store(self) -> MetadataStore:
-        """A handle of the lab's own, which is never cut off."""
-        addresses = ",".join(f"127.0.0.1:{one.port}" for one in self.members)
+        """Open the metadata store for the lab itself, over connections that no fault affects."""
+        addresses = ",".join(f"127.0.0.1:{member.port}" for member in self.members)
         return await open_store(self._uri_of(addresses), timeout_ms=3_000)
 
     def aclose(self) -> None:
-        """Kills everything. Safe to repeat."""
-        for one in self.bookies:
-            one.remove()
+        """Kill all processes. Safe to repeat."""
+        for bookie in self.bookies:
+            bookie.remove()
         for program in self.programs():
             program.kill()
         self.toxiproxy.program.kill()
 
     def programs(self) -> Iterator[Program]:
-        """All but toxiproxy."""
-        yield from (one.program for one in self.members)
-        yield from (one.program for one in self.bookies)
+        """Yield all programs except toxiproxy."""
+        yield from (member.program for member in self.members)
+        yield from (bookie.program for bookie in self.bookies)
         yield from self.others
-        yield from (one.program for one in self.apps.values())
+        yield from (app_program.program for app_program in self.apps.values())
 
     def bookie(self, name: str) -> BookieProgram:
-        """By name."""
-        return next(one for one in self.bookies if one.name == name)
+        """Return the bookie with a name."""
+        return next(bookie for bookie in self.bookies if bookie.name == name)
 
     def _uri_of(self, addresses: str) -> str:
         if self.members:
@@ -117,7 +119,7 @@ class WanCluster:
             if not member.has_peer_link:
                 continue
             link = await self.toxiproxy.link("*", member.name, member.region, member.peer_port)
-            await self._make_far(link)
+            await self._add_distance(link)
             member.peer_address = link.address
         for member in self.members:
             member.join(self.members)
@@ -125,14 +127,14 @@ class WanCluster:
         for member in self.members:
             await member.wait_ready()
         for region in regions:
-            addresses = []  # that of the own region first: it is the one that is asked
-            for member in sorted(self.members, key=lambda one: one.region != region):
+            addresses = []  # that of the own region first, because clients prefer it
+            for member in sorted(self.members, key=lambda other: other.region != region):
                 if member.region == region:
                     addresses.append(f"127.0.0.1:{member.port}")
                 else:
                     name = f"{member.name}-client"
                     link = await self.toxiproxy.link(region, name, member.region, member.port)
-                    await self._make_far(link)
+                    await self._add_distance(link)
                     addresses.append(link.address)
             self._uris[region] = self._uri_of(",".join(addresses))
         store = await self.open_store()
@@ -147,22 +149,22 @@ class WanCluster:
 
     async def _start_bookies(self) -> None:
         topology = self.scenario.topology
-        full = {one.target for one in self.scenario.fault if one.kind == "full-disk"}
+        full = {fault.target for fault in self.scenario.fault if fault.kind == "full-disk"}
         for region in topology.regions:
             for number in range(topology.bookies):
                 name = bookie_name(region, number)
-                one = BookieProgram(name, self.folder, self._uris[region], number)
-                self.bookies.append(one)
+                bookie = BookieProgram(name, self.folder, self._uris[region], number)
+                self.bookies.append(bookie)
                 for viewer in topology.regions:
                     if viewer != region and self._is_linked:
-                        link = await self.toxiproxy.link(viewer, name, region, one.port)
-                        await self._make_far(link)
-                        one.addresses[viewer] = link.address
+                        link = await self.toxiproxy.link(viewer, name, region, bookie.port)
+                        await self._add_distance(link)
+                        bookie.addresses[viewer] = link.address
                 if name in full:
-                    one.make_small()
-                one.launch()
-        for one in self.bookies:
-            await one.wait_ready()
+                    bookie.mount_small_disk()
+                bookie.launch()
+        for bookie in self.bookies:
+            await bookie.wait_ready()
         await self._create_stream()
 
     async def _create_stream(self) -> None:
@@ -176,7 +178,7 @@ class WanCluster:
         finally:
             await store.close()
 
-    def _make_helpers(self) -> None:
+    def _add_services(self) -> None:
         work, regions = self.scenario.workload, self.scenario.topology.regions
         for region in regions if work.repairs else ():
             command = rhumbline(
@@ -201,12 +203,16 @@ class WanCluster:
         return program
 
     async def _start_proxies(self) -> None:
-        """A proxy advertises one address to all: a link of the viewer "*", whose delay is the mean
-        of its region's ways. The first connection of an application in its region is direct."""
+        """Start a proxy in each region.
+
+        A proxy advertises one address to all clients: a link of the viewer "*", whose delay is the
+        mean of its region's links. The first connection of an application to the proxy of its own
+        region is direct.
+        """
         for region in self.scenario.topology.regions:
             name, port = f"proxy-{region}", free_port()
             link = await self.toxiproxy.link("*", name, region, port)
-            await self._make_far(link)
+            await self._add_distance(link)
             command = rhumbline(
                 "write-proxy", "--with-read", "--port", str(port), "-u", self._uris[region],
                 "-n", app.NAMESPACE, "--region", region, "--advertise", link.address,
@@ -216,38 +222,40 @@ class WanCluster:
             for viewer in self.scenario.topology.regions:
                 if viewer != region:
                     far = await self.toxiproxy.link(viewer, f"{name}-client", region, port)
-                    await self._make_far(far)
+                    await self._add_distance(far)
                     self._proxies[region][viewer] = far.address
         for program in self.others:
             await program.wait_ready()
 
     def _proxies_of(self, region: str) -> str:
-        """The proxies as a region reaches them, its own first."""
-        ordered = sorted(self._proxies, key=lambda one: one != region)
-        return "grpc://" + ",".join(self._proxies[one][region] for one in ordered)
+        """Return the URI of all proxies as seen from a region, with that region's proxy first."""
+        ordered = sorted(self._proxies, key=lambda other: other != region)
+        return "grpc://" + ",".join(self._proxies[other][region] for other in ordered)
 
-    async def _make_far(self, link: ToxiproxyLink) -> None:
-        """Distance by the ways of the scenario; to a viewer "*" the mean of all ways."""
-        if not self._is_far:
+    async def _add_distance(self, link: ToxiproxyLink) -> None:
+        """Add the delay and bandwidth of the scenario's links; a viewer "*" gets their mean."""
+        if not self._has_distance:
             return
-        others = [one for one in self.scenario.topology.regions if one != link.server_region]
+        others = [
+            region for region in self.scenario.topology.regions if region != link.server_region
+        ]
         viewers = others if link.viewer == "*" else [link.viewer]
-        ways = [self.scenario.way(viewer, link.server_region) for viewer in viewers]
-        await self.toxiproxy.make_far(
+        links = [self.scenario.link_between(viewer, link.server_region) for viewer in viewers]
+        await self.toxiproxy.add_distance(
             link,
-            rtt_ms=sum(way.rtt_ms for way in ways) / len(ways),
-            jitter_ms=sum(way.jitter_ms for way in ways) / len(ways),
-            kib_per_s=min(way.kib_per_s for way in ways),
+            rtt_ms=sum(region_link.rtt_ms for region_link in links) / len(links),
+            jitter_ms=sum(region_link.jitter_ms for region_link in links) / len(links),
+            kib_per_s=min(region_link.kib_per_s for region_link in links),
         )
 
-    # --- what is stored -------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------------------
 
     def streams(self, store: MetadataStore) -> StreamStore:
-        """The namespace's metadata."""
+        """Return the metadata of the lab's namespace."""
         return StreamStore(store, app.NAMESPACE)
 
     async def leader(self) -> str:
-        """The region of the metadata ensemble's leader; of the first member if nobody leads."""
+        """Return the region of the metadata ensemble's leader, else that of its first member."""
         for member in self.members:
             if await asyncio.to_thread(member.is_leader):
                 return member.region
@@ -255,7 +263,7 @@ class WanCluster:
 
 
 def _members(scenario: Scenario, folder: Path, servers: Path) -> Sequence[EnsembleMember]:
-    """The metadata ensemble. Raises ConfigurationError when its server is not on this machine."""
+    """Create the metadata ensemble. Raises ConfigurationError if its server is not installed."""
     topology, regions = scenario.topology, enumerate(scenario.topology.members, 1)
     if topology.metadata == ETCD:
         binary = etcd_binary(servers)

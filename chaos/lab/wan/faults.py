@@ -1,6 +1,6 @@
-"""The lab's faults in the real world: toxics on links, signals to processes, files taken away.
+"""The faults of scenarios with real processes: toxics on links, signals, changes of files.
 
-Each is a coroutine that begins the fault and returns what ends it, or None if it is over at once.
+Beginning a fault returns the coroutine function that ends it, or None if the fault has no duration.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from .processes import Program
 from .programs.durability_recorder import slow_file
 from .toxiproxy import BOTH, DOWN, UP, ToxiproxyLink
 
-End = Callable[[], Awaitable[None]]
-Ways = list[tuple[ToxiproxyLink, tuple[str, ...]]]
+EndFault = Callable[[], Awaitable[None]]
+LinkDirections = list[tuple[ToxiproxyLink, tuple[str, ...]]]
 
 _RESET = {"timeout": 0}
 _SWALLOW = {"timeout": 0}
@@ -23,7 +23,7 @@ _SLICES = {"average_size": 24, "size_variation": 16, "delay": 50}
 
 
 class Faults:
-    """Begins faults in a cluster. ``relaunch`` starts a program again as the run wants it."""
+    """Begins and ends faults in a cluster. ``relaunch`` starts a program again by name."""
 
     def __init__(
         self, cluster: WanCluster, seed: int, relaunch: Callable[[str], Awaitable[None]]
@@ -33,79 +33,94 @@ class Faults:
         self._relaunch = relaunch
         self._count = 0
 
-    async def begin(self, fault: FaultTable, region: str) -> End | None:
-        """Begins a fault; ``region`` is its target's, resolved, for regional kinds."""
+    async def begin(self, fault: FaultTable, region: str) -> EndFault | None:
+        """Begin a fault and return the function that ends it.
+
+        ``region`` is the resolved region of the target, for kinds that act on a region.
+        """
         self._count += 1
-        toxics = self._toxics(fault, region)
+        toxics = self._toxics_of(fault, region)
         if toxics is not None:
-            return await self._poison(*toxics)
-        return await self._made(fault, region)
+            return await self._add_toxics(*toxics)
+        return await self._begin_other(fault, region)
 
-    # --- links ----------------------------------------------------------------------------------
+    # --- links ------------------------------------------------------------------------------------
 
-    def _toxics(
+    def _toxics_of(
         self, fault: FaultTable, region: str
-    ) -> tuple[Ways, str, dict[str, int], float] | None:
-        """(ways, toxic, attributes, toxicity) of a fault that is one kind of toxic."""
-        value, whole = int(fault.value), 1.0
+    ) -> tuple[LinkDirections, str, dict[str, int], float] | None:
+        """Return (directions, toxic, attributes, toxicity) if the fault is a toxic on links."""
+        value, always = int(fault.value), 1.0
         match fault.kind:
             case "mute-region":
-                return self._from(region), "timeout", _SWALLOW, whole
+                return self._outbound(region), "timeout", _SWALLOW, always
             case "deafen-region":
-                return self._into(region), "timeout", _SWALLOW, whole
+                return self._inbound(region), "timeout", _SWALLOW, always
             case "cut-one-way":
                 source, _, target = fault.target.partition(">")
-                return self._one_way(source, target), "timeout", _SWALLOW, whole
+                return self._one_way(source, target), "timeout", _SWALLOW, always
             case "slow-region":
-                return self._of(region), "latency", {"latency": value}, whole
+                return self._all_directions(region), "latency", {"latency": value}, always
             case "narrow-region":
-                return self._of(region), "bandwidth", {"rate": value}, whole
+                return self._all_directions(region), "bandwidth", {"rate": value}, always
             case "slice-region":
-                return self._of(region), "slicer", _SLICES, whole
+                return self._all_directions(region), "slicer", _SLICES, always
             case "limit-region":
-                return self._of(region), "limit_data", {"bytes": value}, whole
+                return self._all_directions(region), "limit_data", {"bytes": value}, always
             case "reset-region":
-                ways: Ways = [(link, (DOWN,)) for link, _ in self._of(region)]
-                return ways, "reset_peer", _RESET, fault.value or whole
+                directions: LinkDirections = [
+                    (link, (DOWN,)) for link, _ in self._all_directions(region)
+                ]
+                return directions, "reset_peer", _RESET, fault.value or always
             case "reset":
-                everywhere: Ways = [(link, (DOWN,)) for link in self._cluster.toxiproxy.links]
-                return everywhere, "reset_peer", _RESET, fault.value or whole
+                everywhere: LinkDirections = [
+                    (link, (DOWN,)) for link in self._cluster.toxiproxy.links
+                ]
+                return everywhere, "reset_peer", _RESET, fault.value or always
         return None
 
-    async def _poison(
-        self, ways: Ways, kind: str, attributes: dict[str, int], toxicity: float
-    ) -> End:
+    async def _add_toxics(
+        self, directions: LinkDirections, kind: str, attributes: dict[str, int], toxicity: float
+    ) -> EndFault:
         name = f"fault{self._count}"
-        await self._cluster.toxiproxy.poison(name, ways, kind, attributes, toxicity=toxicity)
+        await self._cluster.toxiproxy.add_toxics(
+            name, directions, kind, attributes, toxicity=toxicity
+        )
 
         async def end() -> None:
-            await self._cluster.toxiproxy.cure(name)
+            await self._cluster.toxiproxy.remove_toxics(name)
 
         return end
 
-    def _of(self, region: str) -> Ways:
+    def _all_directions(self, region: str) -> LinkDirections:
         links = self._cluster.toxiproxy.links
         return [(link, BOTH) for link in links if region in (link.viewer, link.server_region)]
 
-    def _from(self, region: str) -> Ways:
-        return [(link, (UP if link.viewer == region else DOWN,)) for link, _ in self._of(region)]
+    def _outbound(self, region: str) -> LinkDirections:
+        return [
+            (link, (UP if link.viewer == region else DOWN,))
+            for link, _ in self._all_directions(region)
+        ]
 
-    def _into(self, region: str) -> Ways:
-        return [(link, (DOWN if link.viewer == region else UP,)) for link, _ in self._of(region)]
+    def _inbound(self, region: str) -> LinkDirections:
+        return [
+            (link, (DOWN if link.viewer == region else UP,))
+            for link, _ in self._all_directions(region)
+        ]
 
-    def _one_way(self, source: str, target: str) -> Ways:
-        ways: Ways = []
+    def _one_way(self, source: str, target: str) -> LinkDirections:
+        directions: LinkDirections = []
         for link in self._cluster.toxiproxy.links:
             if (link.viewer, link.server_region) == (source, target):
-                ways.append((link, (UP,)))
+                directions.append((link, (UP,)))
             elif (link.viewer, link.server_region) == (target, source):
-                ways.append((link, (DOWN,)))
-        return ways
+                directions.append((link, (DOWN,)))
+        return directions
 
-    # --- everything else ------------------------------------------------------------------------
+    # --- processes and files ----------------------------------------------------------------------
 
-    async def _made(self, fault: FaultTable, region: str) -> End | None:
-        regional: dict[str, Callable[[str], Awaitable[End]]] = {
+    async def _begin_other(self, fault: FaultTable, region: str) -> EndFault | None:
+        regional: dict[str, Callable[[str], Awaitable[EndFault]]] = {
             "cut-region": self._cut,
             "lose-region": self._lose,
             "refuse-region": self._refuse,
@@ -113,56 +128,56 @@ class Faults:
         }
         if fault.kind in regional:
             return await regional[fault.kind](region)
-        others: dict[str, Callable[[FaultTable], Awaitable[End]]] = {
+        others: dict[str, Callable[[FaultTable], Awaitable[EndFault]]] = {
             "kill": self._kill,
             "restart": self._restart,
-            "pause": self._stop_still,
+            "pause": self._pause_one,
             "wipe": self._wipe,
             "full-disk": self._full,
             "slow-disk": self._slow_disk,
             "metadata-away": self._metadata_away,
-            "cold-away": self._hide_cold,
+            "cold-away": self._cold_away,
             "swizzle": self._swizzle,
             "rolling-restart": self._rolling,
         }
         return await others[fault.kind](fault)
 
-    async def _refuse(self, region: str) -> End:
+    async def _refuse(self, region: str) -> EndFault:
         toxiproxy = self._cluster.toxiproxy
-        links = [link for link, _ in self._of(region)]
+        links = [link for link, _ in self._all_directions(region)]
         await toxiproxy.enable(links, is_on=False)
         return lambda: toxiproxy.enable(links, is_on=True)
 
-    async def _kill(self, fault: FaultTable) -> End:
+    async def _kill(self, fault: FaultTable) -> EndFault:
         self._program(fault.target).kill()
         return lambda: self._relaunch(fault.target)
 
-    async def _restart(self, fault: FaultTable) -> End:
+    async def _restart(self, fault: FaultTable) -> EndFault:
         await self._program(fault.target).stop()
         return lambda: self._relaunch(fault.target)
 
-    async def _stop_still(self, fault: FaultTable) -> End:
+    async def _pause_one(self, fault: FaultTable) -> EndFault:
         return self._pause([self._program(fault.target)])
 
-    async def _wipe(self, fault: FaultTable) -> End:
+    async def _wipe(self, fault: FaultTable) -> EndFault:
         self._cluster.bookie(fault.target).wipe()
         return lambda: self._relaunch(fault.target)
 
-    async def _metadata_away(self, fault: FaultTable) -> End:
+    async def _metadata_away(self, fault: FaultTable) -> EndFault:
         return self._pause([member.program for member in self._cluster.members])
 
-    async def _swizzle(self, fault: FaultTable) -> End:
-        return self._in_turns(self._stop_in_turns(fault.lasts_ms / 1000))
+    async def _swizzle(self, fault: FaultTable) -> EndFault:
+        return self._in_background(self._swizzle_pauses(fault.lasts_ms / 1000))
 
-    async def _rolling(self, fault: FaultTable) -> End:
-        return self._in_turns(self._roll(fault.lasts_ms / 1000))
+    async def _rolling(self, fault: FaultTable) -> EndFault:
+        return self._in_background(self._restart_in_order(fault.lasts_ms / 1000))
 
     def _program(self, name: str) -> Program:
-        return next(one for one in self._cluster.programs() if one.name == name)
+        return next(program for program in self._cluster.programs() if program.name == name)
 
-    async def _cut(self, region: str) -> End:
-        end_links = await self._poison(self._of(region), "timeout", _SWALLOW, 1.0)
-        members = [one.program for one in self._cluster.members if one.region == region]
+    async def _cut(self, region: str) -> EndFault:
+        end_links = await self._add_toxics(self._all_directions(region), "timeout", _SWALLOW, 1.0)
+        members = [member.program for member in self._cluster.members if member.region == region]
         resume = self._pause(members)
 
         async def end() -> None:
@@ -171,9 +186,9 @@ class Faults:
 
         return end
 
-    async def _lose(self, region: str) -> End:
-        """First nobody hears of it any more, so that nobody is told that its processes end."""
-        end_links = await self._poison(self._of(region), "timeout", _SWALLOW, 1.0)
+    async def _lose(self, region: str) -> EndFault:
+        """Cut the region off first, so that no peer is notified when its processes end."""
+        end_links = await self._add_toxics(self._all_directions(region), "timeout", _SWALLOW, 1.0)
         names = []
         for program in self._cluster.programs():
             if program.region == region and program.is_running:
@@ -186,7 +201,7 @@ class Faults:
 
         return end
 
-    def _pause(self, programs: list[Program]) -> End:
+    def _pause(self, programs: list[Program]) -> EndFault:
         for program in programs:
             program.pause()
 
@@ -196,8 +211,8 @@ class Faults:
 
         return end
 
-    async def _kill_member(self, region: str) -> End:
-        members = [one.program for one in self._cluster.members if one.region == region]
+    async def _kill_member(self, region: str) -> EndFault:
+        members = [member.program for member in self._cluster.members if member.region == region]
         for program in members:
             program.kill()
 
@@ -207,27 +222,27 @@ class Faults:
 
         return end
 
-    async def _full(self, fault: FaultTable) -> End:
+    async def _full(self, fault: FaultTable) -> EndFault:
         bookie = self._cluster.bookie(fault.target)
-        if bookie.is_small:
-            await asyncio.to_thread(bookie.fill, int(fault.value))
+        if bookie.has_small_disk:
+            await asyncio.to_thread(bookie.fill_disk, int(fault.value))
 
             async def free() -> None:
-                bookie.unfill()
+                bookie.free_disk()
 
             return free
-        bookie.seem_full(True)
+        bookie.set_disk_full(True)
         await bookie.program.stop()
         await self._relaunch(bookie.name)
 
         async def end() -> None:
-            bookie.seem_full(False)
+            bookie.set_disk_full(False)
             await bookie.program.stop()
             await self._relaunch(bookie.name)
 
         return end
 
-    async def _slow_disk(self, fault: FaultTable) -> End:
+    async def _slow_disk(self, fault: FaultTable) -> EndFault:
         slow = slow_file(self._cluster.bookie(fault.target).notes)
         slow.write_text(f"{fault.value}")
 
@@ -236,8 +251,8 @@ class Faults:
 
         return end
 
-    async def _hide_cold(self, fault: FaultTable) -> End:
-        """A plain file stands where the folder was: nothing can be read or written there."""
+    async def _cold_away(self, fault: FaultTable) -> EndFault:
+        """Replace the cold store's folder by a plain file, so that every access fails."""
         cold, hidden = self._cluster.cold, self._cluster.cold.with_suffix(".away")
         cold.rename(hidden)
         cold.write_bytes(b"")
@@ -248,7 +263,7 @@ class Faults:
 
         return end
 
-    def _in_turns(self, work: Coroutine[Any, Any, None]) -> End:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> EndFault:
         task = asyncio.create_task(work)
 
         async def end() -> None:
@@ -256,10 +271,13 @@ class Faults:
 
         return end
 
-    async def _stop_in_turns(self, lasts_s: float) -> None:
-        """Stopped processes: unlike a cut link this holds for their own region, too."""
+    async def _swizzle_pauses(self, lasts_s: float) -> None:
+        """Pause bookies one by one, then resume them in another order.
+
+        Unlike a cut link, a pause affects peers in the same region as well.
+        """
         random = Random(f"{self._seed} swizzle {self._count}")
-        programs = [one.program for one in self._cluster.bookies if random.random() < 0.7]
+        programs = [bookie.program for bookie in self._cluster.bookies if random.random() < 0.7]
         down, up = random.sample(programs, len(programs)), random.sample(programs, len(programs))
         pause_s = 0.5 * lasts_s / max(1, len(programs))
         for program in down:
@@ -269,12 +287,12 @@ class Faults:
             await asyncio.sleep(pause_s)
             program.resume()
 
-    async def _roll(self, lasts_s: float) -> None:
-        names = [*(one.name for one in self._cluster.bookies)]
-        names += [one.name for one in self._cluster.apps.values()]
+    async def _restart_in_order(self, lasts_s: float) -> None:
+        names = [bookie.name for bookie in self._cluster.bookies]
+        names += [app.name for app in self._cluster.apps.values()]
         loop = asyncio.get_running_loop()
         begin, share_s = loop.time(), lasts_s / len(names)
-        for place, name in enumerate(names):
-            await asyncio.sleep(max(0.0, begin + place * share_s - loop.time()))
+        for index, name in enumerate(names):
+            await asyncio.sleep(max(0.0, begin + index * share_s - loop.time()))
             await self._program(name).stop()
             await self._relaunch(name)

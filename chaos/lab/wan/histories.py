@@ -1,11 +1,11 @@
-"""From what the processes of a run have written down to what the checker judges."""
+"""Converts the recorded events of processes into the history that the checker judges."""
 
 from typing import Any
 
 from ....core.protocol.dlsn import Dlsn
 from ...checker.history import (
     AppendOutcome,
-    Delivered,
+    DeliveredRecord,
     History,
     RecordedAppend,
     RecordedRead,
@@ -14,16 +14,20 @@ from ...checker.history import (
 from .members import AppProgram, BookieProgram
 from .programs.durability_recorder import read_notes
 
-_OUTCOMES = {one.value: one for one in AppendOutcome}
+_OUTCOMES = {outcome.value: outcome for outcome in AppendOutcome}
 
 
 def history_of(apps: list[AppProgram], bookies: list[BookieProgram]) -> History:
-    """All appends and reads. Appends carry the bookies that had them for good when they ended."""
+    """Return all appends and reads.
+
+    ``holders`` of an append are the bookies on whose disks the record was durable when the append
+    was acknowledged.
+    """
     history = History(lambda: 0.0)
     appends: dict[tuple[int, int], RecordedAppend] = {}
     reads: dict[str, RecordedRead] = {}
-    for one in apps:
-        for event in one.events:
+    for program in apps:
+        for event in program.events:
             _add(event, history, appends, reads)
     ordered = sorted(appends.values(), key=lambda append: (append.called_ms, append.token))
     history.appends = {append.token: append for append in ordered}
@@ -38,39 +42,39 @@ def _add(
     appends: dict[tuple[int, int], RecordedAppend],
     reads: dict[str, RecordedRead],
 ) -> None:
-    kind, at_ms, *what = event
+    kind, at_ms, *values = event
     match kind:
         case "call":
-            session, number, size = what
+            session, number, size = values
             payload = token_of(session, number) + b"." * size
             appends[session, number] = RecordedAppend(session, number, payload, at_ms)
         case "end":
-            append = appends[what[0], what[1]]
-            append.outcome, append.ended_ms = _OUTCOMES[what[2]], at_ms
+            append = appends[values[0], values[1]]
+            append.outcome, append.ended_ms = _OUTCOMES[values[2]], at_ms
             if append.outcome is AppendOutcome.OK:
-                append.dlsn, append.regions = Dlsn.parse(what[3]), tuple(what[4])
+                append.dlsn, append.regions = Dlsn.parse(values[3]), tuple(values[4])
             else:
-                append.reason = what[3]
+                append.reason = values[3]
         case "read":
-            name, reader, start = what
+            name, reader, start = values
             reads[name] = RecordedRead(reader, Dlsn.parse(start) if start else None)
             history.reads.append(reads[name])
         case "got":
-            name, records = what
+            name, records = values
             reads[name].records += [
-                Delivered(at_ms, Dlsn.parse(dlsn), payload.encode("latin-1"))
+                DeliveredRecord(at_ms, Dlsn.parse(dlsn), payload.encode("latin-1"))
                 for dlsn, payload in records
             ]
         case "complete":
-            reads[what[0]].is_complete = True
+            reads[values[0]].is_complete = True
 
 
 def _add_holders(history: History, bookies: list[BookieProgram]) -> None:
     durable: dict[bytes, dict[str, float]] = {}
     for bookie in bookies:
-        for one in bookie.incarnations:
-            for token, at_ms in read_notes(one.notes).items():
-                durable.setdefault(token, {})[one.bookie_id] = at_ms
+        for incarnation in bookie.incarnations:
+            for token, at_ms in read_notes(incarnation.notes).items():
+                durable.setdefault(token, {})[incarnation.bookie_id] = at_ms
     for token, append in history.appends.items():
         if append.outcome is AppendOutcome.OK and append.ended_ms is not None:
             append.holders = tuple(

@@ -1,4 +1,4 @@
-"""One bookie and one application of the lab: their processes, what they note, what can be done."""
+"""The bookies and applications of the lab: their processes, files and commands."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _READ_ONLY_BELOW_BYTES = 4 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One life of a bookie's storage: its id, and what was durable there since when."""
+    """One incarnation of a bookie's storage, with its id and its notes of durable records."""
 
     bookie_id: str
     region: str
@@ -28,7 +28,7 @@ class Incarnation:
 
 
 class BookieProgram:
-    """A bookie: its process, its disk, and the ids it has had."""
+    """A bookie process with its disk and all bookie ids that it has had."""
 
     def __init__(self, name: str, folder: Path, metadata: str, number: int) -> None:
         self.name = name
@@ -38,9 +38,9 @@ class BookieProgram:
         self.addresses: dict[str, str] = {}
         self.incarnations: list[Incarnation] = []
         self.lost: list[str] = []
-        """Ids whose data a fault destroyed."""
-        self.is_small = False
-        """Whether its disk is a small file system of its own, which can be filled."""
+        """Bookie ids whose data a fault destroyed."""
+        self.has_small_disk = False
+        """True if its disk is a separate small file system, which can be filled."""
         self._metadata = metadata
         self._rack = f"r{number}"
         self._generation = 0
@@ -49,9 +49,9 @@ class BookieProgram:
         self.program = Program(name, self.region, [], log, ready=bookie.READY)
 
     def launch(self) -> None:
-        """Starts its process."""
+        """Start the process."""
         self.directory.mkdir(exist_ok=True)
-        told = {
+        config = {
             "directory": str(self.directory),
             "metadata": self._metadata,
             "name": self.name,
@@ -62,34 +62,34 @@ class BookieProgram:
             "notes": str(self.notes),
             "read_only_below_bytes": self._read_only_below_bytes,
         }
-        self.program.command = python("chaos.lab.wan.programs.bookie", json.dumps(told))
+        self.program.command = python("chaos.lab.wan.programs.bookie", json.dumps(config))
         self.program.launch()
 
     async def wait_ready(self) -> None:
-        """Waits until it serves, and learns its id. Raises UnavailableError."""
+        """Wait until the bookie serves, and read its id from the log. Raises UnavailableError."""
         await self.program.wait_ready()
         for line in reversed(self.program.log.read_text(errors="replace").splitlines()):
             if line.startswith(bookie.READY):
-                found = Incarnation(line.removeprefix(bookie.READY), self.region, self.notes)
-                if found not in self.incarnations:
-                    self.incarnations.append(found)
+                incarnation = Incarnation(line.removeprefix(bookie.READY), self.region, self.notes)
+                if incarnation not in self.incarnations:
+                    self.incarnations.append(incarnation)
                 return
 
     @property
     def bookie_id(self) -> str:
-        """The id it has now."""
+        """The current bookie id."""
         return self.incarnations[-1].bookie_id
 
     def wipe(self) -> None:
-        """Kills it and empties its disk."""
+        """Kill the process and delete all files on its disk."""
         self.program.kill()
         self.lost.append(self.bookie_id)
         self._generation += 1
         for path in self.directory.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def make_small(self) -> None:
-        """Gives it a small disk, if this process may."""
+    def mount_small_disk(self) -> None:
+        """Mount a small tmpfs as the disk, if this process has the right to mount."""
         self.directory.mkdir(exist_ok=True)
         size = f"size={_FULL_DISK_BYTES}"
         command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(self.directory)]
@@ -97,10 +97,10 @@ class BookieProgram:
             done = subprocess.run(command, capture_output=True, timeout=10, check=False)
         except OSError:
             return
-        self.is_small = done.returncode == 0
+        self.has_small_disk = done.returncode == 0
 
-    def fill(self, left_bytes: int) -> None:
-        """Leaves so much room on a small disk."""
+    def fill_disk(self, left_bytes: int) -> None:
+        """Fill a small disk until ``left_bytes`` are free."""
         room = shutil.disk_usage(self.directory).free - left_bytes
         with (self.directory.parent / f"{self.name}.log").open("ab") as log:
             log.write(b"the lab fills the disk\n")
@@ -109,29 +109,29 @@ class BookieProgram:
                 filler.write(bytes(min(room, MIB)))
                 room -= MIB
 
-    def unfill(self) -> None:
-        """Takes the filler away. Safe to repeat."""
+    def free_disk(self) -> None:
+        """Delete the file that fills the disk. Safe to repeat."""
         (self.directory / "filler").unlink(missing_ok=True)
 
-    def seem_full(self, is_full: bool) -> None:
-        """A setting, at the next start: its disk counts as full, however much is free."""
+    def set_disk_full(self, is_full: bool) -> None:
+        """Make the disk count as full from the next start on, by a setting."""
         self._read_only_below_bytes = 1 << 60 if is_full else _READ_ONLY_BELOW_BYTES
 
     def remove(self) -> None:
-        """Kills it, and unmounts its disk. Safe to repeat."""
+        """Kill the process and unmount its small disk. Safe to repeat."""
         self.program.kill()
-        if self.is_small:
+        if self.has_small_disk:
             command = ["umount", "-l", str(self.directory)]
             subprocess.run(command, capture_output=True, timeout=10, check=False)
 
     @property
     def notes(self) -> Path:
-        """Where its disk notes what is durable."""
+        """The file in which the disk notes durable records."""
         return self.directory.parent / f"{self.name}.{self._generation}.durable"
 
 
 class AppProgram:
-    """An application: its process, what it is told, what it saw."""
+    """An application process, with the commands sent to it and the events it recorded."""
 
     def __init__(self, region: str, folder: Path, scenario: Scenario, metadata: str) -> None:
         self.name = app_name(region)
@@ -139,20 +139,20 @@ class AppProgram:
         self.notes = folder / f"{self.name}.notes"
         self.events: list[list[Any]] = []
         self.sessions: list[int] = []
-        """The first number of each of its processes' sessions."""
+        """First session number of each start of the process."""
         self.proxies = ""
-        self._read = 0
-        self._rest = b""
-        self._errands = 0
+        self._offset = 0
+        self._partial_line = b""
+        self._commands = 0
         self._scenario = scenario
         self._metadata = metadata
         self.program = Program(self.name, region, [], folder / f"{self.name}.log", ready=app.READY)
 
     def launch(self, first_session: int) -> None:
-        """Starts its process."""
+        """Start the process."""
         work = self._scenario.workload
         self.sessions.append(first_session)
-        told = {
+        config = {
             "name": self.name,
             "region": self.region,
             "metadata": self._metadata,
@@ -163,34 +163,34 @@ class AppProgram:
             "first_session": first_session,
             "run": len(self.sessions),
         }
-        self.program.command = python("chaos.lab.wan.programs.app", json.dumps(told))
+        self.program.command = python("chaos.lab.wan.programs.app", json.dumps(config))
         self.program.launch()
 
-    def tell(self, errand: str, **arguments: object) -> int:
-        """Tells it to do something; the number of the errand, for ``answer``."""
-        self._errands += 1
-        line = {"do": errand, "id": self._errands, **arguments}
+    def send_command(self, command: str, **arguments: object) -> int:
+        """Send a command to the process and return its number, for ``reply_to``."""
+        self._commands += 1
+        line = {"do": command, "id": self._commands, **arguments}
         if self.program.is_running:
             os.write(self.program.stdin, json.dumps(line).encode() + b"\n")
-        return self._errands
+        return self._commands
 
-    def look(self) -> list[list[Any]]:
-        """What it has seen since the last look."""
+    def read_events(self) -> list[list[Any]]:
+        """Read the events recorded since the last call, add them to ``events`` and return them."""
         if not self.notes.exists():
             return []
         with self.notes.open("rb") as file:
-            file.seek(self._read)
-            data = self._rest + file.read()
-            self._read = file.tell()
-        *lines, self._rest = data.split(b"\n")
-        fresh = [json.loads(line) for line in lines]
-        self.events += fresh
-        return fresh
+            file.seek(self._offset)
+            data = self._partial_line + file.read()
+            self._offset = file.tell()
+        *lines, self._partial_line = data.split(b"\n")
+        new_events = [json.loads(line) for line in lines]
+        self.events += new_events
+        return new_events
 
-    def answer(self, errand: int) -> str | None:
-        """What was wrong with an errand, "" if nothing; None: it isn't done."""
-        self.look()
+    def reply_to(self, command: int) -> str | None:
+        """Return the error of a command, "" if it succeeded, None if it is not done."""
+        self.read_events()
         for event in reversed(self.events):
-            if event[0] == "reply" and event[2] == errand:
+            if event[0] == "reply" and event[2] == command:
                 return str(event[3])
         return None

@@ -1,4 +1,4 @@
-"""Processes of the lab: started, stopped, killed; none outlives the run."""
+"""The processes of the lab, which the kernel kills if the lab itself ends."""
 
 import asyncio
 import ctypes
@@ -18,18 +18,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of the package as a program."""
+    """Return the command that runs a module of the package."""
     return [sys.executable, "-m", f"{__package__.partition('.')[0]}.{module}", *arguments]
 
 
 def rhumbline(*arguments: str) -> list[str]:
-    """The command that runs the command line."""
+    """Return the command that runs the ``rhumbline`` command line."""
     package = __package__.partition(".")[0]
     return [sys.executable, "-c", f"from {package}.cli import main; main()", *arguments]
 
 
 class Program:
-    """One process at a time, with a log that is kept."""
+    """A program that runs as at most one process at a time and appends to one log file."""
 
     def __init__(
         self, name: str, region: str, command: Sequence[str], log: Path, *, ready: str = ""
@@ -46,18 +46,18 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process lives (it may be stopped by a signal)."""
+        """True if the process exists, even while it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def stdin(self) -> int:
-        """The file descriptor that it is told things by."""
+        """The file descriptor of the pipe to the process's standard input."""
         assert self._process is not None and self._process.stdin is not None
         return self._process.stdin.fileno()
 
     def launch(self, environ: Mapping[str, str] | None = None) -> None:
-        """Starts the process and does not wait until it is ready."""
-        assert not self.is_running, f"{self.name} runs already"
+        """Start the process without waiting until it is ready."""
+        assert not self.is_running, f"{self.name} is already running"
         kept = {key: text for key, text in os.environ.items() if not key.startswith("RHUMBLINE_")}
         self.starts += 1
         self._log_from = self.log.stat().st_size if self.log.exists() else 0
@@ -73,25 +73,25 @@ class Program:
             )
 
     def is_ready(self) -> bool:
-        """Whether it has said so since it was started."""
+        """True if the ready text appeared in the log since the last start."""
         with self.log.open("rb") as log:
             log.seek(self._log_from)
             return self._ready.encode() in log.read()
 
     async def wait_ready(self, seconds_max: float = READY_S_MAX) -> None:
-        """Waits until it is ready. Raises UnavailableError with the end of its log."""
+        """Wait until the process is ready. Raises UnavailableError with the end of its log."""
         deadline = time.monotonic() + seconds_max
         while not self.is_ready():
             if not self.is_running or time.monotonic() > deadline:
-                raise UnavailableError(f"{self.name} is not up:\n{self.end_of_log()}")
+                raise UnavailableError(f"{self.name} did not start:\n{self.end_of_log()}")
             await asyncio.sleep(0.03)
 
     def end_of_log(self) -> str:
-        """The last lines of its log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
 
     def kill(self) -> None:
-        """SIGKILL; it is dead behind it. Safe to repeat."""
+        """Send SIGKILL and wait until the process has ended. Safe to repeat."""
         process, self._process, self._is_paused = self._process, None, False
         if process is not None:
             process.kill()
@@ -100,7 +100,7 @@ class Program:
                 process.stdin.close()
 
     async def stop(self, seconds_max: float = 10.0) -> None:
-        """SIGTERM, and SIGKILL if it takes too long. Safe to repeat."""
+        """Send SIGTERM, then SIGKILL after ``seconds_max``. Safe to repeat."""
         if self.is_running:
             assert self._process is not None
             self.resume()
@@ -111,32 +111,32 @@ class Program:
         self.kill()
 
     def pause(self) -> None:
-        """SIGSTOP. Safe to repeat."""
+        """Send SIGSTOP. Safe to repeat."""
         if self.is_running and not self._is_paused:
             assert self._process is not None
             self._is_paused = True
             self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT. Safe to repeat."""
+        """Send SIGCONT. Safe to repeat."""
         if self._is_paused:
             assert self._process is not None
             self._is_paused = False
             self._process.send_signal(signal.SIGCONT)
 
 
-def found(name: str, *places: Path, hint: str) -> Path:
-    """A server's program: in PATH, or in one of the places. Raises ConfigurationError."""
-    own = shutil.which(name)
-    if own is not None:
-        return Path(own)
-    for place in places:
-        if place.is_file():
-            return place
-    raise ConfigurationError(f"there is no {name} in PATH: {hint}")
+def find_program(name: str, *candidates: Path, hint: str) -> Path:
+    """Return the path of a program in PATH or among the candidates. Raises ConfigurationError."""
+    in_path = shutil.which(name)
+    if in_path is not None:
+        return Path(in_path)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise ConfigurationError(f"{name} was not found in PATH: {hint}")
 
 
 def _die_with_parent() -> None:
-    """In the new process: the kernel kills it when the lab ends, however that ends."""
+    """Ask the kernel, in the new process, to kill it when the lab ends for whatever reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setpgid(0, 0)

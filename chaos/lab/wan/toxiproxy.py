@@ -1,7 +1,7 @@
-"""toxiproxy: one link by (region of who connects, server), with what makes it far and what ails it.
+"""Manages toxiproxy: one link per (client region, server), with distance and fault toxics.
 
-A link has a listening port of its own; servers advertise it to that region. Distance is a latency
-toxic in each direction, half of the round trip. Faults are further toxics with names of their own.
+Each link has its own listening port, which the server advertises to that region. Distance is a
+latency toxic in each direction of half the round trip. Faults add further toxics with other names.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from typing import Any
 
 from ....core.protocol.errors import UnavailableError
 from ..ports import free_port
-from .processes import Program, found
+from .processes import Program, find_program
 
 VERSION = "v2.12.0"
 UP, DOWN = "upstream", "downstream"
 BOTH = (UP, DOWN)
-"""From who connects to the server, and back."""
+"""The directions from the client to the server, and back."""
 
 
 def toxiproxy_binary(servers: Path) -> Path:
-    """The server's program. Raises ConfigurationError."""
+    """Return the path of the toxiproxy server. Raises ConfigurationError if it is not installed."""
     hint = (
         f"go install github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}, named toxiproxy-server"
     )
-    return found("toxiproxy-server", servers / f"toxiproxy-{VERSION}" / "server", hint=hint)
+    return find_program("toxiproxy-server", servers / f"toxiproxy-{VERSION}" / "server", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class ToxiproxyLink:
-    """The way of one region to one server. ``viewer`` "*": of everybody."""
+    """The link from one region to one server; the ``viewer`` "*" stands for all regions."""
 
     viewer: str
     server: str
@@ -43,17 +43,17 @@ class ToxiproxyLink:
 
     @property
     def name(self) -> str:
-        """In toxiproxy."""
+        """The name of the link in toxiproxy."""
         return f"{self.viewer}-to-{self.server}"
 
     @property
     def address(self) -> str:
-        """host:port for who connects."""
+        """The address that clients connect to, as host:port."""
         return f"127.0.0.1:{self.port}"
 
 
 class Toxiproxy:
-    """The server process and its links."""
+    """The toxiproxy process and its links."""
 
     def __init__(self, binary: Path, folder: Path) -> None:
         self.port = free_port()
@@ -63,7 +63,7 @@ class Toxiproxy:
         self._toxics: dict[str, list[tuple[ToxiproxyLink, str]]] = {}
 
     async def start(self) -> None:
-        """Starts it and waits until it serves. Raises UnavailableError."""
+        """Start the process and wait until it serves. Raises UnavailableError."""
         self.program.launch({"LOG_LEVEL": "error"})
         for _ in range(500):
             if not self.program.is_running:
@@ -73,12 +73,12 @@ class Toxiproxy:
                 return
             except UnavailableError:
                 await asyncio.sleep(0.02)
-        raise UnavailableError(f"toxiproxy is not up:\n{self.program.end_of_log()}")
+        raise UnavailableError(f"toxiproxy did not start:\n{self.program.end_of_log()}")
 
     async def link(
         self, viewer: str, server: str, server_region: str, upstream_port: int
     ) -> ToxiproxyLink:
-        """Makes a link without any toxic."""
+        """Create a link without any toxic."""
         link = ToxiproxyLink(viewer, server, server_region, free_port(), upstream_port)
         body = {
             "name": link.name,
@@ -90,16 +90,16 @@ class Toxiproxy:
         self.links.append(link)
         return link
 
-    async def make_far(
+    async def add_distance(
         self, link: ToxiproxyLink, *, rtt_ms: float, jitter_ms: float, kib_per_s: int
     ) -> None:
-        """Distance and bandwidth, for good."""
+        """Add a permanent delay and bandwidth limit to a link."""
         latency = {"latency": round(rtt_ms / 2), "jitter": round(jitter_ms / 2)}
         for stream in BOTH:
             await self._add(link, f"far-{stream}", "latency", stream, latency)
             await self._add(link, f"wide-{stream}", "bandwidth", stream, {"rate": kib_per_s})
 
-    async def poison(
+    async def add_toxics(
         self,
         fault: str,
         links: Iterable[tuple[ToxiproxyLink, tuple[str, ...]]],
@@ -108,20 +108,20 @@ class Toxiproxy:
         *,
         toxicity: float = 1.0,
     ) -> None:
-        """Adds a toxic of a fault to links, each in some directions."""
+        """Add the toxic of a fault to the given directions of links."""
         for link, streams in links:
             for stream in streams:
                 name = f"{fault}-{stream}"
                 await self._add(link, name, kind, stream, attributes, toxicity)
                 self._toxics.setdefault(fault, []).append((link, name))
 
-    async def cure(self, fault: str) -> None:
-        """Removes all toxics of a fault. Safe to repeat."""
+    async def remove_toxics(self, fault: str) -> None:
+        """Remove all toxics of a fault. Safe to repeat."""
         for link, name in self._toxics.pop(fault, []):
             await self._call("DELETE", f"/proxies/{link.name}/toxics/{name}")
 
     async def enable(self, links: Iterable[ToxiproxyLink], *, is_on: bool) -> None:
-        """Off: connections break, new ones are refused."""
+        """Enable or disable links; disabling breaks connections and refuses new ones."""
         for link in links:
             await self._call("POST", f"/proxies/{link.name}", {"enabled": is_on})
 
@@ -152,10 +152,10 @@ class Toxiproxy:
             f"http://127.0.0.1:{self.port}{path}", data=data, method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                answer.read()
+            with urllib.request.urlopen(request, timeout=10) as response:
+                response.read()
         except urllib.error.HTTPError as error:
-            words = error.read().decode(errors="replace")
-            raise UnavailableError(f"toxiproxy: {method} {path}: {words}") from error
+            text = error.read().decode(errors="replace")
+            raise UnavailableError(f"toxiproxy: {method} {path}: {text}") from error
         except OSError as error:
-            raise UnavailableError(f"toxiproxy does not answer: {error}") from error
+            raise UnavailableError(f"toxiproxy did not respond: {error}") from error

@@ -1,4 +1,4 @@
-"""A scenario with real processes: bookies, applications, servers, toxiproxy between regions."""
+"""Plays a scenario with real processes and toxiproxy links between regions."""
 
 import asyncio
 import os
@@ -19,27 +19,28 @@ from ..report.scenario_outcome import Band
 from ..scenario import ETCD, FILE, WAN, ZOOKEEPER, FaultTable, Scenario
 from .cluster import SERVERS, WanCluster
 from .faults import Faults
-from .final_audit import Copies, ask_all, incomplete, query_faults, regions_of_ids
+from .final_audit import Copies, missing_copies, probe_bookies, query_differences, regions_of_ids
 from .histories import history_of
 from .metadata.metadata_history import MetadataHistory
 from .programs import app
-from .programs.app_commands import AppCommands, NotAliveError, behind, text_of
+from .programs.app_commands import AppCommands, NoProgressError, after_entry, format_position
 
 _FINAL_APPENDS = 10
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
-_STORES = {
-    FILE: "the metadata store is a file of this host, neither delayed nor cut",
-    ETCD: "etcd with a member in each region, whose peers see one address: between members the "
-    "delay is by destination, and a member whose region is cut off is stopped",
-    ZOOKEEPER: "ZooKeeper with a member in each region: no distance between members, and a member "
-    "whose region is cut off is stopped",
+_METADATA_NOTES = {
+    FILE: "the metadata store is a local file, which is neither delayed nor cut",
+    ETCD: "etcd with a member in each region; each member advertises one address to its peers, so "
+    "the delay between members depends on the destination only; a member whose region is cut off "
+    "is paused",
+    ZOOKEEPER: "ZooKeeper with a member in each region, without delay between members; a member "
+    "whose region is cut off is paused",
 }
 
 
 class WanRun:
-    """One scenario in one cluster."""
+    """A run of one scenario in one cluster of processes."""
 
     def __init__(
         self, scenario: Scenario, seed: int, cluster: WanCluster, play: PlayedScenario
@@ -47,54 +48,54 @@ class WanRun:
         self.scenario = scenario
         self.cluster = cluster
         self.result = play
-        self.errands = AppCommands(cluster, play, self.note)
+        self.commands = AppCommands(cluster, play, self.note)
         self.faults = Faults(cluster, seed, self._relaunch)
-        self.active = scenario.workload.writers[0].region
+        self.active_region = scenario.workload.writers[0].region
         self.is_over = False
         self._timed: list[asyncio.Task[None]] = []
         self._lines: list[tuple[float, str]] = []
         self.metadata: MetadataHistory | None = None
         self.copies: Copies = {}
-        self.unasked: set[str] = set()
+        self.unreachable: set[str] = set()
 
-    # --- the course -----------------------------------------------------------------------------
+    # --- the schedule -----------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """From the first append to the last question; the cluster was started."""
+        """Run the scenario in the started cluster, from the first append to the final audit."""
         scenario, result, cluster = self.scenario, self.result, self.cluster
         store = await cluster.open_store()
-        self.metadata = seen = MetadataHistory(cluster, store)
-        looking = asyncio.create_task(seen.keep_looking())
+        self.metadata = metadata = MetadataHistory(cluster, store)
+        polling = asyncio.create_task(metadata.poll_forever())
         try:
             result.start_ms = app.now_ms()
             result.load_ends_ms = float(scenario.ends_ms)
-            self._plan()
-            await self._until_ms(scenario.calm_ms)
-            await asyncio.gather(*self._timed_before(scenario.calm_ms))
-            becoming = asyncio.create_task(self._become_whole())
+            self._schedule()
+            await self._until_ms(scenario.faults_end_ms)
+            await asyncio.gather(*self._timed_before(scenario.faults_end_ms))
+            all_copies = asyncio.create_task(self._await_all_copies())
             await self._until_ms(scenario.ends_ms)
             await asyncio.gather(*self._timed)
-            await self._resume()
-            await becoming
+            await self._await_resumption()
+            await all_copies
             result.load_ends_ms = self._now_ms()
-            await self._epilogue()
+            await self._verify_end_state()
         finally:
-            tasks = [looking, *self._timed, *self.errands.tasks]
+            tasks = [polling, *self._timed, *self.commands.tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await store.close()
 
-    def _plan(self) -> None:
-        """Everything that has its time becomes a task."""
+    def _schedule(self) -> None:
+        """Create a task for each writer turn, fault, catch-up reader and truncation."""
         work = self.scenario.workload
         for turn in work.writers:
-            self._at(turn.at_ms, self._turn(turn.region))
+            self._at(turn.at_ms, self._set_active_writer(turn.region))
         for fault in self.scenario.schedule():
-            self._at(fault.at_ms, self._strike(fault))
+            self._at(fault.at_ms, self._inject(fault))
         if work.catch_up_every_ms:
             for number in range(1, work.lasts_ms // work.catch_up_every_ms + 1):
-                self._at(number * work.catch_up_every_ms, self.errands.catch_up(number))
+                self._at(number * work.catch_up_every_ms, self.commands.catch_up(number))
         if work.truncate_every_ms:
             for number in range(1, work.lasts_ms // work.truncate_every_ms + 1):
                 self._at(number * work.truncate_every_ms, self._truncate())
@@ -115,19 +116,19 @@ class WanRun:
     async def _until_ms(self, at_ms: float) -> None:
         await asyncio.sleep(max(0.0, at_ms - self._now_ms()) / 1000)
 
-    def note(self, who: str, what: str) -> None:
-        """A line of the run."""
-        self._lines.append((app.now_ms(), f"{who:<14} {what}"))
+    def note(self, source: str, text: str) -> None:
+        """Add a line to the log of the run."""
+        self._lines.append((app.now_ms(), f"{source:<14} {text}"))
 
-    # --- who writes, and what happens -----------------------------------------------------------
+    # --- writer turns and faults ------------------------------------------------------------------
 
-    async def _turn(self, region: str) -> None:
-        self.note("lab", f"{region} is told to write")
-        self.active = region
-        for one in self.cluster.apps.values():
-            one.tell("write", is_on=one.region == region)
+    async def _set_active_writer(self, region: str) -> None:
+        self.note("lab", f"{region} becomes the active writer")
+        self.active_region = region
+        for app_program in self.cluster.apps.values():
+            app_program.send_command("write", is_on=app_program.region == region)
 
-    async def _strike(self, fault: FaultTable) -> None:
+    async def _inject(self, fault: FaultTable) -> None:
         region = await self._region(fault.target)
         name = str(fault).replace(fault.target, region) if fault.target[0] == "@" else str(fault)
         self.note("fault", name)
@@ -142,11 +143,11 @@ class WanRun:
 
     async def _region(self, target: str) -> str:
         if target == OWNER:
-            return self.active
+            return self.active_region
         return await self.cluster.leader() if target == LEADER else target
 
     async def _relaunch(self, name: str) -> None:
-        """Starts a program again, unless it runs, as its supervisor would."""
+        """Start a program again, as a supervisor would, unless it is running."""
         cluster = self.cluster
         for bookie in cluster.bookies:
             if bookie.name == name and not bookie.program.is_running:
@@ -158,80 +159,80 @@ class WanRun:
         for program in cluster.others:
             if program.name == name and not program.is_running:
                 program.launch()
-        for region, one in cluster.apps.items():
-            if one.name == name and not one.program.is_running:
+        for region, app_program in cluster.apps.items():
+            if app_program.name == name and not app_program.program.is_running:
                 cluster.launch_app(region)
-                if region == self.active and not self.is_over:
-                    one.tell("write", is_on=True)
+                if region == self.active_region and not self.is_over:
+                    app_program.send_command("write", is_on=True)
 
     async def _truncate(self) -> None:
-        await self.errands.truncate(self.active)
+        await self.commands.truncate(self.active_region)
 
-    # --- after the faults -----------------------------------------------------------------------
+    # --- after the faults -------------------------------------------------------------------------
 
-    async def _resume(self) -> None:
-        calm_ms = self.result.start_ms + self.scenario.calm_ms
-        deadline_ms = calm_ms + self.scenario.expect.resume_ms_max
+    async def _await_resumption(self) -> None:
+        faults_end_ms = self.result.start_ms + self.scenario.faults_end_ms
+        deadline_ms = faults_end_ms + self.scenario.expect.resume_ms_max
         while app.now_ms() < deadline_ms:
-            for one in self.cluster.apps.values():
-                one.look()
+            for app_program in self.cluster.apps.values():
+                app_program.read_events()
                 called = {
                     (event[2], event[3])
-                    for event in one.events
-                    if event[0] == "call" and event[1] > calm_ms
+                    for event in app_program.events
+                    if event[0] == "call" and event[1] > faults_end_ms
                 }
-                for event in one.events:
+                for event in app_program.events:
                     if event[0] == "end" and event[4] == "ok" and (event[2], event[3]) in called:
                         return
-            await asyncio.sleep(_LOOK_S)
-        self.note("lab", "appends do not go on")
+            await asyncio.sleep(_POLL_S)
+        self.note("lab", "appends did not resume")
 
-    async def _become_whole(self) -> None:
+    async def _await_all_copies(self) -> None:
         expect, begin_ms = self.scenario.expect, self._now_ms()
         if not expect.whole_ms_max:
             return
-        faults = ["nobody looked"]
+        problems = ["no check of copies has finished"]
         while self._now_ms() < begin_ms + expect.whole_ms_max:
-            faults = await incomplete(self.cluster, self._closed(), expect.whole_regions)
-            if not faults:
+            problems = await missing_copies(self.cluster, self._closed(), expect.whole_regions)
+            if not problems:
                 self.result.whole_ms = self._now_ms() - begin_ms
                 return
             await asyncio.sleep(1.0)
-        for fault in faults[:5]:
-            self.note("lab", f"not whole: {fault}")
+        for problem in problems[:5]:
+            self.note("lab", f"copies missing: {problem}")
 
     def _closed(self) -> list[LedgerMetadata]:
         return self.metadata.closed() if self.metadata is not None else []
 
-    async def _epilogue(self) -> None:
-        """A new writer, everything read in every region, every bookie asked."""
+    async def _verify_end_state(self) -> None:
+        """Write with a new writer, read the stream in every region, audit bookies and archive."""
         self.is_over = True
         result, cluster = self.result, self.cluster
         for program in cluster.programs():
             if not program.is_running:
-                raise NotAliveError(f"{program.name} has ended:\n{program.end_of_log()}")
-        for one in cluster.apps.values():
-            one.tell("write", is_on=False)
+                raise NoProgressError(f"{program.name} is not running:\n{program.end_of_log()}")
+        for app_program in cluster.apps.values():
+            app_program.send_command("write", is_on=False)
         regions = self.scenario.topology.regions
-        heir = cluster.apps[regions[(regions.index(self.active) + 1) % len(regions)]]
-        await self.errands.finish(heir, "a new writer", "end", count=_FINAL_APPENDS)
-        until = behind(self.errands.acked()[-1])
-        for one in cluster.apps.values():
-            await self.errands.finish(
-                one,
-                "a reader of everything",
+        successor = cluster.apps[regions[(regions.index(self.active_region) + 1) % len(regions)]]
+        await self.commands.finish(successor, "a new writer", "end", count=_FINAL_APPENDS)
+        until = after_entry(self.commands.acked()[-1])
+        for app_program in cluster.apps.values():
+            await self.commands.finish(
+                app_program,
+                "a reader of the whole stream",
                 "read",
-                name=f"final {one.name}",
-                start=text_of(result.truncated_before),
+                name=f"final {app_program.name}",
+                start=format_position(result.truncated_before),
                 until=until,
                 is_complete=True,
             )
         assert self.metadata is not None
-        await self.metadata.look()
-        self.copies, self.unasked = await ask_all(cluster, self._closed())
+        await self.metadata.poll()
+        self.copies, self.unreachable = await probe_bookies(cluster, self._closed())
         if self.scenario.workload.archives:
             history = history_of(list(cluster.apps.values()), [])
-            read = next(one for one in history.reads if one.is_complete)
+            read = next(read for read in history.reads if read.is_complete)
             cold = LocalColdStore(cluster.cold)
             try:
                 found = await compare_archive(cold, app.NAMESPACE, read)
@@ -239,18 +240,20 @@ class WanRun:
             finally:
                 await cold.close()
             if self.scenario.workload.queries:
-                result.query_faults = await query_faults(cluster, self.active, read, until)
+                result.query_faults = await query_differences(
+                    cluster, self.active_region, read, until
+                )
 
     def finish(self) -> None:
-        """Fills in what is handed over."""
+        """Complete the result of the run."""
         result, apps = self.result, list(self.cluster.apps.values())
-        for one in apps:
-            one.look()
-            for event in one.events:
+        for app_program in apps:
+            app_program.read_events()
+            for event in app_program.events:
                 if event[0] == "note":
                     self._lines.append((event[1], f"{event[2]:<14} {event[3]}"))
                 if event[0] == "call":
-                    result.regions[event[2]] = one.region
+                    result.regions[event[2]] = app_program.region
         result.history = history_of(apps, self.cluster.bookies)
         metadata = self.metadata
         if metadata is not None:
@@ -259,9 +262,9 @@ class WanRun:
                 metadata.ledgers,
                 metadata.segments,
                 regions_of_ids(self.cluster),
-                lost=frozenset(one for bookie in self.cluster.bookies for one in bookie.lost),
+                lost=frozenset(lost for bookie in self.cluster.bookies for lost in bookie.lost),
                 copies=self.copies,
-                unasked=frozenset(self.unasked),
+                unreachable=frozenset(self.unreachable),
             )
         result.lines = [
             f"{at_ms - result.start_ms:12.3f} {line}" for at_ms, line in sorted(self._lines)
@@ -271,14 +274,14 @@ class WanRun:
 async def play_in_wan(
     scenario: Scenario, seed: int, *, servers: Path = SERVERS, keep: Path | None = None
 ) -> PlayedScenario:
-    """Plays a scenario with real processes, all of which are dead behind it.
+    """Play a scenario with real processes, all of which have ended on return.
 
-    ``servers``: where toxiproxy and etcd are looked for besides PATH. ``keep``: the folder that is
-    left behind with all logs; else a temporary one. Raises ConfigurationError when a server is not
-    on this machine. What breaks the run is in ``broke``.
+    ``servers`` is searched for toxiproxy and etcd in addition to PATH. Logs and data are kept in
+    the folder ``keep``; without it they are deleted. An error that ends the run early is stored in
+    ``PlayedScenario.broke``. Raises ConfigurationError if a server is not installed.
     """
-    began = time.monotonic()
-    # gRPC would complain of every process that is started while a channel is open.
+    started = time.monotonic()
+    # Otherwise gRPC logs a warning for each process started while a channel is open.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     folder = keep or Path(tempfile.mkdtemp(prefix="rhumbline-lab-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -288,34 +291,36 @@ async def play_in_wan(
     try:
         await cluster.start()
         await run.play()
-    except NotAliveError as error:
-        play.broke = f"not alive after the faults: {error}"
+    except NoProgressError as error:
+        play.broke = f"no progress after the faults: {error}"
     except RhumblineError as error:
         play.broke = f"{type(error).__name__}: {error}"
     finally:
         cluster.aclose()
         run.finish()
-        play.wan = _words_of(cluster)
-        play.real_s = time.monotonic() - began
+        play.wan = _describe_network(cluster)
+        play.real_s = time.monotonic() - started
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     return play
 
 
-def _words_of(cluster: WanCluster) -> str:
-    words = [
-        f"{len(cluster.toxiproxy.links)} toxiproxy links, one by (region, server); half of each "
-        "round trip in each direction"
+def _describe_network(cluster: WanCluster) -> str:
+    notes = [
+        f"{len(cluster.toxiproxy.links)} toxiproxy links, one per (region, server), each with half "
+        "of the round trip in each direction"
     ]
-    words.append(_STORES[cluster.scenario.topology.metadata])
+    notes.append(_METADATA_NOTES[cluster.scenario.topology.metadata])
     if cluster.scenario.workload.through_proxies:
-        words.append("proxies advertise one address: the delay to them is by destination")
-    full = [one for one in cluster.scenario.fault if one.kind == "full-disk"]
-    if full:
-        small = all(cluster.bookie(one.target).is_small for one in full)
-        words.append(
-            "the full disk is a small tmpfs that is filled"
-            if small
-            else "the disk only counts as full, by a setting: no file system could be mounted"
+        notes.append(
+            "proxies advertise one address, so the delay to them depends on the destination only"
         )
-    return "; ".join(words)
+    full = [fault for fault in cluster.scenario.fault if fault.kind == "full-disk"]
+    if full:
+        small = all(cluster.bookie(fault.target).has_small_disk for fault in full)
+        notes.append(
+            "a full disk is a small tmpfs that is filled"
+            if small
+            else "a full disk is simulated by a setting, because no tmpfs could be mounted"
+        )
+    return "; ".join(notes)

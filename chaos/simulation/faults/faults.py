@@ -1,7 +1,11 @@
-"""Faults as data: what happens to whom, from when to when. A schedule can be shrunk by leaving out.
+"""Kinds of faults: functions that begin a fault and return what ends it.
 
-Each kind is two functions, begin and end. A fault whose target is in another state than it wants (a
-host that is down already) does nothing, so that any subset of a schedule is a schedule.
+A fault is data (``Fault``: kind, target, start, duration, value). A fault whose target is not in
+the required state, such as a host that is already down, does nothing. Any subset of a schedule is
+therefore a valid schedule, which makes shrinking possible.
+
+The text of a fault seeds the generators of ``swizzle`` and ``wipe-members``, so the names of these
+kinds are part of a seed's identity.
 """
 
 from collections.abc import Callable
@@ -19,10 +23,10 @@ Begin = Callable[[SimCluster, Fault], Undo | None]
 KINDS: dict[str, Begin] = {}
 
 DAMAGING = frozenset({"wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"})
-"""What destroys data, of which every quorum survives only so much."""
+"""Kinds that destroy data; a quorum survives a limited number of them."""
 
-AMBUSH = "ambush"
-"""A fault that is no moment's: see module ambush."""
+TRIGGERED = "triggered"
+"""The kind of faults that ledger events trigger; see ``triggered_faults``."""
 
 
 def _kind(name: str) -> Callable[[Begin], Begin]:
@@ -34,15 +38,15 @@ def _kind(name: str) -> Callable[[Begin], Begin]:
 
 
 def schedule(cluster: SimCluster, faults: tuple[Fault, ...]) -> None:
-    """Lets each fault begin and end in its time, counted from now."""
+    """Schedule the start of each fault, counted from now; ``begin`` schedules its end."""
     for fault in faults:
-        if fault.kind != AMBUSH:
+        if fault.kind != TRIGGERED:
             assert fault.kind in KINDS, fault
             cluster.world.later(fault.at_ms / 1000, partial(begin, cluster, fault))
 
 
 def begin(cluster: SimCluster, fault: Fault) -> None:
-    """Begins a fault now, whatever its time; it ends when it has lasted, or all was healed."""
+    """Begin a fault now. It ends after ``lasts_ms``, or when everything is healed."""
     world = cluster.world
     if world.is_healed:
         return
@@ -70,7 +74,7 @@ def _host(cluster: SimCluster, fault: Fault) -> SimHost:
 
 @_kind("kill")
 def _kill(cluster: SimCluster, fault: Fault) -> Undo | None:
-    """SIGKILL; its supervisor starts it again when the fault is over."""
+    """Kill the process (SIGKILL); it is restarted when the fault ends."""
     host = _host(cluster, fault)
     if not host.is_running:
         return None
@@ -80,7 +84,7 @@ def _kill(cluster: SimCluster, fault: Fault) -> Undo | None:
 
 @_kind("power")
 def _power(cluster: SimCluster, fault: Fault) -> Undo | None:
-    """A power cut of one machine."""
+    """Cut the power of one host."""
     host = _host(cluster, fault)
     if not host.is_running:
         return None
@@ -90,7 +94,7 @@ def _power(cluster: SimCluster, fault: Fault) -> Undo | None:
 
 @_kind("power-region")
 def _power_region(cluster: SimCluster, fault: Fault) -> Undo:
-    """A power cut of all machines of a region at once."""
+    """Cut the power of all hosts of a region at once."""
     hosts = [h for h in cluster.world.hosts_in([fault.target]) if h.is_running]
     for host in hosts:
         host.power_off()
@@ -104,7 +108,7 @@ def _power_region(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("pause")
 def _pause(cluster: SimCluster, fault: Fault) -> Undo:
-    """SIGSTOP and SIGCONT: a hung process, or a long collection of garbage."""
+    """Pause the process (SIGSTOP, SIGCONT), like a hang or a long garbage collection."""
     host = _host(cluster, fault)
     host.pause()
     return host.resume
@@ -112,8 +116,10 @@ def _pause(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("crash-in-disk")
 def _crash_in_disk(cluster: SimCluster, fault: Fault) -> Undo:
-    """A machine loses power while its ``value``-th disk operation from now is under way; with a
-    negative value only its process dies."""
+    """Cut the power of a host during its ``value``-th disk operation from now.
+
+    With a negative value only its process is killed.
+    """
     host = _host(cluster, fault)
     image = host.image
     left = abs(int(fault.value))
@@ -144,19 +150,19 @@ def _crash_in_disk(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("wipe")
 def _wipe(cluster: SimCluster, fault: Fault) -> Undo | None:
-    """The disk is replaced by an empty one; the bookie comes back at the same address."""
+    """Replace the disk by an empty one; the bookie restarts at the same address."""
     host = _host(cluster, fault)
-    cluster.damage(host)
+    cluster.mark_damaged(host)
     host.wipe()
     return host.start_again
 
 
 @_kind("wipe-region")
 def _wipe_region(cluster: SimCluster, fault: Fault) -> Undo:
-    """All bookies of a region lose their disks at once, and come back empty."""
+    """Replace the disks of all bookies of a region by empty ones."""
     hosts = [host for host in cluster.bookie_hosts if host.region == fault.target]
     for host in hosts:
-        cluster.damage(host)
+        cluster.mark_damaged(host)
         host.wipe()
 
     def undo() -> None:
@@ -168,7 +174,7 @@ def _wipe_region(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("skew")
 def _skew(cluster: SimCluster, fault: Fault) -> Undo:
-    """The wall clock jumps, and jumps back."""
+    """Shift the wall clock of a host by ``value`` ms, and back at the end."""
     host = _host(cluster, fault)
     host.skew(int(fault.value))
     return lambda: host.skew(0)
@@ -179,14 +185,14 @@ def _skew(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("cut-region")
 def _cut_region(cluster: SimCluster, fault: Fault) -> Undo:
-    """Nothing gets in or out of a region."""
+    """Cut all paths between a region and the others."""
     cluster.world.cut_region(fault.target)
     return lambda: cluster.world.heal_region(fault.target)
 
 
 @_kind("cut-one-way")
 def _cut_one_way(cluster: SimCluster, fault: Fault) -> Undo:
-    """Nothing gets from one region to another; the way back works. Target: ``from>to``."""
+    """Cut one direction between two regions or hosts. Target: ``from>to``."""
     source, _, target = fault.target.partition(">")
     cluster.world.network.cut(source, target)
     return lambda: cluster.world.network.heal(source, target)
@@ -194,7 +200,7 @@ def _cut_one_way(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("isolate")
 def _isolate(cluster: SimCluster, fault: Fault) -> Undo:
-    """One machine is cut off in both directions."""
+    """Cut off one host in both directions."""
     network, name = cluster.world.network, fault.target
     network.cut(name, "*")
     network.cut("*", name)
@@ -208,7 +214,7 @@ def _isolate(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("deafen")
 def _deafen(cluster: SimCluster, fault: Fault) -> Undo:
-    """One machine sends and hears nothing."""
+    """Cut the incoming direction of one host: it sends but receives nothing."""
     network, name = cluster.world.network, fault.target
     network.cut("*", name)
     return lambda: network.heal("*", name)
@@ -216,7 +222,7 @@ def _deafen(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("mute")
 def _mute(cluster: SimCluster, fault: Fault) -> Undo:
-    """One machine hears and is not heard."""
+    """Cut the outgoing direction of one host: it receives but nothing that it sends arrives."""
     network, name = cluster.world.network, fault.target
     network.cut(name, "*")
     return lambda: network.heal(name, "*")
@@ -224,16 +230,16 @@ def _mute(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("swizzle")
 def _swizzle(cluster: SimCluster, fault: Fault) -> Undo:
-    """Bookies are cut off one after the other, and come back in another order."""
+    """Cut off bookies one after the other, and reconnect them in another order."""
     world, network = cluster.world, cluster.world.network
     random = world.random_of(f"swizzle {fault}")
     hosts = [h for h in cluster.bookie_hosts if random.random() < 0.7]
     span_s = fault.lasts_ms / 1000
     down = random.sample(hosts, len(hosts))
     up = random.sample(hosts, len(hosts))
-    for place, host in enumerate(down):
+    for index, host in enumerate(down):
         name = host.name
-        at_s = span_s * 0.5 * place / max(1, len(down))
+        at_s = span_s * 0.5 * index / max(1, len(down))
         until_s = span_s * (0.5 + 0.5 * (up.index(host) + 1) / len(up))
 
         def clog(name: str = name) -> None:
@@ -251,7 +257,7 @@ def _swizzle(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("reset")
 def _reset(cluster: SimCluster, fault: Fault) -> None:
-    """Connections break (all, or those of one machine); ``value`` is the share."""
+    """Reset a share (``value``) of the connections of one host, or of all hosts."""
     network = cluster.world.network
     node = network.nodes.get(fault.target)
     network.reset_connections(node, fault.value or 1.0)
@@ -259,7 +265,7 @@ def _reset(cluster: SimCluster, fault: Fault) -> None:
 
 @_kind("lag")
 def _lag(cluster: SimCluster, fault: Fault) -> Undo:
-    """Packets from one machine to another take ``value`` ms longer. Target: ``from>to``."""
+    """Delay packets from one host to another by ``value`` ms. Target: ``from>to``."""
     source, _, target = fault.target.partition(">")
     lags_ms = cluster.world.network.lags_ms
     lags_ms[source, target] = fault.value
@@ -272,7 +278,7 @@ def _lag(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("slow-link")
 def _slow_link(cluster: SimCluster, fault: Fault) -> Undo:
-    """The way between two regions takes ``value`` times as long. Target: ``from>to``."""
+    """Multiply the delay from one region to another by ``value``. Target: ``from>to``."""
     source, _, target = fault.target.partition(">")
     link = cluster.world.network.link(source, target)
     link.slowness = fault.value
@@ -288,7 +294,7 @@ def _slow_link(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("slow-disk")
 def _slow_disk(cluster: SimCluster, fault: Fault) -> Undo:
-    """A disk takes ``value`` times as long."""
+    """Multiply the latency of a disk by ``value``."""
     health = _host(cluster, fault).image.health
     health.slowness = fault.value
 
@@ -300,25 +306,25 @@ def _slow_disk(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("sync-error")
 def _sync_error(cluster: SimCluster, fault: Fault) -> None:
-    """The next sync of a disk fails."""
+    """Make the next sync of a disk fail."""
     _host(cluster, fault).image.health.sync_failures += 1
 
 
 @_kind("write-error")
 def _write_error(cluster: SimCluster, fault: Fault) -> None:
-    """The next write to a disk fails in the middle."""
+    """Make the next write to a disk fail after a part of it."""
     _host(cluster, fault).image.health.write_failures += 1
 
 
 @_kind("read-error")
 def _read_error(cluster: SimCluster, fault: Fault) -> None:
-    """The next reads of a disk fail."""
+    """Make the next three reads of a disk fail."""
     _host(cluster, fault).image.health.read_failures += 3
 
 
 @_kind("full-disk")
 def _full_disk(cluster: SimCluster, fault: Fault) -> Undo:
-    """A disk has ``value`` more bytes and then is full."""
+    """Limit a disk to ``value`` bytes more than it uses now."""
     image = _host(cluster, fault).image
     image.capacity_bytes = image.used_bytes() + int(fault.value)
 
@@ -330,21 +336,21 @@ def _full_disk(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("rot")
 def _rot(cluster: SimCluster, fault: Fault) -> None:
-    """Bits flip on a disk."""
+    """Flip ``value`` bits on a disk."""
     host = _host(cluster, fault)
-    cluster.damage(host)
+    cluster.mark_damaged(host)
     for _ in range(max(1, int(fault.value))):
         cluster.world.trace.note("fault", f"a bit of {host.name} flips: {host.image.rot()}")
 
 
 @_kind("spoil")
 def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
-    """A bookie is killed, and one of the bytes that it wrote last rots before it starts again."""
+    """Kill a bookie and flip a bit in the data that it wrote last; it restarts at the end."""
     host = _host(cluster, fault)
     if not host.is_running:
         return None
     host.kill()
-    cluster.damage(host)
+    cluster.mark_damaged(host)
     where = host.image.rot_end(f"{STORAGE}/{DIRECTORIES[LOG_KIND]}/")
     cluster.world.trace.note("fault", f"a bit of {host.name} flips: {where}")
     return host.start_again
@@ -352,17 +358,18 @@ def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
 
 @_kind("wipe-members")
 def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
-    """``value`` running bookies of the newest ledger lose their disks at once, and come back
-    empty."""
+    """Replace the disks of ``value`` running bookies of the newest ledger by empty ones."""
     ledgers = cluster.ledgers_now()
-    members = max(ledgers, key=lambda one: one.ledger_id).last_fragment.bookies if ledgers else ()
+    members = (
+        max(ledgers, key=lambda ledger: ledger.ledger_id).last_fragment.bookies if ledgers else ()
+    )
     running = [host for host in cluster.bookie_hosts if host.is_running]
-    hosts = [host for host in running if cluster.ids.get(host.name) in members]
+    hosts = [host for host in running if cluster.bookie_ids.get(host.name) in members]
     hosts = cluster.world.random_of(f"members {fault}").sample(
         hosts, min(len(hosts), int(fault.value))
     )
     for host in hosts:
-        cluster.damage(host)
+        cluster.mark_damaged(host)
         host.wipe()
 
     def undo() -> None:
@@ -374,10 +381,10 @@ def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
 
 @_kind("lying-disk")
 def _lying_disk(cluster: SimCluster, fault: Fault) -> Undo:
-    """Syncs return and nothing is durable."""
+    """Make syncs succeed without making anything durable."""
     host = _host(cluster, fault)
-    cluster.damage(host)
-    cluster.liars[cluster.ids[host.name]] = None
+    cluster.mark_damaged(host)
+    cluster.lying_bookies[cluster.bookie_ids[host.name]] = None
     host.image.health.is_lying = True
 
     def undo() -> None:
@@ -389,52 +396,52 @@ def _lying_disk(cluster: SimCluster, fault: Fault) -> Undo:
 # --- the metadata store -------------------------------------------------------------------------
 
 
-def _store_is(cluster: SimCluster, what: str, value: float) -> Undo:
-    """Something is wrong with the store (a field of its health), until it is well again."""
+def _set_store_health(cluster: SimCluster, field: str, value: float) -> Undo:
+    """Set a field of the store's health; the returned function restores the default."""
     health = cluster.world.metadata.health
-    setattr(health, what, value)
-    return partial(setattr, health, what, getattr(MetadataHealth(), what))
+    setattr(health, field, value)
+    return partial(setattr, health, field, getattr(MetadataHealth(), field))
 
 
 @_kind("metadata-down")
 def _metadata_down(cluster: SimCluster, fault: Fault) -> Undo:
-    """The store answers nobody."""
-    return _store_is(cluster, "is_down", True)
+    """Make the metadata store unavailable."""
+    return _set_store_health(cluster, "is_down", True)
 
 
 @_kind("metadata-slow")
 def _metadata_slow(cluster: SimCluster, fault: Fault) -> Undo:
-    """The store takes ``value`` times as long."""
-    return _store_is(cluster, "slowness", fault.value)
+    """Multiply the latency of the metadata store by ``value``."""
+    return _set_store_health(cluster, "slowness", fault.value)
 
 
 @_kind("metadata-loses-answers")
 def _lost_answers(cluster: SimCluster, fault: Fault) -> Undo:
-    """A share of the store's answers is lost after the work was done."""
-    return _store_is(cluster, "lost_answers", fault.value)
+    """Lose a share of the store's responses after the operation was performed."""
+    return _set_store_health(cluster, "lost_answers", fault.value)
 
 
 @_kind("metadata-loses-requests")
 def _lost_requests(cluster: SimCluster, fault: Fault) -> Undo:
-    """A share of the requests to the store is lost."""
-    return _store_is(cluster, "lost_requests", fault.value)
+    """Lose a share of the requests to the store."""
+    return _set_store_health(cluster, "lost_requests", fault.value)
 
 
 @_kind("metadata-late-requests")
 def _late_requests(cluster: SimCluster, fault: Fault) -> Undo:
-    """A share of the requests to the store comes so late that their senders have given them up."""
-    return _store_is(cluster, "late_requests", fault.value)
+    """Delay a share of the requests to the store until after their senders timed out."""
+    return _set_store_health(cluster, "late_requests", fault.value)
 
 
 @_kind("late-watches")
 def _late_watches(cluster: SimCluster, fault: Fault) -> Undo:
-    """Watches come up to ``value`` ms late, and overtake each other."""
-    return _store_is(cluster, "watch_delay_ms", fault.value)
+    """Delay watch events by up to ``value`` ms each, so that they overtake each other."""
+    return _set_store_health(cluster, "watch_delay_ms", fault.value)
 
 
 @_kind("expire-sessions")
 def _expire_sessions(cluster: SimCluster, fault: Fault) -> None:
-    """The store gives up the sessions of a process that lives."""
+    """Expire the store's sessions of a running process."""
     for client in cluster.world.metadata.clients:
         if client.process.node == fault.target and not client.process.is_dead:
             client.expire_session()

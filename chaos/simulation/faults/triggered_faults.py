@@ -1,8 +1,11 @@
-"""Faults that wait for their moment: a ledger is made, changes its ensemble, is recovered, closes.
+"""Faults that a ledger event triggers: creation, ensemble change, start of recovery or close.
 
-A fault at a random time seldom hits the few milliseconds that matter. An ambush lies in wait for
-``lasts_ms``; whenever a ledger comes to the moment that it names, it hits one of the ledger's
-bookies, or a client, or has another client take the stream over, within ``value`` ms.
+A fault at a random time seldom hits the few milliseconds that matter. A triggered fault is armed
+for ``lasts_ms``. Whenever a ledger reaches the event that is its target, it may inject a fault into
+one of the ledger's bookies or into an application, or make another application the active writer,
+within ``value`` ms.
+
+The string "ambushes" seeds the generator, so it is part of a seed's identity.
 """
 
 from collections.abc import Callable
@@ -13,11 +16,11 @@ from ....core.protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ....core.wire import ledger_metadata as ledger_codec
 from ..cluster import Fault, SimCluster
 from ..world.metadata import Commit, ledger_id_of
-from .faults import AMBUSH, DAMAGING, begin
+from .faults import DAMAGING, TRIGGERED, begin
 
-MOMENTS = ("created", "changed", "recovered", "closed")
+LEDGER_EVENTS = ("created", "changed", "recovered", "closed")
 
-_BLOWS = (
+_BOOKIE_FAULTS = (
     "reset",
     "isolate",
     "deafen",
@@ -29,14 +32,14 @@ _BLOWS = (
     "power",
     "read-error",
 )
-_CLIENT_BLOWS = ("pause", "isolate", "mute", "deafen")
+_CLIENT_FAULTS = ("pause", "isolate", "mute", "deafen")
 _HIT_SHARE = 0.7
 _CLIENT_SHARE = 0.15
 _TAKE_OVER_SHARE = 0.15
 
 
 class TriggeredFaults:
-    """All ambushes of a run."""
+    """All triggered faults of a run."""
 
     def __init__(
         self, cluster: SimCluster, faults: tuple[Fault, ...], take_over: Callable[[str], None]
@@ -46,12 +49,12 @@ class TriggeredFaults:
         self._world = cluster.world
         self._random = Random(f"{cluster.world.seed} ambushes")
         self._begun_ms = self._world.loop.now * 1000
-        self._faults = [fault for fault in faults if fault.kind == AMBUSH]
-        # Nothing else may damage data: one bookie is as much as every quorum survives.
-        self._blows = (
-            _BLOWS
+        self._faults = [fault for fault in faults if fault.kind == TRIGGERED]
+        # Data is damaged only if no other fault does: each quorum survives the loss of one bookie.
+        self._kinds = (
+            _BOOKIE_FAULTS
             if DAMAGING & {fault.kind for fault in faults}
-            else (*_BLOWS, "wipe", "spoil", "spoil")
+            else (*_BOOKIE_FAULTS, "wipe", "spoil", "spoil")
         )
         self._known: dict[int, None] = {}
         if self._faults:
@@ -62,14 +65,14 @@ class TriggeredFaults:
         if ledger_id is None or not commit.data:
             return
         metadata = ledger_codec.decode(ledger_id, commit.data)
-        moment = self._moment_of(metadata)
+        event = self._event_of(metadata)
         now_ms = self._world.loop.now * 1000 - self._begun_ms
         for fault in self._faults:
             is_on = fault.at_ms <= now_ms <= fault.at_ms + fault.lasts_ms
-            if is_on and fault.target == moment and self._random.random() < _HIT_SHARE:
-                self._hit(metadata, fault.value)
+            if is_on and fault.target == event and self._random.random() < _HIT_SHARE:
+                self._trigger(metadata, fault.value)
 
-    def _moment_of(self, metadata: LedgerMetadata) -> str:
+    def _event_of(self, metadata: LedgerMetadata) -> str:
         is_new = metadata.ledger_id not in self._known
         self._known[metadata.ledger_id] = None
         if metadata.state is LedgerState.CLOSED:
@@ -78,28 +81,28 @@ class TriggeredFaults:
             return "recovered"
         return "created" if is_new else "changed"
 
-    def _hit(self, metadata: LedgerMetadata, within_ms: float) -> None:
+    def _trigger(self, metadata: LedgerMetadata, within_ms: float) -> None:
         random = self._random
         after_s = random.random() * within_ms / 1000
         if random.random() < _TAKE_OVER_SHARE:
-            heir = random.choice(self._cluster.app_hosts).name
-            self._world.later(after_s, partial(self._take_over, heir))
+            successor = random.choice(self._cluster.app_hosts).name
+            self._world.later(after_s, partial(self._take_over, successor))
             return
-        blow = self._blow(metadata)
-        if blow is not None:
-            self._world.later(after_s, partial(begin, self._cluster, blow))
+        fault = self._choose_fault(metadata)
+        if fault is not None:
+            self._world.later(after_s, partial(begin, self._cluster, fault))
 
-    def _blow(self, metadata: LedgerMetadata) -> Fault | None:
+    def _choose_fault(self, metadata: LedgerMetadata) -> Fault | None:
         random = self._random
         lasts_ms = random.choice((20, 100, 400, 1500))
         client = random.choice(self._cluster.app_hosts).name
         if random.random() < _CLIENT_SHARE:
-            return Fault(random.choice(_CLIENT_BLOWS), client, 0, lasts_ms)
-        names = {bookie: name for name, bookie in self._cluster.ids.items()}
+            return Fault(random.choice(_CLIENT_FAULTS), client, 0, lasts_ms)
+        names = {bookie: name for name, bookie in self._cluster.bookie_ids.items()}
         victim = names.get(random.choice(metadata.last_fragment.bookies))
         if victim is None:
             return None
-        kind = random.choice(self._blows)
+        kind = random.choice(self._kinds)
         if kind in DAMAGING:
             return None if self._cluster.lost else Fault(kind, victim, 0, lasts_ms)
         if kind == "reset":
@@ -107,6 +110,6 @@ class TriggeredFaults:
         if kind == "read-error":
             return Fault(kind, victim, 0)
         if kind.startswith("lag"):
-            way = f"{client}>{victim}" if kind == "lag-in" else f"{victim}>{client}"
-            return Fault("lag", way, 0, lasts_ms, random.choice((10, 50, 300)))
+            path = f"{client}>{victim}" if kind == "lag-in" else f"{victim}>{client}"
+            return Fault("lag", path, 0, lasts_ms, random.choice((10, 50, 300)))
         return Fault(kind, victim, 0, lasts_ms)

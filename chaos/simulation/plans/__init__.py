@@ -1,1 +1,1 @@
-"""Plans: from a seed to a complete description of one simulated run."""
+"""Functions that turn a seed into a plan: a complete description of one simulated run."""

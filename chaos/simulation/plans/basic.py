@@ -1,4 +1,7 @@
-"""From a seed to a plan."""
+"""The plans ``basic`` and ``steady``: two faults while one or two writers append.
+
+The strings "first light" and "steady" seed the generators, so they are part of a seed's identity.
+"""
 
 from dataclasses import replace
 from random import Random
@@ -13,12 +16,15 @@ from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
 from ..world.sim_world import THREE_REGIONS
 
-FIRST_LIGHT_APPENDS = 240
+BASIC_APPENDS = 240
 
 
-def first_light(seed: int) -> RunPlan:
-    """Three regions of two bookies; a bookie is killed while a region is cut off and adds are under
-    way; both come back; in half of the runs a second writer takes over meanwhile."""
+def basic(seed: int) -> RunPlan:
+    """Return a plan in which a bookie is killed while a region is cut off and adds are in progress.
+
+    There are three regions of two bookies. Both faults end. In half of the runs a second writer
+    takes the stream over meanwhile.
+    """
     random = Random(f"{seed} first light")
     regions = THREE_REGIONS.regions
     apps = [f"app-{region}" for region in regions]
@@ -31,8 +37,8 @@ def first_light(seed: int) -> RunPlan:
     ]
     writers = [(0, writer)]
     if random.random() < 0.5:
-        heir = random.choice([app for app in apps if app != writer])
-        writers.append((at_ms + random.randint(0, 3000), heir))
+        successor = random.choice([app for app in apps if app != writer])
+        writers.append((at_ms + random.randint(0, 3000), successor))
     return RunPlan(
         seed=f"{seed} first light",
         topology=THREE_REGIONS,
@@ -47,18 +53,18 @@ def first_light(seed: int) -> RunPlan:
             reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
-        habits=WriterHabits(pause_ms=40, is_polite=random.random() < 0.3),
+        habits=WriterHabits(pause_ms=40, stops_when_replaced=random.random() < 0.3),
         faults=tuple(faults),
         writers=tuple(writers),
         readers=(random.choice(apps),),
         lasts_ms=8000,
-        appends_max=FIRST_LIGHT_APPENDS * 3,
+        appends_max=BASIC_APPENDS * 3,
     )
 
 
 def steady(seed: int) -> RunPlan:
-    """A minute of 20 appends a second from one writer, with a kill and a cut, for measuring."""
-    base = first_light(seed)
+    """Return a plan for measuring: one writer, 20 appends per second for a minute, two faults."""
+    base = basic(seed)
     return replace(
         base,
         seed=f"{seed} steady",

@@ -1,7 +1,7 @@
-"""``swarm`` with what a stream may be asked for besides: keepalives, late visibility, two regions.
+"""The plan ``policies``: ``swarm`` with stream policies such as keepalives and two regions.
 
-Nothing is compressed: what is durable is recognised on the disks by its bytes. The choices have a
-stream of chance of their own, so that the seeds of ``swarm`` stay what they are.
+Compression stays off, because durable records are recognized on the simulated disks by their bytes.
+The choices come from a separate generator, so that the draws of ``swarm`` do not shift.
 """
 
 from dataclasses import replace
@@ -13,13 +13,13 @@ from .swarm import REGIONS, swarm
 
 
 def policies(seed: int) -> RunPlan:
-    """A swarm of faults over a stream with policies that are chosen anew."""
+    """Return a plan of ``swarm`` whose stream has randomly chosen policies."""
     random = Random(f"{seed} policies")
     plan = swarm(seed)
     policy = _chosen(plan.settings.policy, plan.bookies_by_region, random)
     habits = plan.habits
     if policy.keepalive_ms is not None or policy.flush.visibility_ms:
-        # Only a writer that pauses has anything to say without an entry.
+        # Keepalives and explicit LACs are sent only by a writer that pauses.
         habits = replace(habits, pause_ms=random.choice((habits.pause_ms, 1_000, 5_000)))
     settings = replace(plan.settings, policy=policy)
     return replace(plan, seed=f"{seed} policies", settings=settings, habits=habits)
@@ -40,7 +40,7 @@ def _chosen(
 def _regions(
     policy: StreamPolicy, bookies_by_region: tuple[int, ...], random: Random
 ) -> tuple[str, ...]:
-    """In half of the runs two regions, where they have a bookie to spare."""
+    """Return two regions in half of the runs, if these have a spare bookie; else no restriction."""
     home, other = random.sample(range(len(REGIONS)), 2)
     quorum = policy.quorum
     has_room = bookies_by_region[home] + bookies_by_region[other] > quorum.ensemble_size

@@ -1,8 +1,9 @@
-"""Short runs in close quarters: writers that take over from each other, recoveries that race with
-living writers, ensemble changes, restarts and ambushes, all within a few seconds.
+"""The plans ``races`` and ``changes``: short runs with many concurrent ledger operations.
 
-Where ``swarm`` looks for what nobody thought of, this plan presses on the rules of the ledger
-protocol: delays differ between machines, time-outs are short, ensembles are small or striped.
+Within a few seconds writers take over from each other, recoveries race with running writers,
+ensembles change and bookies restart, partly by faults that ledger events trigger. ``swarm``
+searches for unexpected combinations; these plans stress the rules of the ledger protocol: delays
+differ between hosts, time-outs are short, and ensembles are small or striped.
 """
 
 from dataclasses import replace
@@ -14,8 +15,8 @@ from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
 from ..cluster import Fault, SimClusterSettings
-from ..faults.faults import AMBUSH, DAMAGING
-from ..faults.triggered_faults import MOMENTS
+from ..faults.faults import DAMAGING, TRIGGERED
+from ..faults.triggered_faults import LEDGER_EVENTS
 from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
 from ..world.sim_world import SimTopology
@@ -44,11 +45,12 @@ _TIGHT = (
     (Quorum(4, 3, 3, 2), (3, 3, 3)),
     (Quorum(4, 4, 2, 2), (4, 3, 0)),
 )
-"""All of a write set must answer, or both of two regions: what is not replaced stops a writer."""
+"""Quorums that need every bookie of a write set, or both of two regions: a failed bookie that is
+not replaced stops the writer."""
 
 _TIGHT_SHARE = 0.4
 
-# kind: (how many at most, how long in ms)
+# kind: (maximum number, durations in ms to choose from)
 _ON_BOOKIES = {
     "isolate": (2, (50, 400, 2_000)),
     "deafen": (2, (50, 400, 2_000)),
@@ -70,7 +72,7 @@ _ON_METADATA = {
 
 
 def races(seed: int) -> RunPlan:
-    """A run of its own kind."""
+    """Return a plan with several takeovers, triggered faults and random faults in six seconds."""
     random = Random(f"{seed} races")
     quorum, bookies_by_region = random.choice(_SHAPES)
     bookies = _bookies(bookies_by_region)
@@ -79,7 +81,7 @@ def races(seed: int) -> RunPlan:
     writers = [(0, random.choice(apps))]
     for at_ms in range(every_ms, LASTS_MS, every_ms):
         writers.append((at_ms + random.randrange(every_ms), random.choice(apps)))
-    faults = _ambushes(random) + _faults(random, bookies, apps)
+    faults = _triggered_faults(random) + _faults(random, bookies, apps)
     faults += _damage(random, bookies, quorum)
     return RunPlan(
         seed=f"{seed} races",
@@ -90,8 +92,8 @@ def races(seed: int) -> RunPlan:
             pause_ms=random.choice((5, 30, 100)),
             burst_max=random.choice((1, 4)),
             padding_bytes_max=random.choice((20, 200)),
-            is_patient=random.random() < 0.5,
-            is_polite=random.random() < 0.1,
+            awaits_each_burst=random.random() < 0.5,
+            stops_when_replaced=random.random() < 0.1,
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         writers=tuple(sorted(writers)),
@@ -136,7 +138,7 @@ def _faults(random: Random, bookies: list[str], apps: list[str]) -> list[Fault]:
 
 
 def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
-    """What destroys data: of one bookie, since AQ is 2 or more, or of one region if R is, too."""
+    """Return faults that destroy the data of one bookie (AQ >= 2), or of one region if R > 1."""
     at_ms = random.randint(200, LASTS_MS)
     lasts_ms = random.choice((20, 100, 500))
     victim = random.choice(bookies)
@@ -145,7 +147,7 @@ def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
         return [Fault(kind, victim, at_ms, lasts_ms)]
     if kind == "wipe-region" and quorum.min_regions > 1:
         return [Fault(kind, random.choice(REGIONS), at_ms, lasts_ms)]
-    if kind == "rot":  # noticed by reads, or when the bookie starts again
+    if kind == "rot":  # detected by reads, or when the bookie restarts
         restart = Fault(random.choice(("kill", "power")), victim, at_ms + 1, lasts_ms)
         rot = Fault(kind, victim, at_ms, 0, random.choice((1, 5, 40)))
         return [rot, restart] if random.random() < 0.7 else [rot]
@@ -153,12 +155,12 @@ def _damage(random: Random, bookies: list[str], quorum: Quorum) -> list[Fault]:
 
 
 def changes(seed: int) -> RunPlan:
-    """Few writers and many entries under way, while bookies fail one after the other."""
+    """Return a plan with few writers and many entries in flight while bookies fail in sequence."""
     random = Random(f"{seed} changes")
     plan = races(seed)
     settings = plan.settings
     bookies = _bookies((3, 3, 3))
-    faults = [fault for fault in plan.faults if fault.kind in ("lag", "metadata-slow", AMBUSH)]
+    faults = [fault for fault in plan.faults if fault.kind in ("lag", "metadata-slow", TRIGGERED)]
     for _ in range(random.randint(3, 20)):
         kind = random.choice(("reset", "isolate", "mute", "deafen", "kill", "pause"))
         value = 1.0 if kind == "reset" else 0.0
@@ -186,12 +188,12 @@ def changes(seed: int) -> RunPlan:
         underreplicated_ms, failover_ms = 600_000, 120_000
         quorum, bookies_by_region = random.choice(_TIGHT)
         writers = plan.writers[:1]
-        faults = [f for f in faults if f.at_ms < 3_000 and f.kind not in (AMBUSH, *DAMAGING)]
+        faults = [f for f in faults if f.at_ms < 3_000 and f.kind not in (TRIGGERED, *DAMAGING)]
         faults += _losses_at_the_end(random, quorum)
-        # Eager changes would hide that somebody only counts failures.
+        # Eager changes would hide a writer that only counts failed bookies (bug B19).
         is_eager = is_eager and quorum.ack_quorum == quorum.write_quorum
-    there = _bookies(bookies_by_region)
-    faults = [f for f in faults if not f.target.startswith("bookie") or f.target in there]
+    existing = _bookies(bookies_by_region)
+    faults = [f for f in faults if not f.target.startswith("bookie") or f.target in existing]
     faults.sort(key=lambda fault: fault.at_ms)
     return replace(
         plan,
@@ -214,7 +216,7 @@ def changes(seed: int) -> RunPlan:
             ),
             writer=replace(settings.writer, entries_in_flight_max=64, failover_ms_max=failover_ms),
         ),
-        habits=replace(plan.habits, pause_ms=pause_ms, burst_max=4, is_patient=False),
+        habits=replace(plan.habits, pause_ms=pause_ms, burst_max=4, awaits_each_burst=False),
         writers=writers,
         faults=tuple(faults),
         appends_max=1_000,
@@ -222,7 +224,7 @@ def changes(seed: int) -> RunPlan:
 
 
 def _losses_at_the_end(random: Random, quorum: Quorum) -> list[Fault]:
-    """As much as P survives, for good, nearly at once; nothing else happens afterwards."""
+    """Return losses of data, nearly simultaneous, that P just survives; no fault follows them."""
     if quorum.ack_quorum == quorum.min_regions:
         return [Fault("wipe-region", random.choice(REGIONS[:2]), LASTS_MS, 1_500)]
     after_ms = random.choice((0, 1, 5, 30))
@@ -233,10 +235,10 @@ def _losses_at_the_end(random: Random, quorum: Quorum) -> list[Fault]:
     ]
 
 
-def _ambushes(random: Random) -> list[Fault]:
+def _triggered_faults(random: Random) -> list[Fault]:
     return [
-        Fault(AMBUSH, moment, 0, LASTS_MS, random.choice((1, 10, 100)))
-        for moment in MOMENTS
+        Fault(TRIGGERED, event, 0, LASTS_MS, random.choice((1, 10, 100)))
+        for event in LEDGER_EVENTS
         if random.random() < 0.5
     ]
 

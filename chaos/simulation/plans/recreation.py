@@ -1,8 +1,12 @@
-"""``swarm`` over streams that are deleted and made again under their names, by anybody at any time.
+"""The plan ``recreation``: ``swarm`` over streams that are deleted and created again by name.
 
-Every host is an administrator, and writes, reads and truncates besides. Requests come late, and
-whoever was cut off or stopped goes on where another has long begun anew. Which stream of a name it
-was is found out afterwards: from the ledger that a record was sent to.
+Every host creates, deletes, truncates, writes and reads streams of two names. Requests to the
+metadata store arrive late, and a process that was cut off or paused continues after another one has
+already created the next stream of the same name. Afterwards the streams of a name are told apart by
+the ledgers that their records were sent to (invariant G18).
+
+The strings "rebirths" and "administrator" seed generators, and the stream names are part of
+metadata paths: all of them are part of a seed's identity.
 """
 
 import asyncio
@@ -13,7 +17,6 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from ....core.log.read.positioning import EARLIEST
 from ....core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ....core.protocol.errors import (
     IndeterminateError,
@@ -22,14 +25,15 @@ from ....core.protocol.errors import (
     RhumblineError,
     StreamExistsError,
 )
+from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
-from ...checker.history import History, Wish
+from ...checker.history import AdminCall, History
 from ...checker.judge import judge
 from ...checker.run_record import EXAMPLES_MAX, RunRecord, StreamVersions, Violation
 from ..cluster import Fault, SimClient, SimCluster
 from ..seed_run import RunPlan, SeedRun
 from ..workload.stream_actions import StreamActions, append_one, read_to_the_end, take
-from ..workload.stream_incarnations import Parting, ledgers_of, lives_of
+from ..workload.stream_incarnations import HistorySplitter, incarnations_of, ledgers_of
 from ..workload.workload import Applications
 from ..world.metadata import LATE_S_MAX
 from ..world.sim_world import SimHost, SimWorld
@@ -38,11 +42,11 @@ from .swarm import LASTS_MS, swarm
 NAMES = ("phoenix", "lazarus")
 SUBSCRIPTION = "mine"
 _CALL_S_MAX = 30.0
-_LOOK_S = 1.0
+_SHORT_READ_S = 1.0
 
 
-def rebirths(seed: int) -> RunPlan:
-    """A run of its own kind."""
+def recreation(seed: int) -> RunPlan:
+    """Return a plan in which several hosts delete and recreate streams of the same names."""
     random = Random(f"{seed} rebirths")
     plan = swarm(seed)
     late = [
@@ -67,23 +71,23 @@ def rebirths(seed: int) -> RunPlan:
         habits=replace(plan.habits, pause_ms=400),
         faults=tuple(sorted([*plan.faults, *late], key=lambda fault: fault.at_ms)),
         appends_max=100,
-        run=RebirthsRun,
+        run=RecreationRun,
     )
 
 
 class Administrators(StreamActions):
-    """What every host does with the streams of the names."""
+    """The administrative actions that every host performs on the named streams."""
 
     def __init__(
         self, cluster: SimCluster, now_ms: Callable[[], float], numbers: Iterator[int]
     ) -> None:
         super().__init__(cluster, _CALL_S_MAX)
         self.histories = {name: History(now_ms, numbers) for name in NAMES}
-        """By name, whichever stream had it."""
+        """For each name, the history of all streams that had it."""
         self._now_ms = now_ms
 
     async def run(self, host: SimHost, client: SimClient) -> None:
-        """One deed after the other, until the faults are over."""
+        """Perform one random action after the other until the faults are over."""
         world = self._cluster.world
         random = world.random_of(f"administrator {host.name} {host.starts}")
         kinds = [kind for kind, share in _KINDS.items() for _ in range(share)]
@@ -91,45 +95,47 @@ class Administrators(StreamActions):
         while not world.is_healed:
             await asyncio.sleep(0.3 * random.random())
             kind, name = random.choice(kinds), random.choice(NAMES)
-            deed = getattr(self, f"_{kind}")(client, name, random)
-            await self._do(host, kind, f"{kind} {name}", deed)
+            action = getattr(self, f"_{kind}")(client, name, random)
+            await self._do(host, kind, f"{kind} {name}", action)
 
     # --- by name --------------------------------------------------------------------------------
 
     async def _create(self, client: SimClient, name: str, random: Random) -> None:
-        wish = Wish("create", self._now_ms())
-        await self._wish(name, wish, client.namespace.create_stream(name))
+        call = AdminCall("create", self._now_ms())
+        await self._record_call(name, call, client.namespace.create_stream(name))
 
     async def _delete(self, client: SimClient, name: str, random: Random) -> None:
-        """The one that it sees, or whichever is there; perhaps again when it failed."""
-        wish = Wish("delete", self._now_ms())
+        """Delete the stream that this client sees, or whichever has the name; sometimes retry."""
+        call = AdminCall("delete", self._now_ms())
         if random.random() < 0.7:
-            wish.identity = (await client.namespace.describe(name)).identity
+            call.identity = (await client.namespace.describe(name)).identity
         for _ in range(random.randint(1, 2)):
-            work = client.namespace.delete_stream(name, identity=wish.identity)
+            work = client.namespace.delete_stream(name, identity=call.identity)
             try:
-                await self._wish(name, replace(wish), work)
+                await self._record_call(name, replace(call), work)
             except (MetadataUnavailableError, IndeterminateError):
                 continue
             return
 
     async def _truncate(self, client: SimClient, name: str, random: Random) -> None:
         position = Dlsn(random.randint(1, 4), random.randrange(3), 0)
-        wish = Wish("truncate", self._now_ms(), position=position)
-        await self._wish(name, wish, client.namespace.truncate(name, position))
+        call = AdminCall("truncate", self._now_ms(), position=position)
+        await self._record_call(name, call, client.namespace.truncate(name, position))
 
-    async def _wish(self, name: str, wish: Wish, work: Coroutine[Any, Any, object]) -> None:
-        self.histories[name].wishes.append(wish)
-        wish.called_ms = self._now_ms()
+    async def _record_call(
+        self, name: str, call: AdminCall, work: Coroutine[Any, Any, object]
+    ) -> None:
+        self.histories[name].admin_calls.append(call)
+        call.called_ms = self._now_ms()
         try:
             await work
         except (NoSuchStreamError, StreamExistsError):
-            wish.is_unknown = False
+            call.is_unknown = False
             raise
         else:
-            wish.is_unknown = False
+            call.is_unknown = False
         finally:
-            wish.ended_ms = self._now_ms()
+            call.ended_ms = self._now_ms()
 
     async def _maintain(self, client: SimClient, name: str, random: Random) -> None:
         done = await client.namespace.maintain(name)
@@ -144,7 +150,7 @@ class Administrators(StreamActions):
         session = history.new_session()
         try:
             for number in range(random.randint(1, 12)):
-                append = history.call(session, number, b"." * random.randrange(100))
+                append = history.begin_append(session, number, b"." * random.randrange(100))
                 await append_one(self._cluster, writer, history, append)
             if random.random() < 0.7:
                 await writer.close()
@@ -152,20 +158,20 @@ class Administrators(StreamActions):
             await writer.abort()
 
     async def _read(self, client: SimClient, name: str, random: Random) -> None:
-        """From the start on, and perhaps for long enough to see the stream deleted."""
+        """Read from the start, sometimes for long enough to see the stream deleted."""
         history = self.histories[name]
         read = history.begin_read(f"reader {len(history.reads)} of {name}", None)
         reader = None
         try:
             reader = await client.namespace.open_reader(name, EARLIEST)
             read.ready_ms = self._now_ms()
-            async with asyncio.timeout(random.choice((_LOOK_S, 8.0))):
+            async with asyncio.timeout(random.choice((_SHORT_READ_S, 8.0))):
                 while await take(reader, history, read):
                     pass
         except TimeoutError:
             return
         except RhumblineError as error:
-            history.fail(read, error)
+            history.fail_read(read, error)
             raise
         finally:
             if reader is not None:
@@ -173,34 +179,36 @@ class Administrators(StreamActions):
 
     # --- the end --------------------------------------------------------------------------------
 
-    async def settle(self, client: SimClient) -> None:
-        """When no request is on its way any more: each is there, or is made, and read to its end.
-        What is half deleted is deleted before."""
+    async def finish_streams(self, client: SimClient) -> None:
+        """Wait until no late request is left, then read each stream to its end.
+
+        A missing stream is created before, a partly deleted one is deleted and created.
+        """
         await self.idle()
         await asyncio.sleep(LATE_S_MAX)
         for name in NAMES:
             while True:
                 try:
-                    await self._settle(client, name)
+                    await self._finish_stream(client, name)
                 except RhumblineError as error:
-                    words = f"{name}: {type(error).__name__}: {error}"
-                    self._cluster.world.trace.note("settling", words)
+                    message = f"{name}: {type(error).__name__}: {error}"
+                    self._cluster.world.trace.note("finishing", message)
                     await asyncio.sleep(0.5)
                 else:
                     break
 
-    async def _settle(self, client: SimClient, name: str) -> None:
+    async def _finish_stream(self, client: SimClient, name: str) -> None:
         with suppress(StreamExistsError):
             creation = client.namespace.create_stream(name)
-            await self._wish(name, Wish("create", self._now_ms()), creation)
+            await self._record_call(name, AdminCall("create", self._now_ms()), creation)
         try:
             writer = await client.namespace.open_writer(name)
         except NoSuchStreamError:
             work = client.namespace.delete_stream(name)
-            await self._wish(name, Wish("delete", self._now_ms()), work)
+            await self._record_call(name, AdminCall("delete", self._now_ms()), work)
             raise
         history = self.histories[name]
-        append = history.call(history.new_session(), 0, b"the end")
+        append = history.begin_append(history.new_session(), 0, b"the end")
         await append_one(self._cluster, writer, history, append)
         await writer.close()
         end = await client.namespace.end(name)
@@ -216,89 +224,100 @@ _KINDS = {
     "maintain": 2,
     "subscribe": 1,
 }
-"""Names of methods, and how often each of them is chosen."""
+"""Names of methods, and their relative frequency."""
 
 
-class RebirthPrograms(Applications):
-    """Applications that write the one stream, and administer others besides."""
+class RecreationApplications(Applications):
+    """Applications that write the main stream and administer the named streams."""
 
     administrators: Administrators
 
     async def run(self, host: SimHost) -> None:
-        """Writes whenever ``active`` says so, and administers."""
+        """Write while this host is the active writer, and administer the named streams."""
         async with self.cluster.client(host) as client:
             tasks = Tasks()
             tasks.spawn(self.administrators.run(host, client), "administer")
             await self._write(host, client)
 
     async def run_and_tail(self, host: SimHost) -> None:
-        """As ``run``: of the one stream the other plans know enough."""
+        """Do the same as ``run``; other plans cover tailing of the main stream."""
         await self.run(host)
 
 
-class RebirthsRun(SeedRun):
-    """A run of ``rebirths``: each stream of a name is judged by itself."""
+class RecreationRun(SeedRun):
+    """A run of ``recreation``: each incarnation of a named stream is checked separately."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
-        apps = self.apps = RebirthPrograms(self.cluster, self.history, plan.habits)
+        apps = self.apps = RecreationApplications(self.cluster, self.history, plan.habits)
         self.administrators = Administrators(self.cluster, self.history.now_ms, numbers)
         apps.administrators = self.administrators
 
-    async def _settle(self, heir: SimHost) -> None:
-        await self._finish("V7", heir, "settling the streams made again", self._settle_names)
+    async def _finish_workload(self, successor: SimHost) -> None:
+        await self._run_within_bound(
+            "V7", successor, "finishing the recreated streams", self._finish_streams
+        )
 
-    async def _settle_names(self, host: SimHost) -> None:
+    async def _finish_streams(self, host: SimHost) -> None:
         async with self.cluster.client(host) as client:
-            await self.administrators.settle(client)
+            await self.administrators.finish_streams(client)
 
-    def judged(self) -> list[Violation]:
-        """Also of each stream of each name."""
+    def check(self) -> list[Violation]:
+        """Return the violations of the main stream and of each incarnation of each name."""
         found = judge(self.record())
         for name in NAMES:
-            lives = self._lives(name)
+            incarnations = self._incarnations(name)
             whole = self.administrators.histories[name]
-            parting = Parting(whole, lives, self.witness.testimony.tokens)
-            found += [Violation("G18", f"{name}: {one}") for one in parting.wrong[:EXAMPLES_MAX]]
+            splitter = HistorySplitter(whole, incarnations, self.answer_recorder.observed.tokens)
             found += [
-                Violation("G18", f"{name}: half a stream was made at {life.made_ms:.1f} ms")
-                for life in lives
-                if not life.identity
+                Violation("G18", f"{name}: {error}") for error in splitter.errors[:EXAMPLES_MAX]
             ]
-            for place, (life, history) in enumerate(zip(lives, parting.histories, strict=True), 1):
-                for violation in judge(self._record_of(life, history)):
-                    found.append(Violation(violation.id, f"{name} {place}: {violation.text}"))
+            found += [
+                Violation(
+                    "G18", f"{name}: half a stream was created at {incarnation.created_ms:.1f} ms"
+                )
+                for incarnation in incarnations
+                if not incarnation.identity
+            ]
+            for number, (incarnation, history) in enumerate(
+                zip(incarnations, splitter.histories, strict=True), 1
+            ):
+                for violation in judge(self._record_of(incarnation, history)):
+                    found.append(Violation(violation.id, f"{name} {number}: {violation.text}"))
         return found
 
     def record(self) -> RunRecord:
-        """Of the one stream, with all ledgers."""
+        """Return the record of the main stream, with the ledgers of all streams."""
         record = super().record()
         for name in NAMES:
-            for place, life in enumerate(self._lives(name), 1):
-                record.streams[f"{name} {place}"] = life
+            for number, incarnation in enumerate(self._incarnations(name), 1):
+                record.streams[f"{name} {number}"] = incarnation
         return record
 
-    def _lives(self, name: str) -> list[StreamVersions]:
-        return lives_of(name, self.world.metadata.tree.history)
+    def _incarnations(self, name: str) -> list[StreamVersions]:
+        return incarnations_of(name, self.world.metadata.tree.history)
 
-    def _record_of(self, life: StreamVersions, history: History) -> RunRecord:
+    def _record_of(self, incarnation: StreamVersions, history: History) -> RunRecord:
         whole = super().record()
-        own = ledgers_of(life)
+        own = ledgers_of(incarnation)
         return RunRecord(
             history=history,
-            ledgers={one: versions for one, versions in whole.ledgers.items() if one in own},
-            segments=life.segments,
-            stored=life,
+            ledgers={key: versions for key, versions in whole.ledgers.items() if key in own},
+            segments=incarnation.segments,
+            stored=incarnation,
             regions=whole.regions,
             lost=whole.lost,
-            liars=whole.liars,
+            lying_bookies=whole.lying_bookies,
         )
 
     def _states(self) -> dict[str, int]:
         seen = super()._states()
-        counts = {**self.administrators.counts, "lives": sum(len(self._lives(n)) for n in NAMES)}
+        counts = {
+            **self.administrators.counts,
+            "incarnations": sum(len(self._incarnations(n)) for n in NAMES),
+        }
         for name, number in sorted(counts.items()):
             seen[name] = seen.get(name, 0) + number
         return seen

@@ -1,6 +1,7 @@
-"""``swarm`` over all that a stream can do: numbered records, sets, txids, truncation, ends.
+"""The plan ``streams``: ``swarm`` with every stream operation.
 
-The choices have a stream of chance of their own, so that the seeds of ``swarm`` stay what they are.
+These are numbered records, record sets, transaction ids, truncation and ends of streams. The
+choices come from a separate generator, so that the draws of ``swarm`` do not shift.
 """
 
 import asyncio
@@ -9,7 +10,6 @@ from itertools import count
 from random import Random
 
 from ....core.bookie.config import KIB
-from ....core.log.read.positioning import EARLIEST
 from ....core.log.read.stream_reader import StreamReader
 from ....core.log.write.batch import Append as Ticket
 from ....core.log.write.stream_writer import StreamWriter
@@ -21,12 +21,13 @@ from ....core.protocol.errors import (
     TruncatedError,
 )
 from ....core.protocol.record_set import TXID_FIRST, encode_record_set
+from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
-from ...checker.history import History, LateAdd, Look, RecordedAppend, RecordedRead
+from ...checker.history import EndQuery, History, LateAdd, RecordedAppend, RecordedRead
 from ...checker.judge import judge
 from ...checker.run_record import RunRecord, Violation
 from ..cluster import PORT, STREAM, SimClient
-from ..entry_probe import add_late
+from ..entry_probe import send_late_adds
 from ..seed_run import RunPlan, SeedRun
 from ..workload.idempotent_producers import IdempotentProducers
 from ..workload.stream_actions import take
@@ -37,11 +38,11 @@ from .swarm import swarm
 
 PRODUCERS = 3
 _FORGET_S = 5.0
-"""After the run: how long bookies may take to forget a few deleted ledgers."""
+"""Time after the run for bookies to collect the last deleted ledgers."""
 
 
 def streams(seed: int) -> RunPlan:
-    """A swarm of faults over a stream that is used for all that it can do."""
+    """Return a plan of ``swarm`` whose applications use every stream operation."""
     random = Random(f"{seed} streams")
     plan = swarm(seed)
     settings = plan.settings
@@ -82,24 +83,24 @@ def streams(seed: int) -> RunPlan:
     )
 
 
-class StreamPrograms(Applications):
-    """Applications that append in all ways, and visit the stream besides."""
+class StreamApplications(Applications):
+    """Applications that append in all ways and run the other stream operations."""
 
     producers: IdempotentProducers
-    visits: StreamWorkload
+    stream_workload: StreamWorkload
 
     async def run(self, host: SimHost) -> None:
-        """Writes whenever ``active`` says so, and visits."""
+        """Writes whenever ``active`` says so, and stream_workload."""
         async with self.cluster.client(host) as client:
             tasks = Tasks()
-            tasks.spawn(self.visits.run(host, client), "visit")
+            tasks.spawn(self.stream_workload.run(host, client), "stream workload")
             await self._write(host, client)
 
     async def run_and_tail(self, host: SimHost) -> None:
-        """As ``run``, and reads the stream from its start on."""
+        """Do the same as ``run``, and read the stream from its start."""
         async with self.cluster.client(host) as client:
             tasks = Tasks()
-            tasks.spawn(self.visits.run(host, client), "visit")
+            tasks.spawn(self.stream_workload.run(host, client), "stream workload")
             tasks.spawn(self._tail(host, client), "tail")
             await self._write(host, client)
 
@@ -112,7 +113,7 @@ class StreamPrograms(Applications):
         if kind == "numbered":
             sent = self.producers.send(writer, session, random, self.habits.padding_bytes_max)
             if sent is not None:
-                tasks.spawn(sent[1].hear(sent[0]), "hear")
+                tasks.spawn(sent[1].await_outcome(sent[0]), "record outcomes")
                 self.called += 1
                 return 0
         if kind == "set":
@@ -125,7 +126,7 @@ class StreamPrograms(Applications):
         appends = []
         for index in range(random.randint(1, self.habits.burst_max)):
             padding = b"." * random.randrange(self.habits.padding_bytes_max)
-            appends.append(self.history.call(session, number + index, padding))
+            appends.append(self.history.begin_append(session, number + index, padding))
         self.called += len(appends)
         return appends
 
@@ -143,7 +144,7 @@ class StreamPrograms(Applications):
         except RhumblineError as error:
             self._fail(appends, error)
             raise
-        tasks.spawn(self._hear_bulk(bulk, appends), "hear")
+        tasks.spawn(self._record_bulk_outcome(bulk, appends), "record outcomes")
         return len(appends)
 
     def _txids(
@@ -154,17 +155,17 @@ class StreamPrograms(Applications):
             return writer.append(append.payload, txid)
 
         appends = self._called(session, number, random)
-        self._call_each(appends, call, tasks)
+        self._append_each(appends, call, tasks)
         return len(appends)
 
-    async def _before_the_end(self, writer: StreamWriter) -> None:
-        """What is in doubt is sent by the last writer, so that nothing is."""
-        await self.producers.settle(writer, self.history.session_count)
+    async def _before_close(self, writer: StreamWriter) -> None:
+        """Send all unresolved record sets again, so that each has an outcome."""
+        await self.producers.resend_unresolved(writer, self.history.session_count)
 
     # --- reading --------------------------------------------------------------------------------
 
     async def _tail(self, host: SimHost, client: SimClient) -> None:
-        """Reads from the start on; after an error it opens again where it was, or may be."""
+        """Read from the start; after an error reopen at the last position or a truncation."""
         position: Dlsn | None = None
         while True:
             reader = None
@@ -177,14 +178,14 @@ class StreamPrograms(Applications):
                     await self._take_batch(reader, read)
                     position = reader.position
             except TruncatedError as error:
-                self.history.fail(read, error)
+                self.history.fail_read(read, error)
                 self._note(host, f"the reader is behind the truncation: {error}")
                 assert isinstance(error.first_active, Dlsn)
                 position = error.first_active
             except StreamIdleError:
                 self._is_idle(read, reader)
             except RhumblineError as error:
-                self.history.fail(read, error)
+                self.history.fail_read(read, error)
                 self._note(host, f"the reader waits at {position}: {type(error).__name__}: {error}")
                 await asyncio.sleep(1.0)
             finally:
@@ -192,14 +193,14 @@ class StreamPrograms(Applications):
                     await reader.aclose()
 
     def _is_idle(self, read: RecordedRead, reader: StreamReader | None) -> None:
-        """A quorum said that there is nothing more: within the last ``idle_ms_max``."""
+        """Record that a quorum reported nothing more within the last ``idle_ms_max``."""
         idle_ms = self.cluster.settings.reader.idle_ms_max
         assert idle_ms is not None
         assert reader is not None
         asked_ms = self.history.now_ms() - idle_ms
-        # Its position is behind a record that it gave; others may follow in the same entry.
+        # The position is behind a delivered record; others may follow in the same entry.
         end = Dlsn(reader.position.lssn, reader.position.entry_id + 1, 0)
-        self.history.looks.append(Look(f"idle {read.reader}", asked_ms, end))
+        self.history.end_queries.append(EndQuery(f"idle {read.reader}", asked_ms, end))
 
     async def _take_batch(
         self, reader: StreamReader, read: RecordedRead, *, until: Dlsn | None = None
@@ -207,11 +208,13 @@ class StreamPrograms(Applications):
         before = len(read.records)
         if not await take(reader, self.history, read, until=until):
             return False
-        self.visits.known += [(one.dlsn, one.txid) for one in read.records[before:]]
+        self.stream_workload.known += [
+            (delivered.dlsn, delivered.txid) for delivered in read.records[before:]
+        ]
         return True
 
     async def read_everything(self, host: SimHost, until: Dlsn) -> None:
-        """Reads the stream from its start to ``until``, as a complete run."""
+        """Read the stream from its start to ``until`` as a complete read."""
         async with self.cluster.client(host) as client:
             read = self.history.begin_read(f"final {host.name}", None)
             reader = await client.namespace.open_reader(STREAM, EARLIEST)
@@ -222,61 +225,69 @@ class StreamPrograms(Applications):
                         if not await self._take_batch(reader, read, until=until):
                             break
                     except (StreamIdleError, ReaderStalledError):
-                        continue  # it is an impatient one; V5 has a limit of its own
+                        continue  # a short idle limit is configured; V5 has its own limit
                 read.is_complete = True
             except RhumblineError as error:
-                self.history.fail(read, error)
+                self.history.fail_read(read, error)
                 raise
             finally:
                 await reader.aclose()
 
 
 class StreamsRun(SeedRun):
-    """A run of ``streams``: its applications, and what is asked afterwards."""
+    """A run of ``streams``, with its applications and additional checks at the end."""
 
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
-        apps = self.apps = StreamPrograms(self.cluster, self.history, plan.habits)
+        apps = self.apps = StreamApplications(self.cluster, self.history, plan.habits)
         apps.producers = IdempotentProducers(self.cluster, self.history, PRODUCERS)
-        apps.visits = self.visits = StreamWorkload(self.cluster, self.history, numbers)
+        apps.stream_workload = self.stream_workload = StreamWorkload(
+            self.cluster, self.history, numbers
+        )
         self.producers = apps.producers
         self.late_adds: list[LateAdd] = []
 
-    async def _settle(self, heir: SimHost) -> None:
-        await self._finish("V7", heir, "settling the short lives", self._settle_lives)
+    async def _finish_workload(self, successor: SimHost) -> None:
+        await self._run_within_bound(
+            "V7", successor, "finishing the short-lived streams", self._finish_short_streams
+        )
 
-    async def _settle_lives(self, host: SimHost) -> None:
+    async def _finish_short_streams(self, host: SimHost) -> None:
         async with self.cluster.client(host) as client:
-            await self.visits.settle(client)
+            await self.stream_workload.finish_streams(client)
 
-    async def _epilogue(self) -> None:
-        await super()._epilogue()
+    async def _verify_end_state(self) -> None:
+        await super()._verify_end_state()
         await asyncio.sleep(_FORGET_S)
         asking = self.cluster.app_hosts[0]
-        await self._finish("V9", asking, "offering late entries", self._offer_late_entries)
+        await self._run_within_bound(
+            "V9", asking, "offering late entries", self._offer_late_entries
+        )
 
     async def _offer_late_entries(self, host: SimHost) -> None:
         versions = self._ledger_versions()
-        deleted = [one for one, seen in versions.items() if seen[-1].metadata is None]
+        deleted = [ledger_id for ledger_id, seen in versions.items() if seen[-1].metadata is None]
         for bookie in self.cluster.bookie_hosts:
-            found = await add_late((bookie.name, PORT), self.cluster.ids[bookie.name], deleted)
+            found = await send_late_adds(
+                (bookie.name, PORT), self.cluster.bookie_ids[bookie.name], deleted
+            )
             self.late_adds += found
 
-    def judged(self) -> list[Violation]:
-        """Also of the short lives."""
+    def check(self) -> list[Violation]:
+        """Return the violations of the main stream and of each short-lived stream."""
         found = judge(self.record())
-        for life in self.visits.lives.values():
-            for violation in judge(self._record_of(life.name)):
-                found.append(Violation(violation.id, f"{life.name}: {violation.text}"))
+        for short in self.stream_workload.short_streams.values():
+            for violation in judge(self._record_of(short.name)):
+                found.append(Violation(violation.id, f"{short.name}: {violation.text}"))
         return found
 
     def record(self) -> RunRecord:
-        """Of the long one, with all ledgers."""
+        """Return the record of the main stream, with the ledgers of all streams."""
         record = super().record()
-        for life in self.visits.lives.values():
-            record.streams[life.name] = self._stream_versions(life.name)
+        for short in self.stream_workload.short_streams.values():
+            record.streams[short.name] = self._stream_versions(short.name)
         record.late_adds = self.late_adds
         return record
 
@@ -290,21 +301,21 @@ class StreamsRun(SeedRun):
             if version.segment is not None
         }
         return RunRecord(
-            history=self.visits.lives[name].history,
-            ledgers={one: versions for one, versions in whole.ledgers.items() if one in own},
+            history=self.stream_workload.short_streams[name].history,
+            ledgers={key: versions for key, versions in whole.ledgers.items() if key in own},
             segments=stored.segments,
             stored=stored,
             regions=whole.regions,
             lost=whole.lost,
-            liars=whole.liars,
+            lying_bookies=whole.lying_bookies,
         )
 
     def _states(self) -> dict[str, int]:
         seen = super()._states()
-        counts = dict(self.visits.counts)
+        counts = dict(self.stream_workload.counts)
         counts["retried sets"] = self.producers.retried
         counts["late entries offered"] = len(self.late_adds)
-        counts["idle"] = sum(look.who.startswith("idle") for look in self.history.looks)
+        counts["idle"] = sum(query.caller.startswith("idle") for query in self.history.end_queries)
         counts["truncated reads"] = sum(
             read.failure == "TruncatedError" for read in self.history.reads
         )

@@ -1,8 +1,8 @@
-"""Plans for the long run: every seed turns on a random subset of faults, with random rates.
+"""The plan ``swarm``: every seed enables a random subset of the faults, with random rates.
 
-A run with all faults at once soon does nothing but suffer; one with few of them goes deep in one
-corner (swarm testing). What may be damaged for good is bounded by what the quorum promises to
-survive: one machine's data where AQ is 2, two where it is 3.
+With all faults enabled a run would make no progress; with few of them it explores one combination
+in depth (swarm testing). Permanent damage is bounded by what the quorum survives: the data of one
+bookie if AQ is 2, of two bookies if it is 3.
 """
 
 from collections.abc import Callable
@@ -36,8 +36,8 @@ _QUORUMS = (
 LASTS_MS = 20_000
 
 
-class _Places:
-    """Who is there to be hit, and whose data may still be damaged."""
+class _Targets:
+    """Possible targets of faults. ``breakable``: the bookies whose data may be damaged."""
 
     def __init__(self, random: Random, bookies_by_region: tuple[int, ...], quorum: Quorum) -> None:
         self.random = random
@@ -48,34 +48,34 @@ class _Places:
         ]
         self.apps = [f"app-{region}" for region in REGIONS]
         self.repairs = random.choice(((), ("east",), ("east", "west")))
-        self.menders = [repair_host(region) for region in self.repairs]
+        self.repairers = [repair_host(region) for region in self.repairs]
         self.breakable = random.sample(self.bookies, quorum.ack_quorum - 1)
         if quorum.min_regions > quorum.ack_quorum - 1:
             self.breakable = self.breakable[: quorum.min_regions - 1]
 
     def bookie(self) -> str:
-        """Any bookie."""
+        """Return a random bookie."""
         return self.random.choice(self.bookies)
 
     def host(self) -> str:
-        """Any machine; a bookie more often."""
-        return self.random.choice(self.bookies + self.apps + self.menders)
+        """Return a random host."""
+        return self.random.choice(self.bookies + self.apps + self.repairers)
 
     def region(self) -> str:
-        """Any region."""
+        """Return a random region."""
         return self.random.choice(REGIONS)
 
-    def way(self) -> str:
-        """From one region to another."""
+    def path(self) -> str:
+        """Return a random path from one region to another, as ``from>to``."""
         source, target = self.random.sample(REGIONS, 2)
         return f"{source}>{target}"
 
 
-Make = Callable[[_Places, Random], tuple[str, int, float]]
-"""(target, how long in ms, value) of a new fault."""
+Make = Callable[[_Targets, Random], tuple[str, int, float]]
+"""Draws (target, duration in ms, value) of a new fault."""
 
 _RATES: dict[str, tuple[float, Make]] = {
-    # kind: (how many a run when it is on, at most; what one is)
+    # kind: (maximum number in a run that enables it, function that draws one)
     "kill": (6, lambda p, r: (p.host(), r.randint(100, 5000), 0)),
     "power": (4, lambda p, r: (p.bookie(), r.randint(300, 6000), 0)),
     "crash-in-disk": (
@@ -87,13 +87,13 @@ _RATES: dict[str, tuple[float, Make]] = {
     "wipe": (1, lambda p, r: (r.choice(p.breakable), r.randint(200, 4000), 0)),
     "skew": (2, lambda p, r: (p.host(), r.randint(1000, 9000), r.choice((-1e7, -5e3, 3e3, 1e8)))),
     "cut-region": (3, lambda p, r: (p.region(), r.randint(200, 8000), 0)),
-    "cut-one-way": (3, lambda p, r: (p.way(), r.randint(200, 8000), 0)),
+    "cut-one-way": (3, lambda p, r: (p.path(), r.randint(200, 8000), 0)),
     "isolate": (4, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
     "deafen": (3, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
     "mute": (3, lambda p, r: (p.host(), r.randint(200, 8000), 0)),
     "swizzle": (2, lambda p, r: ("bookies", r.randint(1000, 9000), 0)),
     "reset": (8, lambda p, r: (r.choice([*p.bookies, "all"]), 0, r.choice((0.3, 1.0)))),
-    "slow-link": (3, lambda p, r: (p.way(), r.randint(500, 9000), r.choice((3, 20)))),
+    "slow-link": (3, lambda p, r: (p.path(), r.randint(500, 9000), r.choice((3, 20)))),
     "slow-disk": (3, lambda p, r: (p.bookie(), r.randint(500, 9000), r.choice((10, 200, 2000)))),
     "sync-error": (2, lambda p, r: (p.bookie(), 0, 0)),
     "write-error": (2, lambda p, r: (p.bookie(), 0, 0)),
@@ -116,15 +116,15 @@ _RATES: dict[str, tuple[float, Make]] = {
 
 
 def swarm(seed: int) -> RunPlan:
-    """A run of its own kind."""
+    """Return a plan of 20 s with a random subset of all faults."""
     random = Random(f"{seed} swarm")
     quorum = random.choice(_QUORUMS)
     bookies_by_region = random.choice(((2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (2, 3, 2)))
-    places = _Places(random, bookies_by_region, quorum)
-    faults = _faults(places, random)
-    writers = [(0, random.choice(places.apps))]
+    targets = _Targets(random, bookies_by_region, quorum)
+    faults = _faults(targets, random)
+    writers = [(0, random.choice(targets.apps))]
     for _ in range(random.choice((0, 1, 1, 2, 4, 8))):
-        writers.append((random.randrange(LASTS_MS), random.choice(places.apps)))
+        writers.append((random.randrange(LASTS_MS), random.choice(targets.apps)))
     return RunPlan(
         seed=f"{seed} swarm",
         topology=_topology(random),
@@ -135,27 +135,27 @@ def swarm(seed: int) -> RunPlan:
             burst_max=random.choice((1, 4, 12)),
             padding_bytes_max=random.choice((20, 200, 4000)),
             session_appends_max=random.choice((30, 200, 10_000)),
-            is_polite=random.random() < 0.2,
+            stops_when_replaced=random.random() < 0.2,
         ),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         writers=tuple(sorted(writers)),
-        readers=tuple(app for app in places.apps if random.random() < 0.5),
+        readers=tuple(app for app in targets.apps if random.random() < 0.5),
         lasts_ms=LASTS_MS,
         appends_max=random.choice((300, 600)),
-        repairs=places.repairs,
+        repairs=targets.repairs,
     )
 
 
-def _faults(places: _Places, random: Random) -> list[Fault]:
+def _faults(targets: _Targets, random: Random) -> list[Fault]:
     share = random.choice((0.1, 0.2, 0.4))
     faults: list[Fault] = []
     for kind, (count_max, make) in _RATES.items():
         if random.random() >= share:
             continue
-        if kind in ("wipe", "rot") and not places.breakable:
+        if kind in ("wipe", "rot") and not targets.breakable:
             continue
         for _ in range(random.randint(1, int(count_max))):
-            target, lasts_ms, value = make(places, random)
+            target, lasts_ms, value = make(targets, random)
             faults.append(Fault(kind, target, random.randint(300, LASTS_MS), lasts_ms, value))
     return faults
 

@@ -1,1 +1,1 @@
-"""What simulated applications do with streams while faults happen."""
+"""The workload: what simulated applications do with streams while faults happen."""

@@ -1,4 +1,7 @@
-"""Producers that number their records, and send what is in doubt again: whoever writes by then."""
+"""Producers that number their records and resend those whose outcome is unknown.
+
+A resend goes through whichever writer session is the newest by then (rules STR-16 and STR-17).
+"""
 
 from dataclasses import dataclass
 from random import Random
@@ -6,35 +9,35 @@ from random import Random
 from ....core.log.write.batch import AppendMany
 from ....core.log.write.stream_writer import StreamWriter
 from ....core.protocol.errors import DuplicateRecordError, RhumblineError, SequenceGapError
-from ...checker.history import AppendOutcome, Gap, History, RecordedAppend
+from ...checker.history import AppendOutcome, History, RecordedAppend, SequenceGap
 from ..cluster import SimCluster
 
 SET_MAX = 5
-"""Records in one numbered set."""
+"""Maximum number of records in one numbered set."""
 
 
 @dataclass(slots=True)
 class _Producer:
-    """One producer. It lives outside of every process, as clients of proxies do."""
+    """The state of one producer. It outlives every process, as clients of proxies do."""
 
     identity: bytes
     session: int
-    """Of its records in the history."""
+    """Its session number in the history."""
     next: int = 0
-    doubt: tuple[RecordedAppend, ...] = ()
-    """Its last set, while it has not heard that it is in the stream."""
+    unresolved: tuple[RecordedAppend, ...] = ()
+    """The last set, until the producer is told that it is in the stream; else empty."""
     calls: int = 0
-    """How often that was sent."""
-    asked: int = 0
-    """The writer session that has it in hand; 0: none."""
+    """Number of times that set was sent."""
+    session_in_charge: int = 0
+    """The writer session with a call in progress for this producer; 0: none."""
 
 
 class IdempotentProducers:
-    """All of them; the newest writer session sends for them."""
+    """All idempotent producers of a run. Only the newest writer session sends their records."""
 
     def __init__(self, cluster: SimCluster, history: History, count: int) -> None:
         self.retried = 0
-        """Sets that were acknowledged at a second call or later."""
+        """Number of sets that were acknowledged by their second call or a later one."""
         self._cluster = cluster
         self._history = history
         self._newest = 0
@@ -42,91 +45,93 @@ class IdempotentProducers:
 
     def send(
         self, writer: StreamWriter, session: int, random: Random, padding_max: int
-    ) -> "tuple[AppendMany, Hearing] | None":
-        """Sends the next set of one producer, or again the one that is in doubt; None: none can.
+    ) -> "tuple[AppendMany, ProducerCall] | None":
+        """Send the next set of a random producer, or resend its unresolved set.
 
-        What it returns is to be awaited by ``Hearing.hear``. Raises what the append raises, but for
-        what only the producer is told.
+        Returns None if that producer cannot send now, else the arguments for ``await_outcome``.
+        Raises what the append raises, except duplicates and gaps, which are recorded.
         """
         self._newest = max(self._newest, session)
         producer = random.choice(self._all)
-        if session < self._newest or producer.asked == session:
+        if session < self._newest or producer.session_in_charge == session:
             return None
-        if not producer.doubt:
+        if not producer.unresolved:
             self._next_set(producer, random, padding_max)
         return self._call(writer, session, producer)
 
-    def unsettled(self) -> list["_Producer"]:
-        """Those whose last set is in doubt."""
-        return [producer for producer in self._all if producer.doubt]
+    def producers_in_doubt(self) -> list["_Producer"]:
+        """Return the producers whose last set is unresolved."""
+        return [producer for producer in self._all if producer.unresolved]
 
-    async def settle(self, writer: StreamWriter, session: int) -> None:
-        """Sends all that is in doubt until nothing is. Raises what appends raise."""
+    async def resend_unresolved(self, writer: StreamWriter, session: int) -> None:
+        """Resend every unresolved set and wait for its outcome. Raises what appends raise."""
         self._newest = max(self._newest, session)
         for producer in self._all:
-            if producer.doubt:
+            if producer.unresolved:
                 sent = self._call(writer, session, producer)
                 if sent is not None:
-                    await sent[1].hear(sent[0])
+                    await sent[1].await_outcome(sent[0])
 
     def _next_set(self, producer: _Producer, random: Random, padding_max: int) -> None:
         appends = []
         for _ in range(random.randint(1, SET_MAX)):
             padding = b"." * random.randrange(padding_max)
-            append = self._history.call(producer.session, producer.next, padding)
+            append = self._history.begin_append(producer.session, producer.next, padding)
             append.producer = producer.identity, producer.next
             producer.next += 1
             appends.append(append)
         number = producer.session * 1_000_000 + appends[0].number + 1
         for append in appends:
             append.group = number
-        producer.doubt, producer.calls = tuple(appends), 0
+        producer.unresolved, producer.calls = tuple(appends), 0
 
     def _call(
         self, writer: StreamWriter, session: int, producer: _Producer
-    ) -> "tuple[AppendMany, Hearing] | None":
-        appends = producer.doubt
-        producer.asked = session
+    ) -> "tuple[AppendMany, ProducerCall] | None":
+        appends = producer.unresolved
+        producer.session_in_charge = session
         producer.calls += 1
         payloads = [append.payload for append in appends]
         try:
             many = writer.append_numbered(producer.identity, appends[0].number, payloads)
         except DuplicateRecordError:
             for append in appends:
-                append.is_told_there = True
-            self._settled(producer, appends)
+                append.was_refused_as_duplicate = True
+            self._resolve(producer, appends)
             return None
         except SequenceGapError:
-            self._history.gaps.append(Gap(session, self._history.now_ms(), appends[0]))
-            producer.asked = 0
+            self._history.sequence_gaps.append(
+                SequenceGap(session, self._history.now_ms(), appends[0])
+            )
+            producer.session_in_charge = 0
             return None
         except RhumblineError:
-            producer.asked = 0
+            producer.session_in_charge = 0
             raise
-        return many, Hearing(self, producer, appends, session)
+        return many, ProducerCall(self, producer, appends, session)
 
-    def heard(
+    def acknowledged(
         self, producer: _Producer, appends: tuple[RecordedAppend, ...], many: AppendMany
     ) -> None:
-        """A call was acknowledged."""
+        """Record that a call was acknowledged."""
         for append, dlsn in zip(appends, many.dlsns(), strict=True):
-            append.told.append(dlsn)
+            append.reported_positions.append(dlsn)
             if append.ended_ms is None:
                 holders = self._cluster.holders(append.token)
-                self._history.end(
-                    append, AppendOutcome.OK, dlsn=dlsn, holders=holders, is_alone=False
+                self._history.finish_append(
+                    append, AppendOutcome.OK, dlsn=dlsn, holders=holders, has_own_outcome=False
                 )
-        if producer.doubt is appends:
+        if producer.unresolved is appends:
             self.retried += producer.calls > 1
-            self._settled(producer, appends)
+            self._resolve(producer, appends)
 
-    def _settled(self, producer: _Producer, appends: tuple[RecordedAppend, ...]) -> None:
-        if producer.doubt is appends:
-            producer.doubt, producer.asked = (), 0
+    def _resolve(self, producer: _Producer, appends: tuple[RecordedAppend, ...]) -> None:
+        if producer.unresolved is appends:
+            producer.unresolved, producer.session_in_charge = (), 0
 
 
-class Hearing:
-    """One call of one producer, until it is heard of."""
+class ProducerCall:
+    """One call of one producer whose outcome is not known yet."""
 
     def __init__(
         self,
@@ -140,12 +145,12 @@ class Hearing:
         self._appends = appends
         self._session = session
 
-    async def hear(self, many: AppendMany) -> None:
-        """Notes what became of it."""
+    async def await_outcome(self, many: AppendMany) -> None:
+        """Wait for the outcome of the call and record it."""
         try:
             await many
         except RhumblineError:
-            if self._producer.asked == self._session:
-                self._producer.asked = 0  # it is sent again
+            if self._producer.session_in_charge == self._session:
+                self._producer.session_in_charge = 0  # allows a resend
         else:
-            self._producers.heard(self._producer, self._appends, many)
+            self._producers.acknowledged(self._producer, self._appends, many)

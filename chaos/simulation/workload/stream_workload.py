@@ -1,50 +1,53 @@
-"""What applications do with a stream beside appending and tailing it, while faults happen.
+"""Stream operations other than appending and tailing, which applications perform at random.
 
-They look where it ends, seek by txid, read from the middle, truncate it, maintain it; and streams
-of a short life are made, written by anybody, ended and deleted.
+They query the end of the main stream, seek by transaction id, read from the middle, truncate and
+maintain. They also create short-lived streams, which any host writes, ends and deletes.
+
+The strings "visitor" and "life-" (the names of short-lived streams, which are part of metadata
+paths) belong to a seed's identity.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
-from ....core.log.read.positioning import EARLIEST, LATEST, AtTxid, Start
 from ....core.protocol.dlsn import Dlsn
 from ....core.protocol.errors import EndOfStreamError, NoSuchStreamError, RhumblineError
-from ...checker.history import Cut, End, History, Look, RecordedRead
+from ....core.protocol.start import EARLIEST, LATEST, AtTxid, Start
+from ...checker.history import EndQuery, History, RecordedRead, StreamEnding, Truncation
 from ..cluster import STREAM, SimClient, SimCluster
 from ..world.sim_world import SimHost
 from .stream_actions import StreamActions, append_one, read_to_the_end, take
 
-_VISIT_S_MAX = 20.0
-_LOOK_S = 3.0
-"""How long a short read waits for what it wants."""
+_OPERATION_S_MAX = 20.0
+_SHORT_READ_S = 3.0
+"""Time limit of a short read."""
 
-LIVES_MAX = 4
+SHORT_STREAMS_MAX = 4
 
 
-class Life:
-    """A stream that is made, and perhaps ended and deleted, in a run."""
+class ShortStream:
+    """A stream that is created, and perhaps ended and deleted, during a run."""
 
     def __init__(self, name: str, history: History) -> None:
         self.name = name
         self.history = history
-        self.is_made = False
+        self.was_created = False
         self.is_deleting = False
 
 
 class StreamWorkload(StreamActions):
-    """Of all hosts. ``known``: records that somebody got, as (position, txid)."""
+    """The operations of all hosts. ``known``: (position, txid) of records that some reader got."""
 
     def __init__(self, cluster: SimCluster, history: History, numbers: Iterator[int]) -> None:
-        super().__init__(cluster, _VISIT_S_MAX)
+        super().__init__(cluster, _OPERATION_S_MAX)
         self.known: list[tuple[Dlsn, int]] = []
-        self.lives: dict[str, Life] = {}
+        self.short_streams: dict[str, ShortStream] = {}
         self._history = history
         self._numbers = numbers
 
     async def run(self, host: SimHost, client: SimClient) -> None:
-        """One visit after the other, until the faults are over."""
+        """Perform one random operation after the other until the faults are over."""
         world = self._cluster.world
         random = world.random_of(f"visitor {host.name} {host.starts}")
         kinds = [kind for kind, share in _KINDS.items() for _ in range(share)]
@@ -56,17 +59,19 @@ class StreamWorkload(StreamActions):
             kind = random.choice(kinds)
             await self._do(host, kind, kind, getattr(self, f"_{kind}")(host, client, random))
 
-    # --- the one stream -------------------------------------------------------------------------
+    # --- the main stream ------------------------------------------------------------------------
 
-    async def _look_at_the_end(self, host: SimHost, client: SimClient, random: Random) -> None:
+    async def _query_end(self, host: SimHost, client: SimClient, random: Random) -> None:
         called_ms = self._history.now_ms()
         end = await client.namespace.end(STREAM)
-        self._history.looks.append(Look(f"the end in {host.name}", called_ms, end))
+        self._history.end_queries.append(EndQuery(f"the end in {host.name}", called_ms, end))
 
     async def _open_at_latest(self, host: SimHost, client: SimClient, random: Random) -> None:
         called_ms = self._history.now_ms()
         reader = await client.namespace.open_reader(STREAM, LATEST)
-        self._history.looks.append(Look(f"the latest in {host.name}", called_ms, reader.position))
+        self._history.end_queries.append(
+            EndQuery(f"the latest in {host.name}", called_ms, reader.position)
+        )
         await reader.aclose()
 
     async def _seek(self, host: SimHost, client: SimClient, random: Random) -> None:
@@ -89,7 +94,7 @@ class StreamWorkload(StreamActions):
             if random.random() < 0.5:
                 position = Dlsn(position.lssn, 0, 0)
             await client.namespace.truncate(STREAM, position)
-            self._history.cuts.append(Cut(self._history.now_ms(), position))
+            self._history.truncations.append(Truncation(self._history.now_ms(), position))
 
     async def _maintain(self, host: SimHost, client: SimClient, random: Random) -> None:
         done = await client.namespace.maintain(STREAM)
@@ -104,12 +109,12 @@ class StreamWorkload(StreamActions):
         read: RecordedRead,
         batches: int,
     ) -> None:
-        """Reads a few batches into ``read``, and waits for the next one for a moment only."""
+        """Read some batches into ``read``, for at most ``_SHORT_READ_S``."""
         reader = None
         try:
             reader = await client.namespace.open_reader(stream, start)
             read.ready_ms = history.now_ms()
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_SHORT_READ_S):
                 for _ in range(batches):
                     if not await take(reader, history, read):
                         read.is_ended = read.is_complete = True
@@ -117,128 +122,139 @@ class StreamWorkload(StreamActions):
         except TimeoutError:
             return
         except RhumblineError as error:
-            history.fail(read, error)
+            history.fail_read(read, error)
             raise
         finally:
             if reader is not None:
                 await reader.aclose()
 
-    # --- streams of a short life ----------------------------------------------------------------
+    # --- short-lived streams --------------------------------------------------------------------
 
-    async def _live(self, host: SimHost, client: SimClient, random: Random) -> None:
-        life = self._some_life(random)
-        if not life.is_made:
-            life.is_made = True  # perhaps; who opens it will see
-            await client.namespace.create_stream(life.name)
-        what: Callable[..., Awaitable[None]] = random.choice(
-            (self._write_life, self._write_life, self._write_life, self._read_life, self._end_life)
+    async def _use_short_stream(self, host: SimHost, client: SimClient, random: Random) -> None:
+        short = self._pick_short_stream(random)
+        if not short.was_created:
+            short.was_created = True  # even if it fails: opening the stream will show it
+            await client.namespace.create_stream(short.name)
+        action: Callable[..., Awaitable[None]] = random.choice(
+            (
+                self._write_short_stream,
+                self._write_short_stream,
+                self._write_short_stream,
+                self._read_short_stream,
+                self._read_or_delete,
+            )
         )
-        await what(host, client, random, life)
+        await action(host, client, random, short)
 
-    def _some_life(self, random: Random) -> Life:
-        lives = [life for life in self.lives.values() if not life.is_deleting]
-        if len(self.lives) >= LIVES_MAX or (lives and random.random() < 0.7):
-            return random.choice(lives or list(self.lives.values()))
-        name = f"life-{len(self.lives)}"
+    def _pick_short_stream(self, random: Random) -> ShortStream:
+        existing = [short for short in self.short_streams.values() if not short.is_deleting]
+        if len(self.short_streams) >= SHORT_STREAMS_MAX or (existing and random.random() < 0.7):
+            return random.choice(existing or list(self.short_streams.values()))
+        name = f"life-{len(self.short_streams)}"
         history = History(self._history.now_ms, self._numbers)
-        life = self.lives[name] = Life(name, history)
-        return life
+        short = self.short_streams[name] = ShortStream(name, history)
+        return short
 
-    async def _write_life(
-        self, host: SimHost, client: SimClient, random: Random, life: Life
+    async def _write_short_stream(
+        self, host: SimHost, client: SimClient, random: Random, short: ShortStream
     ) -> None:
-        """One session: a few appends, and then it is ended, closed or left."""
-        writer = await client.namespace.open_writer(life.name)
-        session = life.history.new_session()
+        """Append a few records in one session, then end the stream, close or abandon the writer."""
+        writer = await client.namespace.open_writer(short.name)
+        session = short.history.new_session()
         try:
             for number in range(random.randint(1, 8)):
-                append = life.history.call(session, number, b"." * random.randrange(100))
-                await append_one(self._cluster, writer, life.history, append)
+                append = short.history.begin_append(session, number, b"." * random.randrange(100))
+                await append_one(self._cluster, writer, short.history, append)
             last = random.choice(("end", "close", "close", "leave"))
             if last == "end":
-                end = End(session, life.history.now_ms())
-                life.history.ends.append(end)
+                end = StreamEnding(session, short.history.now_ms())
+                short.history.endings.append(end)
                 await writer.end_stream()
-                end.ended_ms = life.history.now_ms()
+                end.ended_ms = short.history.now_ms()
                 self.counts["ended"] = self.counts.get("ended", 0) + 1
-                append = life.history.call(session, 999, b"behind the end")
-                await append_one(self._cluster, writer, life.history, append)
+                append = short.history.begin_append(session, 999, b"behind the end")
+                await append_one(self._cluster, writer, short.history, append)
             elif last == "close":
                 await writer.close()
         finally:
             await writer.abort()
 
-    async def _read_life(
-        self, host: SimHost, client: SimClient, random: Random, life: Life
+    async def _read_short_stream(
+        self, host: SimHost, client: SimClient, random: Random, short: ShortStream
     ) -> None:
-        read = life.history.begin_read(f"{life.name} in {host.name}", None)
-        await self._read_some(client, life.name, EARLIEST, life.history, read, 1000)
+        read = short.history.begin_read(f"{short.name} in {host.name}", None)
+        await self._read_some(client, short.name, EARLIEST, short.history, read, 1000)
 
-    async def _end_life(self, host: SimHost, client: SimClient, random: Random, life: Life) -> None:
+    async def _read_or_delete(
+        self, host: SimHost, client: SimClient, random: Random, short: ShortStream
+    ) -> None:
         if random.random() < 0.5:
-            await self._read_life(host, client, random, life)
+            await self._read_short_stream(host, client, random, short)
         else:
-            await self.delete(client, life)
+            await self.delete(client, short)
 
-    async def delete(self, client: SimClient, life: Life) -> None:
-        """Deletes it, and looks whether it is gone."""
+    async def delete(self, client: SimClient, short: ShortStream) -> None:
+        """Delete a stream, and read it once to record whether it is gone."""
         while True:
-            was_begun, life.is_deleting = life.is_deleting, True
+            was_begun, short.is_deleting = short.is_deleting, True
             try:
-                await client.namespace.delete_stream(life.name)
+                await client.namespace.delete_stream(short.name)
             except NoSuchStreamError:
                 if not was_begun:
-                    raise  # it was never made
+                    raise  # it was never created
             except RhumblineError:
                 await asyncio.sleep(0.3)
                 continue
-            life.history.deleted_ms = life.history.deleted_ms or life.history.now_ms()
+            short.history.deleted_ms = short.history.deleted_ms or short.history.now_ms()
             self.counts["deleted"] = self.counts.get("deleted", 0) + 1
             break
-        read = life.history.begin_read(f"{life.name} after its deletion", None)
-        await self._read_some(client, life.name, EARLIEST, life.history, read, 1)
+        read = short.history.begin_read(f"{short.name} after its deletion", None)
+        await self._read_some(client, short.name, EARLIEST, short.history, read, 1)
 
-    async def settle(self, client: SimClient) -> None:
-        """After the faults, and the last visit: each is deleted, or closed and read to its end."""
+    async def finish_streams(self, client: SimClient) -> None:
+        """Delete each short-lived stream, or close it and read it to its end.
+
+        Call it after the faults; it waits for the operations in progress first.
+        """
         await self.idle()
-        for life in self.lives.values():
+        for short in self.short_streams.values():
             while True:
                 try:
-                    await self._settle(client, life)
+                    await self._finish_stream(client, short)
                 except NoSuchStreamError:
                     break
                 except RhumblineError as error:
-                    self._cluster.world.trace.note(life.name, f"{type(error).__name__}: {error}")
+                    self._cluster.world.trace.note(short.name, f"{type(error).__name__}: {error}")
                     await asyncio.sleep(0.5)
                 else:
                     break
 
-    async def _settle(self, client: SimClient, life: Life) -> None:
-        if life.is_deleting:
-            await self.delete(client, life)
+    async def _finish_stream(self, client: SimClient, short: ShortStream) -> None:
+        if short.is_deleting:
+            await self.delete(client, short)
             return
         is_ended = False
         try:
-            writer = await client.namespace.open_writer(life.name)
+            writer = await client.namespace.open_writer(short.name)
         except EndOfStreamError:
             is_ended = True
         else:
-            session = life.history.new_session()
-            append = life.history.call(session, 0, b"the end")
-            await append_one(self._cluster, writer, life.history, append)
+            session = short.history.new_session()
+            append = short.history.begin_append(session, 0, b"the end")
+            await append_one(self._cluster, writer, short.history, append)
             await writer.close()
-        until = None if is_ended else await client.namespace.end(life.name)
-        read = await read_to_the_end(client, life.name, life.history, until)
+        until = None if is_ended else await client.namespace.end(short.name)
+        read = await read_to_the_end(client, short.name, short.history, until)
         read.is_ended = is_ended
 
 
 _KINDS = {
-    "look_at_the_end": 4,
+    "query_end": 4,
     "open_at_latest": 2,
     "seek": 4,
     "read_from": 3,
     "truncate": 1,
     "maintain": 2,
-    "live": 3,
+    "use_short_stream": 3,
 }
-"""Names of methods, and how often each of them is chosen."""
+"""Names of methods, and their relative frequency."""

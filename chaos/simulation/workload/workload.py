@@ -1,7 +1,7 @@
-"""What applications do in a run: one writes at a time (or believes so), others read along.
+"""The application programs of a run: one host writes at a time (or believes it does), others tail.
 
-All that they see goes into a ``History``. A program survives nothing: when its process is killed,
-what it had not heard of stays unknown.
+Everything that they see is recorded in a ``History``. When a process is killed, the outcomes that
+it was waiting for stay unknown.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from ....core.log.read.positioning import EARLIEST
 from ....core.log.read.stream_reader import StreamReader
 from ....core.log.write.batch import Append as Ticket
 from ....core.log.write.batch import AppendMany
@@ -22,61 +21,65 @@ from ....core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from ....core.protocol.start import EARLIEST
 from ....core.runtime.tasks import Tasks
 from ...checker.history import AppendOutcome, History, RecordedAppend, RecordedRead
 from ..cluster import STREAM, SimClient, SimCluster, until
 from ..world.process import SimProcess
 from ..world.sim_world import SimHost
 
+NO_WRITER = "none"
+"""The value of ``Applications.active_writer`` with which no host begins to write."""
+
 _RETRY_S = 0.5
-_CLOSE_S = 120  # longer than any append may wait after the faults
+_CLOSE_S = 120  # exceeds the time that any append may take after the faults
 _BEAT_ACK, _BEAT_READ = 40, 41
 
 
 @dataclass(frozen=True, slots=True)
 class WriterHabits:
-    """How a writer appends."""
+    """The behaviour of a writer: bursts, pauses and sessions."""
 
     pause_ms: int = 20
-    """Between bursts, at most."""
+    """Maximum pause between two bursts."""
     burst_max: int = 6
     padding_bytes_max: int = 60
     session_appends_max: int = 10_000
-    """After so many the writer closes its session and opens another."""
+    """Number of appends after which the writer closes its session and opens another."""
     bulk_share: float = 0.3
-    """Of bursts that are one append_many."""
-    is_patient: bool = False
-    """Whether a writer waits for the outcome of each burst before it does anything else."""
-    is_polite: bool = False
-    """Whether a writer stops when another is told to write, rather than when it finds out."""
+    """Share of the bursts that are one ``append_many``."""
+    awaits_each_burst: bool = False
+    """True if a writer waits for the outcomes of a burst before it continues."""
+    stops_when_replaced: bool = False
+    """True if a writer stops when another host becomes active; else only when it is fenced."""
 
 
 class Applications:
-    """The programs of the client hosts, and who of them is told to write."""
+    """The programs of the application hosts. ``active_writer`` is the host that should write."""
 
     def __init__(self, cluster: SimCluster, history: History, habits: WriterHabits) -> None:
         self.cluster = cluster
         self.history = history
         self.habits = habits
-        self.active: str | None = None
-        """The host that is told to write; others write on until they find out that they lost."""
+        self.active_writer: str | None = None
+        """The host that should write; others continue until they notice that they are fenced."""
         self.acked = 0
         self.called = 0
         self._writers: dict[int, SimProcess] = {}
-        self.wanted = 1 << 60
-        """No more appends than this."""
+        self.appends_max = 1 << 60
+        """Limit on the number of appends of all hosts."""
 
     def start(self, host: SimHost, *, reads: bool) -> None:
-        """Starts the program on ``host``: it writes while it is told to; perhaps it tails, too."""
+        """Start the program on ``host``; with ``reads`` it also tails the stream."""
         host.start(self.run_and_tail if reads else self.run)
 
     async def run(self, host: SimHost) -> None:
-        """Writes whenever ``active`` says so."""
+        """Write while this host is the active writer."""
         async with self.cluster.client(host) as client:
             await self._write(host, client)
 
     async def run_and_tail(self, host: SimHost) -> None:
-        """Writes as ``run``, and reads the stream from its start on."""
+        """Write as ``run`` does, and read the stream from its start."""
         async with self.cluster.client(host) as client:
             tasks = Tasks()
             tasks.spawn(self._tail(host, client), "tail")
@@ -87,13 +90,13 @@ class Applications:
     async def _write(self, host: SimHost, client: SimClient) -> None:
         random = self.cluster.world.random_of(f"writer {host.name} {host.starts}")
         while True:
-            if self.active != host.name or self.called >= self.wanted:
+            if self.active_writer != host.name or self.called >= self.appends_max:
                 await asyncio.sleep(0.1)
                 continue
             try:
                 writer = await client.namespace.open_writer(STREAM)
             except RhumblineError as error:
-                self._note(host, f"cannot open a writer: {_words(error)}")
+                self._note(host, f"cannot open a writer: {describe_error(error)}")
                 await asyncio.sleep(_RETRY_S * (1 + random.random()))
                 continue
             await self._session(host, writer, random)
@@ -101,16 +104,16 @@ class Applications:
     async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
         session = self.history.new_session()
         self._note(host, f"writes as session {session}")
-        self._writers[session] = _process_of(host)
+        self._writers[session] = process_of(host)
         tasks = Tasks()
         failure: RhumblineError | None = None
         number = 0
         try:
-            while self._goes_on(host):
+            while self._keeps_writing(host):
                 if number >= self.habits.session_appends_max:
                     break
                 number += self._burst(writer, session, number, random, tasks)
-                if self.habits.is_patient:
+                if self.habits.awaits_each_burst:
                     await until(lambda: not len(tasks), every_s=0.002)
                 await asyncio.sleep(random.random() * self.habits.pause_ms / 1000)
                 if len(tasks) > 50:
@@ -126,40 +129,42 @@ class Applications:
                     await writer.close()
             except (RhumblineError, TimeoutError) as error:
                 failure = error if isinstance(error, RhumblineError) else None
-        self._note(host, f"session {session} is over: {_words(failure) if failure else 'closed'}")
+        self._note(
+            host, f"session {session} ended: {describe_error(failure) if failure else 'closed'}"
+        )
         await writer.abort()
-        if isinstance(failure, OwnershipLostError) and self.active == host.name:
+        if isinstance(failure, OwnershipLostError) and self.active_writer == host.name:
             await asyncio.sleep(_RETRY_S * random.random())
 
-    async def write_the_end(self, host: SimHost, count: int) -> None:
-        """Takes the stream over, has ``count`` records acknowledged and the last segment completed.
+    async def write_final_records(self, host: SimHost, count: int) -> None:
+        """Take the stream over, append ``count`` records, and complete the last segment.
 
-        Goes on until it has: errors that may pass are tried again.
+        Errors are retried until everything is acknowledged.
         """
         async with self.cluster.client(host) as client:
             while True:
                 try:
                     writer = await client.namespace.open_writer(STREAM)
                     session = self.history.new_session()
-                    self._writers[session] = _process_of(host)
+                    self._writers[session] = process_of(host)
                     for number in range(count):
-                        append = self.history.call(session, number, b"the end")
-                        await self._hear([writer.append(append.payload)], [append])
+                        append = self.history.begin_append(session, number, b"the end")
+                        await self._record_outcomes([writer.append(append.payload)], [append])
                         if append.outcome is not AppendOutcome.OK:
                             break
-                    await self._before_the_end(writer)
+                    await self._before_close(writer)
                     await writer.close()
                     if append.outcome is AppendOutcome.OK:
                         return
                 except RhumblineError as error:
-                    self._note(host, f"cannot write the end: {_words(error)}")
+                    self._note(host, f"cannot write the end: {describe_error(error)}")
                 await asyncio.sleep(_RETRY_S)
 
-    async def _before_the_end(self, writer: StreamWriter) -> None:
-        """What else the last writer does."""
+    async def _before_close(self, writer: StreamWriter) -> None:
+        """Do what a subclass needs with the final writer before it is closed."""
 
     def pending(self) -> list[RecordedAppend]:
-        """Appends whose callers live and have not heard of their outcome yet."""
+        """Return the appends without an outcome whose process is still running."""
         return [
             append
             for append in self.history.appends.values()
@@ -168,19 +173,21 @@ class Applications:
             and not self._writers[append.session].is_dead
         ]
 
-    def _goes_on(self, host: SimHost) -> bool:
-        is_told = self.active == host.name or not (self.active is None or self.habits.is_polite)
-        return is_told and self.called < self.wanted
+    def _keeps_writing(self, host: SimHost) -> bool:
+        should_write = self.active_writer == host.name or not (
+            self.active_writer is None or self.habits.stops_when_replaced
+        )
+        return should_write and self.called < self.appends_max
 
     def _burst(
         self, writer: StreamWriter, session: int, number: int, random: Random, tasks: Tasks
     ) -> int:
-        """Calls some appends at once and returns how many. Raises what ``append`` raises."""
+        """Start a burst of appends and return their number. Raises what ``append`` raises."""
         count = random.randint(1, self.habits.burst_max)
         appends: list[RecordedAppend] = []
         for index in range(count):
             padding = b"." * random.randrange(self.habits.padding_bytes_max)
-            appends.append(self.history.call(session, number + index, padding))
+            appends.append(self.history.begin_append(session, number + index, padding))
         self.called += count
         if count > 1 and random.random() < self.habits.bulk_share:
             try:
@@ -188,15 +195,15 @@ class Applications:
             except RhumblineError as error:
                 self._fail(appends, error)
                 raise
-            tasks.spawn(self._hear_bulk(bulk, appends), "hear")
+            tasks.spawn(self._record_bulk_outcome(bulk, appends), "record outcomes")
             return count
-        self._call_each(appends, lambda append: writer.append(append.payload), tasks)
+        self._append_each(appends, lambda append: writer.append(append.payload), tasks)
         return count
 
-    def _call_each(
+    def _append_each(
         self, appends: list[RecordedAppend], call: Callable[[RecordedAppend], Ticket], tasks: Tasks
     ) -> None:
-        """Calls them one by one, and has their outcomes heard. Raises what a call raises."""
+        """Append one by one, and record the outcomes in a task. Raises what a call raises."""
         tickets: list[Ticket] = []
         try:
             for append in appends:
@@ -206,14 +213,14 @@ class Applications:
             raise
         finally:
             if tickets:
-                tasks.spawn(self._hear(tickets, appends), "hear")
+                tasks.spawn(self._record_outcomes(tickets, appends), "record outcomes")
 
     def _fail(self, appends: list[RecordedAppend], error: RhumblineError) -> None:
         for append in appends:
-            self.history.end(append, AppendOutcome.FAILED, reason=_words(error))
+            self.history.finish_append(append, AppendOutcome.FAILED, reason=describe_error(error))
 
-    async def _hear(self, tickets: list[Ticket], appends: list[RecordedAppend]) -> None:
-        """Notes how each of some appends ended, when it is heard of."""
+    async def _record_outcomes(self, tickets: list[Ticket], appends: list[RecordedAppend]) -> None:
+        """Record the outcome of each append when it is known."""
         for ticket, append in zip(tickets, appends, strict=False):
             try:
                 result = await ticket
@@ -222,22 +229,34 @@ class Applications:
             else:
                 self._acked(append, result.dlsn, result.regions)
 
-    async def _hear_bulk(self, bulk: AppendMany, appends: list[RecordedAppend]) -> None:
+    async def _record_bulk_outcome(self, bulk: AppendMany, appends: list[RecordedAppend]) -> None:
         try:
             result = await bulk
         except RhumblineError as error:
             for append in appends:  # some of them may have been acknowledged
-                self.history.end(append, AppendOutcome.UNKNOWN, reason=_words(error))
+                self.history.finish_append(
+                    append, AppendOutcome.UNKNOWN, reason=describe_error(error)
+                )
             return
         for append, dlsn in zip(appends, bulk.dlsns(), strict=True):
-            self._acked(append, dlsn, result.regions, is_alone=False)
+            self._acked(append, dlsn, result.regions, has_own_outcome=False)
 
     def _acked(
-        self, append: RecordedAppend, dlsn: Dlsn, regions: tuple[str, ...], *, is_alone: bool = True
+        self,
+        append: RecordedAppend,
+        dlsn: Dlsn,
+        regions: tuple[str, ...],
+        *,
+        has_own_outcome: bool = True,
     ) -> None:
         holders = self.cluster.holders(append.token)
-        self.history.end(
-            append, AppendOutcome.OK, dlsn=dlsn, regions=regions, holders=holders, is_alone=is_alone
+        self.history.finish_append(
+            append,
+            AppendOutcome.OK,
+            dlsn=dlsn,
+            regions=regions,
+            holders=holders,
+            has_own_outcome=has_own_outcome,
         )
         self.acked += 1
         trace = self.cluster.world.trace
@@ -248,13 +267,15 @@ class Applications:
     def _failed(self, append: RecordedAppend, error: RhumblineError) -> None:
         is_unknown = isinstance(error, UnknownOutcomeError)
         outcome = AppendOutcome.UNKNOWN if is_unknown else AppendOutcome.FAILED
-        self.history.end(append, outcome, reason=_words(error))
-        self.cluster.world.trace.detail(f"session {append.session}", f"{append}: {_words(error)}")
+        self.history.finish_append(append, outcome, reason=describe_error(error))
+        self.cluster.world.trace.detail(
+            f"session {append.session}", f"{append}: {describe_error(error)}"
+        )
 
     # --- reading --------------------------------------------------------------------------------
 
     async def _tail(self, host: SimHost, client: SimClient) -> None:
-        """Reads from the start on; after an error that lasts, opens again where it was."""
+        """Read from the start; after a lasting error, reopen at the last position."""
         position: Dlsn | None = None
         while True:
             reader = None
@@ -266,7 +287,7 @@ class Applications:
                     await self._take_batch(reader, read)
                     position = reader.position
             except UnavailableError as error:
-                self._note(host, f"the reader waits at {position}: {_words(error)}")
+                self._note(host, f"the reader waits at {position}: {describe_error(error)}")
                 await asyncio.sleep(1.0)
             finally:
                 if reader is not None:
@@ -279,12 +300,12 @@ class Applications:
         if batch is None:
             return False
         for record in batch.records():
-            self.history.deliver(read, record.dlsn, record.payload)
+            self.history.add_record(read, record.dlsn, record.payload)
         self.cluster.world.trace.beat(_BEAT_READ, len(batch), hash(batch.last_dlsn))
         return True
 
     async def read_everything(self, host: SimHost, until: Dlsn) -> None:
-        """Reads the stream from its start to ``until``, as a complete run."""
+        """Read the stream from its start to ``until`` as a complete read."""
         async with self.cluster.client(host) as client:
             reader = await client.namespace.open_reader(STREAM, EARLIEST)
             read = self.history.begin_read(f"final {host.name}", None)
@@ -295,14 +316,16 @@ class Applications:
             finally:
                 await reader.aclose()
 
-    def _note(self, host: SimHost, what: str) -> None:
-        self.cluster.world.trace.note(host.name, what)
+    def _note(self, host: SimHost, message: str) -> None:
+        self.cluster.world.trace.note(host.name, message)
 
 
-def _process_of(host: SimHost) -> SimProcess:
-    assert host.process is not None, "its program asks"
+def process_of(host: SimHost) -> SimProcess:
+    """Return the process that runs on ``host``; call it from that process only."""
+    assert host.process is not None, "only the host's own program calls this"
     return host.process
 
 
-def _words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
+    """Return an error's class and message for the trace."""
     return f"{type(error).__name__}: {error}"

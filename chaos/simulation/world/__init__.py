@@ -1,1 +1,1 @@
-"""The simulated world: virtual time, network, disks, metadata store and processes."""
+"""The simulated world: virtual time, processes, network, disks and metadata store."""

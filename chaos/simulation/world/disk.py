@@ -1,13 +1,13 @@
-"""A machine's disk: keeps the contract of ``core.runtime.disk`` and nothing beyond it.
+"""A host's disk, which guarantees exactly the contract of ``core.runtime.disk``.
 
 Every file has two contents: what readers see (the page cache) and what the medium holds. A write
-changes the first and is remembered as pending; a sync carries the pending writes over. What a power
-cut leaves is the medium plus any subset of the pending writes, each whole, torn or lost, and any
-subset of the pending changes of names. A killed process loses nothing that was written, except that
-its last calls may have happened in part.
+changes the first and is kept as pending; a sync applies the pending writes to the second. A power
+failure leaves the medium, a random subset of the pending writes, each whole or torn, and a random
+subset of the pending name changes. A killed process loses nothing that was written, but its last
+calls may have happened in part.
 
-Data belongs to the machine: a restarted process finds it again through a new ``SimDisk`` handle of
-the same ``DiskImage``.
+Data belongs to the host: a restarted process finds it through a new ``SimDisk`` handle of the same
+``DiskImage``. Kinds of operations and paths are part of the fingerprint of a run.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _BEAT_DISK = 20
 
 
 class Inode:
-    """A file's contents: ``cached`` (what reads see), ``durable``, and what lies between."""
+    """A file's contents: ``cached`` (what reads return), ``durable``, and the pending writes."""
 
     __slots__ = ("cached", "durable", "number", "on_durable", "pending", "settled")
 
@@ -49,52 +49,52 @@ class Inode:
         self.pending: list[
             tuple[int, bytes | None]
         ] = []  # (offset, data); None: truncate to offset
-        self.settled = 0  # how many writes went before the first pending one
+        self.settled = 0  # number of writes before the first pending one
 
     @property
     def mark(self) -> int:
-        """The number of writes so far: what a sync that starts now covers."""
+        """Number of writes so far, all of which a sync that starts now covers."""
         return self.settled + len(self.pending)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Into the cache."""
+        """Write to the cache."""
         _apply(self.cached, offset, data)
         self.pending.append((offset, data))
 
     def truncate(self, length: int) -> None:
-        """In the cache."""
+        """Truncate in the cache."""
         _apply(self.cached, length, None)
         self.pending.append((length, None))
 
     def sync(self, mark: int) -> None:
-        """Carries the writes before ``mark`` over to the medium."""
+        """Apply the writes before ``mark`` to the medium."""
         count = max(0, mark - self.settled)
         for offset, data in self.pending[:count]:
             _apply(self.durable, offset, data)
             if data is not None:
                 self.on_durable(data)
-        self.forget(mark)
+        self.drop_pending(mark)
 
-    def forget(self, mark: int) -> None:
-        """The writes before ``mark`` are not pending any more, durable or not."""
+    def drop_pending(self, mark: int) -> None:
+        """Remove the writes before ``mark`` from the pending ones, whether durable or not."""
         count = max(0, mark - self.settled)
         del self.pending[:count]
         self.settled += count
 
     def lose_power(self, random: Random) -> None:
-        """Each pending write is kept, lost or torn."""
+        """Keep, lose or tear each pending write at random."""
         for offset, data in self.pending:
-            fate = random.randrange(4)
-            if fate == 0:
+            draw = random.randrange(4)
+            if draw == 0:
                 continue
-            if data is None or fate == 1:
+            if data is None or draw == 1:
                 _apply(self.durable, offset, data)
                 self.on_durable(data or b"")
-            elif fate == 2:  # the first part only, cut at any byte
+            elif draw == 2:  # only a prefix, of any number of bytes
                 _apply(self.durable, offset, data[: random.randrange(len(data) + 1)])
             else:
                 _apply_some_sectors(self.durable, offset, data, random)
-        self.forget(self.mark)
+        self.drop_pending(self.mark)
         self.cached = bytearray(self.durable)
 
 
@@ -108,7 +108,7 @@ def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
 
 
 def _apply_some_sectors(content: bytearray, offset: int, data: bytes, random: Random) -> None:
-    """Writes a random subset of the sectors; the file's size may or may not have grown."""
+    """Write a random subset of the sectors; the file may have grown or not."""
     start = 0
     while start < len(data):
         end = min(len(data), start + SECTOR_BYTES - (offset + start) % SECTOR_BYTES)
@@ -119,9 +119,10 @@ def _apply_some_sectors(content: bytearray, offset: int, data: bytes, random: Ra
 
 @dataclass(frozen=True, slots=True)
 class _NameChange:
-    """A pending change in one directory: ``name`` leads to ``inode`` (None: to nothing).
+    """A pending change in one directory: ``name`` refers to ``inode`` (None: is removed).
 
-    ``moved_from``: a rename inside one directory is one change of two names.
+    ``moved_from`` is the old name of a rename inside one directory, which changes both names at
+    once.
     """
 
     directory: str
@@ -132,17 +133,17 @@ class _NameChange:
 
 @dataclass(slots=True)
 class DiskHealth:
-    """What is wrong with a disk now; faults change it."""
+    """The faults of a disk that are active now."""
 
-    is_lying: bool = False  # sync returns and nothing is durable
-    slowness: float = 1.0
-    sync_failures: int = 0  # how many of the next syncs fail
+    is_lying: bool = False  # syncs succeed without making anything durable
+    slowness: float = 1.0  # factor on latency
+    sync_failures: int = 0  # number of the next syncs that fail
     write_failures: int = 0
     read_failures: int = 0
 
 
 class DiskImage:
-    """The data of one machine's disk, over all processes that ever use it."""
+    """The data of one host's disk, shared by all processes that ever use it."""
 
     def __init__(
         self, loop: SimLoop, random: Random, trace: Trace, name: str, capacity_bytes: int
@@ -156,15 +157,15 @@ class DiskImage:
         self.operations = 0
         self.on_operation: Callable[[str, str], None] | None = None
         self.on_durable: Callable[[bytes], None] | None = None
-        """Sees every piece of data that is on the medium for good from now on."""
-        self.context = Context()  # the device works on, whoever is dead
+        """Receives every piece of data when it becomes durable."""
+        self.context = Context()  # the device works independently of any process
         self.under_way: dict[int, tuple[Work, Work | None]] = {}
-        self.life = 0
+        self.generation = 0
         self._inode_count = 0
         self.format()
 
     def format(self) -> None:
-        """Empties the disk, at once and for good."""
+        """Empty the disk at once, durably."""
         self.names: dict[str, Inode] = {}
         self.directories: dict[str, None] = {"": None}
         self._durable_names: dict[str, Inode] = {}
@@ -172,10 +173,10 @@ class DiskImage:
         self._changes: list[_NameChange] = []
         self._reserved: dict[int, int] = {}
         self.under_way.clear()
-        self.life += 1
+        self.generation += 1
 
     def new_inode(self) -> Inode:
-        """An empty file without a name."""
+        """Return a new empty file without a name."""
         self._inode_count += 1
         return Inode(self._inode_count, self._durable)
 
@@ -184,7 +185,7 @@ class DiskImage:
             self.on_durable(data)
 
     def used_bytes(self) -> int:
-        """Space taken by files, or reserved for them."""
+        """Return the space that is used by files or reserved for them."""
         reserved = self._reserved
         return sum(
             max(len(inode.cached), reserved.get(inode.number, 0))
@@ -192,18 +193,18 @@ class DiskImage:
         )
 
     def reserve(self, inode: Inode, size: int) -> None:
-        """Sets ``size`` bytes aside for a file."""
+        """Reserve ``size`` bytes for a file."""
         self._reserved[inode.number] = size
 
     def room_for(self, inode: Inode, end: int) -> bool:
-        """Whether the file may grow to ``end`` bytes."""
+        """Return whether the file may grow to ``end`` bytes."""
         taken = max(len(inode.cached), self._reserved.get(inode.number, 0))
         return end <= taken or self.used_bytes() - taken + end <= self.capacity_bytes
 
     # --- names ----------------------------------------------------------------------------------
 
     def set_name(self, path: str, inode: Inode | None, moved_from: str | None = None) -> None:
-        """Changes where a name leads; durable after its directory was synced."""
+        """Set or remove (None) a name; durable after its directory was synced."""
         directory = path.rpartition("/")[0]
         if moved_from is not None:
             del self.names[moved_from]
@@ -218,7 +219,7 @@ class DiskImage:
         self._changes.append(_NameChange(directory, path, inode, moved_from))
 
     def sync_directory(self, directory: str) -> None:
-        """Makes the pending changes of names in ``directory`` durable."""
+        """Make the pending name changes in ``directory`` durable."""
         for change in self._changes:
             if change.directory == directory:
                 self._make_durable(change)
@@ -233,21 +234,21 @@ class DiskImage:
         else:
             self._durable_names[change.name] = change.inode
 
-    # --- what happens to machines ---------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------
 
     def process_died(self) -> None:
-        """A killed process: each of its calls under way has happened, or not, or in part."""
-        self.life += 1
+        """Complete each call in progress of a killed process wholly, partly or not at all."""
+        self.generation += 1
         under_way, self.under_way = self.under_way, {}
         for finish, torn in under_way.values():
-            fate = self.random.randrange(3)
-            if fate == 0:
+            draw = self.random.randrange(3)
+            if draw == 0:
                 finish()
-            elif fate == 1 and torn is not None:
+            elif draw == 1 and torn is not None:
                 torn()
 
     def lose_power(self) -> None:
-        """A power cut: calls under way end as at a kill, unsynced bytes and names by luck."""
+        """Cut the power: keep a random subset of the unsynced bytes and names."""
         self.process_died()
         for change in self._changes:
             if self.random.random() < 0.5:
@@ -261,7 +262,7 @@ class DiskImage:
             inode.lose_power(self.random)
 
     def rot(self, prefix: str = "") -> str | None:
-        """Flips a bit somewhere on the medium below ``prefix``; returns where, None if empty."""
+        """Flip a random bit in the files below ``prefix``; returns where, None if there is none."""
         paths = [
             p for p, inode in sorted(self.names.items()) if p.startswith(prefix) and inode.cached
         ]
@@ -271,7 +272,7 @@ class DiskImage:
         return self._flip(path, self.random.randrange(len(self.names[path].cached)))
 
     def rot_end(self, prefix: str) -> str | None:
-        """Flips a bit near the end of what the last file below ``prefix`` holds; returns where."""
+        """Flip a bit near the end of the last file below ``prefix``; returns where, or None."""
         path = max((path for path in self.names if path.startswith(prefix)), default=None)
         size = 0 if path is None else len(self.names[path].cached.rstrip(b"\0"))
         if path is None or not size:
@@ -292,13 +293,13 @@ class DiskImage:
             self.directories[path] = None
 
     def make_directory(self, path: str) -> None:
-        """With its parents."""
+        """Create a directory and its parents."""
         self.directories[path] = None
         self._add_parents(path)
 
 
 class SimFile:
-    """An open file; keeps the contract of ``core.runtime.disk.File``."""
+    """An open file; implements ``core.runtime.disk.File``."""
 
     def __init__(self, disk: "SimDisk", path: str, inode: Inode) -> None:
         self._disk = disk
@@ -308,11 +309,11 @@ class SimFile:
 
     @property
     def path(self) -> str:
-        """The path it was opened with."""
+        """The path with which the file was opened."""
         return self._path
 
     async def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """Writes the buffers one after the other at ``offset``; not durable yet."""
+        """Write the buffers in order at ``offset``; not durable before a sync."""
         data = self._checked(offset, buffers)
         await self._disk.do(
             "write",
@@ -323,7 +324,7 @@ class SimFile:
         )
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """``write`` and ``sync`` in one hop: durable when it returns."""
+        """Write and sync in one operation: durable when it returns."""
         data = self._checked(offset, buffers)
 
         def work() -> None:
@@ -333,28 +334,28 @@ class SimFile:
         await self._disk.do("sync", self._path, len(data), work, self._torn(offset, data))
 
     async def sync(self) -> None:
-        """Makes everything written before the call durable."""
+        """Make everything that was written before the call durable."""
         self._check_open()
         mark = self._inode.mark
         await self._disk.do("sync", self._path, 0, lambda: self._sync(mark))
 
     async def read(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``; fewer only at the end of the file."""
+        """Return ``length`` bytes from ``offset``; fewer only at the end of the file."""
         self._check_open()
         return await self._disk.do("read", self._path, length, lambda: self._read(offset, length))
 
     async def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         self._check_open()
         return await self._disk.do("look", self._path, 0, lambda: len(self._inode.cached))
 
     async def truncate(self, length: int) -> None:
-        """Cuts or extends (with zeros) to ``length``; durable after ``sync``."""
+        """Cut the file, or extend it with zeros, to ``length``; durable after ``sync``."""
         self._check_open()
         await self._disk.do("write", self._path, 0, lambda: self._inode.truncate(length))
 
     async def close(self) -> None:
-        """Releases the file. Does not sync. Safe to repeat."""
+        """Close the file without a sync. Safe to repeat."""
         self._is_closed = True
 
     def _check_open(self) -> None:
@@ -378,7 +379,7 @@ class SimFile:
         self._inode.write(offset, data)
 
     def _torn(self, offset: int, data: bytes) -> Callable[[], None]:
-        """What is left of a write whose caller dies meanwhile."""
+        """Return what performs a part of a write whose caller dies meanwhile."""
         random = self._disk.image.random
         return lambda: self._inode.write(offset, data[: random.randrange(len(data) + 1)])
 
@@ -386,8 +387,8 @@ class SimFile:
         image = self._disk.image
         if image.health.sync_failures:
             image.health.sync_failures -= 1
-            # As Linux does: the pages are no longer dirty, are still read back, and may be lost.
-            self._inode.forget(image.random.randrange(self._inode.settled, mark + 1))
+            # As in Linux, the pages are clean now: reads return them, but they may be lost.
+            self._inode.drop_pending(image.random.randrange(self._inode.settled, mark + 1))
             raise DiskFailedError(f"{self._path}: Input/output error")
         if not image.health.is_lying:
             self._inode.sync(mark)
@@ -400,6 +401,7 @@ class SimFile:
         return bytes(self._inode.cached[offset : offset + length])
 
 
+# These names are part of the fingerprint of a run.
 Kind = Literal["write", "sync", "read", "look", "name"]
 
 _COST_MS: dict[Kind, tuple[float, float]] = {  # (least, spread)
@@ -410,19 +412,19 @@ _COST_MS: dict[Kind, tuple[float, float]] = {  # (least, spread)
     "name": (0.05, 0.2),
 }
 _BYTES_PER_MS = 200_000.0
-_SLOW_MS_MAX = 2_000  # a disk that answers at all; what is under way when it is well again, too
+_SLOW_MS_MAX = 2_000  # maximum latency of a slow disk
 
 
 class SimDisk:
-    """One process's handle to a ``DiskImage``; keeps the contract of ``core.runtime.disk.Disk``.
+    """The handle of one process to a ``DiskImage``; implements ``core.runtime.disk.Disk``.
 
-    ``root`` is a directory of the image that this handle shows as its whole tree.
+    ``root`` is the directory of the image that is the root of this handle.
     """
 
     def __init__(self, image: DiskImage, root: str = "") -> None:
         self.image = image
         self._root = root
-        self._life = image.life
+        self._generation = image.generation
         image.make_directory(root)
 
     async def do(
@@ -433,9 +435,9 @@ class SimDisk:
         work: Callable[[], T],
         torn: Callable[[], None] | None = None,
     ) -> T:
-        """Does ``work`` when the device has got to it; a cancelled caller does not stop it.
+        """Perform ``work`` after the device's latency; cancelling the caller does not stop it.
 
-        ``torn`` does a part of it, when the caller dies meanwhile.
+        ``torn`` performs a part of it instead if the caller's process dies meanwhile.
         """
         image = self.image
         if image.on_operation is not None:
@@ -444,8 +446,8 @@ class SimDisk:
         image.operations += 1
         number = image.operations
         image.trace.beat(_BEAT_DISK, number, crc32(f"{image.name} {kind} {path} {size}".encode()))
-        if image.life != self._life:
-            await answer  # the process that calls is dead: nothing answers it
+        if image.generation != self._generation:
+            await answer  # the calling process is dead: never answered
 
         def finish() -> None:
             image.under_way.pop(number, None)
@@ -462,10 +464,10 @@ class SimDisk:
         draw = image.random.random()
         cost_ms = least + spread * draw * draw + size / _BYTES_PER_MS
         image.under_way[number] = (finish, torn)
-        life = image.life
+        generation = image.generation
 
         def due() -> None:
-            if image.life == life and number in image.under_way:
+            if image.generation == generation and number in image.under_way:
                 finish()
 
         lasts_ms = min(cost_ms * image.health.slowness, max(cost_ms, _SLOW_MS_MAX))
@@ -473,7 +475,10 @@ class SimDisk:
         return await answer
 
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
-        """Opens for reading and writing; ``create`` refuses with DiskFailedError when it exists."""
+        """Open a file for reading and writing.
+
+        Raises FileNotFoundError; with ``create`` DiskFailedError if the file exists.
+        """
         full = self._full(path)
         return await self.do(
             "name", path, 0, lambda: self._open(path, full, create, allocate_bytes)
@@ -498,7 +503,7 @@ class SimDisk:
         return SimFile(self, path, inode)
 
     async def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted. Raises FileNotFoundError."""
+        """Return the names in a directory, sorted. Raises FileNotFoundError."""
         return await self.do("look", path, 0, lambda: self._names_in(path, self._full(path)))
 
     def _names_in(self, path: str, full: str) -> Names:
@@ -510,12 +515,12 @@ class SimDisk:
         return sorted(name for name in inside if "/" not in name)
 
     async def make_directory(self, path: str) -> None:
-        """Makes the directory and its parents; no error when it is there."""
+        """Create a directory and its parents, unless they exist."""
         full = self._full(path)
         await self.do("name", path, 0, lambda: self.image.make_directory(full))
 
     async def rename(self, old: str, new: str) -> None:
-        """Atomically moves a file over ``new``."""
+        """Atomically rename a file, replacing ``new``. Raises FileNotFoundError."""
         source, target = self._full(old), self._full(new)
         await self.do("name", new, 0, lambda: self._rename(source, target))
 
@@ -527,7 +532,7 @@ class SimDisk:
             self.image.set_name(target, inode, moved_from=source)
 
     async def remove(self, path: str) -> None:
-        """Removes a file. Raises FileNotFoundError."""
+        """Remove a file. Raises FileNotFoundError."""
         full = self._full(path)
         await self.do("name", path, 0, lambda: self._remove(path, full))
 
@@ -537,19 +542,19 @@ class SimDisk:
         self.image.set_name(full, None)
 
     async def sync_directory(self, path: str) -> None:
-        """Makes creations, renames and removals of names in ``path`` durable."""
+        """Make creations, renames and removals of names in ``path`` durable."""
         full = self._full(path)
         await self.do("sync", path, 0, lambda: self.image.sync_directory(full))
 
     async def free_bytes(self) -> int:
-        """Space left for new data."""
+        """Return the space left for new data, in bytes."""
         image = self.image
         return await self.do(
             "look", "", 0, lambda: max(0, image.capacity_bytes - image.used_bytes())
         )
 
     async def total_bytes(self) -> int:
-        """Capacity of the device, used and free."""
+        """Return the capacity of the device in bytes."""
         return await self.do("look", "", 0, lambda: self.image.capacity_bytes)
 
     def _full(self, path: str) -> str:

@@ -1,10 +1,11 @@
-"""An asyncio event loop in virtual time: no threads, no sockets, no waiting.
+"""An asyncio event loop in virtual time, without threads, sockets or real waiting.
 
-When nothing is ready, time jumps to the next timer. Order is first come, first served, and timers
-of one instant run in the order in which they were set: a run depends on nothing but its inputs.
+When nothing is ready, time jumps to the next timer. Handles run in the order in which they were
+scheduled, and timers of one instant in the order in which they were set, so a run depends only on
+its inputs.
 
-What fails a run, wherever it happens: an exception that nobody handled; a wait with nothing left
-that could end it; an instant that never ends; more virtual time than was allowed.
+A run fails on an unhandled exception, on a wait that nothing can end, on an instant that never
+ends, and when it exceeds its limit of virtual time.
 """
 
 import asyncio
@@ -24,33 +25,33 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 HANDLES_AT_ONE_INSTANT_MAX = 200_000
-"""More calls than this without any time passing is a loop that never ends."""
+"""Calls within one instant of virtual time after which the run is considered to loop forever."""
 
 _CLOSE_ATTEMPTS_MAX = 20
 
 
 class SimulationFailedError(Exception):
-    """The run failed for a reason that no single call could report."""
+    """The run failed for a reason that no single call can report."""
 
 
 class Network(Protocol):
-    """Where the loop's connections and servers live."""
+    """The network that provides the loop's connections and servers."""
 
     async def create_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """As the loop's ``create_connection``."""
+        """Connect; see the loop's ``create_connection``."""
         ...
 
     async def create_server(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int
     ) -> object:
-        """As the loop's ``create_server``."""
+        """Listen; see the loop's ``create_server``."""
         ...
 
 
 class _Handle(asyncio.Handle):
-    """A handle without what only a debugging loop needs."""
+    """An asyncio handle without the state that only debug mode needs."""
 
     __slots__ = ()
 
@@ -98,7 +99,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The loop of one simulated run. ``network`` answers create_connection and create_server."""
+    """The event loop of one simulated run. ``network`` provides connections and servers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,31 +107,30 @@ class SimLoop(asyncio.BaseEventLoop):
         self.now = 0.0
         self.handles_run = 0
         self.failure: BaseException | None = None
-        self.orphans = SimProcess("world", "")
+        self.world_process = SimProcess("world", "")
         self._queue: deque[_Handle | _Timer] = deque()
         self._timers: list[tuple[float, int, _Timer]] = []
         self._timer_count = 0
         self._cancelled_timers = 0
         self._is_over = False
         self._executor_delay = 0.001
-        self.set_task_factory(cast(Any, _adopted))
+        self.set_task_factory(cast(Any, _create_task))
 
-    # --- what a run is --------------------------------------------------------------------------
+    # --- running --------------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, T], *, time_limit_s: float = 86_400.0) -> T:
-        """Runs ``main`` to its end and returns its result.
+        """Run ``main`` to its end and return its result.
 
-        Raises what it raised, or the first failure of the simulation (see the module's words).
+        Raises what ``main`` raised, or SimulationFailedError (see the module's docstring).
         """
         gc_was_on = gc.isenabled()
-        gc.disable()  # a collection in mid-run would decide when finalizers run
+        gc.disable()  # a collection during the run would make the time of finalizers random
         events._set_running_loop(self)
         try:
             task = self.create_task(main)
             self._turn(task, time_limit_s)
-            gc.collect(
-                0
-            )  # all that this run made is young: exceptions that nobody looked at show up
+            # All objects of the run are young; collecting them reports unretrieved exceptions.
+            gc.collect(0)
             if self.failure is not None:
                 raise SimulationFailedError(
                     "unhandled exception in simulated code"
@@ -160,7 +160,9 @@ class SimLoop(asyncio.BaseEventLoop):
                 continue
             at_this_instant += 1
             if at_this_instant > HANDLES_AT_ONE_INSTANT_MAX:
-                raise SimulationFailedError(f"time stands still at {self.now:.3f} s: {handle!r}")
+                raise SimulationFailedError(
+                    f"time does not advance at {self.now:.3f} s: {handle!r}"
+                )
             try:
                 context.run(handle._callback, *handle._args)
             except (KeyboardInterrupt, SystemExit):
@@ -179,11 +181,13 @@ class SimLoop(asyncio.BaseEventLoop):
             heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
-            raise SimulationFailedError(f"nothing is left that could end the wait: {_story(main)}")
+            raise SimulationFailedError(
+                f"nothing is left that could end the wait: {_describe_wait(main)}"
+            )
         now = timers[0][0]
         if now > time_limit_s:
             raise SimulationFailedError(
-                f"not done in {time_limit_s} s of virtual time: {_story(main)}"
+                f"not done in {time_limit_s} s of virtual time: {_describe_wait(main)}"
             )
         self.now = max(self.now, now)
         queue = self._queue
@@ -196,12 +200,12 @@ class SimLoop(asyncio.BaseEventLoop):
                 queue.append(timer)
 
     def fail(self, error: BaseException) -> None:
-        """Ends the run with ``error``; the first one counts."""
+        """End the run with ``error``; only the first error counts."""
         if self.failure is None:
             self.failure = error
 
-    def bury(self) -> None:
-        """Ends every task that is left, after the run was judged; nothing of it counts any more."""
+    def end_all_tasks(self) -> None:
+        """End every remaining task, after the result of the run was taken."""
         self._is_over = True
         self._queue.clear()
         self._timers.clear()
@@ -217,22 +221,22 @@ class SimLoop(asyncio.BaseEventLoop):
             self.close()
 
     def resume(self, process: SimProcess) -> None:
-        """SIGCONT: what waited runs now, in the order in which it became due. Safe to repeat."""
+        """Resume a paused process: handles run in the order they became due. Safe to repeat."""
         if process.state is ProcessState.PAUSED:
             process.state = ProcessState.RUNNING
             held, process.held = process.held, []
-            self._queue.extendleft(cast(Any, reversed(held)))  # before what became due since
+            self._queue.extendleft(cast(Any, reversed(held)))  # before handles that are due now
 
     # --- asyncio's interface --------------------------------------------------------------------
 
     def time(self) -> float:
-        """Virtual seconds since the start of the run."""
+        """Return virtual seconds since the start of the run."""
         return self.now
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """As asyncio's; in the caller's process unless ``context`` says otherwise."""
+        """Schedule a callback in the caller's process, unless ``context`` belongs to another."""
         handle = _Handle(callback, args, self, copy_context() if context is None else context)
         if not self._is_over:
             self._queue.append(handle)
@@ -247,7 +251,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's."""
+        """Schedule a callback at a virtual time, in seconds."""
         timer = _Timer(when, callback, args, self, copy_context() if context is None else context)
         self._timer_count += 1
         heappush(self._timers, (when, self._timer_count, timer))
@@ -260,11 +264,11 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's."""
+        """Schedule a callback after a delay in virtual seconds."""
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Fails the run: simulated code has no exceptions that nobody handles."""
+        """Fail the run: an unhandled exception in simulated code is a bug."""
         if self._is_over:
             return
         error = context.get("exception")
@@ -273,13 +277,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self.fail(error)
 
     def is_running(self) -> bool:
-        """Whether this is the loop that runs now."""
+        """Return whether this loop is running."""
         return events._get_running_loop() is self
 
     def run_in_executor(
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> "asyncio.Future[T]":
-        """Calls ``func`` a little later, in the loop: there are no threads."""
+        """Call ``func`` in the loop after a short virtual delay, because there are no threads."""
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:
@@ -287,7 +291,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except BaseException as error:  # the caller's: it is raised where the call is awaited
+            except BaseException as error:  # raised where the call is awaited
                 future.set_exception(error)
 
         self.call_later(self._executor_delay, work)
@@ -300,7 +304,7 @@ class SimLoop(asyncio.BaseEventLoop):
         port: int,
         **_: object,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connects over the simulated network."""
+        """Connect over the simulated network."""
         assert self.network is not None
         return await self.network.create_connection(protocol_factory, host, port)
 
@@ -311,18 +315,18 @@ class SimLoop(asyncio.BaseEventLoop):
         port: int = 0,
         **_: object,
     ) -> object:
-        """Listens on the simulated network."""
+        """Listen on the simulated network."""
         assert self.network is not None
         return await self.network.create_server(protocol_factory, host, port)
 
     async def getaddrinfo(  # type: ignore[override]
         self, host: str, port: int, **_: object
     ) -> list[tuple[Any, ...]]:
-        """Every name is its own address."""
+        """Return the name itself as its address."""
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
 
 
-def _adopted(
+def _create_task(
     loop: asyncio.AbstractEventLoop,
     work: Coroutine[Any, Any, T],
     context: Context | None = None,
@@ -330,23 +334,23 @@ def _adopted(
     assert isinstance(loop, SimLoop)
     task = asyncio.Task(work, loop=loop, context=context)
     process = PROCESS.get() if context is None else context.get(PROCESS)
-    (process or loop.orphans).adopt(task)
+    (process or loop.world_process).adopt(task)
     return task
 
 
 def _end_quietly(task: "asyncio.Task[Any]") -> None:
-    """Closes a task's coroutine, also when its finally blocks would wait."""
+    """Close a task's coroutine, even if its ``finally`` blocks await something."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     work = task.get_coro()
     for _ in range(_CLOSE_ATTEMPTS_MAX):
         try:
             work.close()
-        except BaseException:  # what a dead process raises is nobody's
+        except BaseException:  # exceptions of a dead process have no recipient
             continue
         return
 
 
-def _story(task: "asyncio.Task[Any]") -> str:
-    """Where ``task`` waits."""
+def _describe_wait(task: "asyncio.Task[Any]") -> str:
+    """Return the source line at which ``task`` waits."""
     frames = task.get_stack()
     return "".join(traceback.format_stack(frames[-1])).strip() if frames else repr(task)

@@ -1,10 +1,12 @@
 """The metadata store of a simulated cluster: one tree, reached over the simulated network.
 
-Its members are nodes of the network, one in one region or one in each. A client reaches the store
-when it reaches a member that reaches a majority of the members. What a client sees then is what the
-contract allows and no more: late answers, requests that got lost (the write did not happen),
-answers that got lost (it did), watches that come late or once for many changes, sessions that
-expire while their process is cut off or stopped.
+Its members are nodes of the network, one in each of some regions. A client reaches the store if it
+reaches a member that reaches a majority of the members. Faults show clients everything that the
+contract allows: late responses, lost requests (the write did not happen), lost responses (it did),
+watch events that come late or once for several changes, and sessions that expire while their
+process is cut off or paused.
+
+Names of operations and paths are part of the fingerprint of a run.
 """
 
 import asyncio
@@ -26,24 +28,24 @@ from ....core.protocol.errors import (
 )
 from ....core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
 from ....core.wire import ledger_metadata as ledger_codec
-from ...checker.run_record import Swap
+from ...checker.run_record import CompareAndSet
 from .network import SimNetwork, SimNode
 from .process import PROCESS, SimProcess, in_world
 
 T = TypeVar("T")
 
 TIMEOUT_MS = 3000
-"""Deadline of one call."""
+"""Time-out of one call."""
 
 LATE_S_MAX = 15.0
-"""How late a request comes at most whose sender has long given it up."""
+"""Maximum delay of a late request; its sender has timed out long before."""
 
 _HEARTBEAT_S = 0.4
 _BEAT_METADATA = 30
 
 
 class Commit(NamedTuple):
-    """One change of one node; ``data`` is None when it went."""
+    """One change of one node; ``data`` is None if it was deleted."""
 
     at_ms: float
     path: str
@@ -51,7 +53,7 @@ class Commit(NamedTuple):
 
 
 class RecordedTree(MemoryTree):
-    """A tree that remembers every change."""
+    """A tree that records every change."""
 
     def __init__(self, network: SimNetwork) -> None:
         super().__init__("sim")
@@ -60,7 +62,7 @@ class RecordedTree(MemoryTree):
         self._network = network
 
     def commit(self, plan: TransactionPlan) -> Version:
-        """Carries out a plan, and remembers what it changed."""
+        """Execute a transaction plan and record its changes."""
         at_ms = self._network.loop.now * 1000
         for path, change in plan.changes.items():
             if change.is_written or change.data is None:
@@ -72,18 +74,18 @@ class RecordedTree(MemoryTree):
 
 @dataclass(slots=True)
 class MetadataHealth:
-    """What is wrong with the store now; faults change it."""
+    """The faults of the store that are active now."""
 
     is_down: bool = False
     slowness: float = 1.0
     lost_requests: float = 0.0  # share of requests that never arrive
-    lost_answers: float = 0.0  # share of answers that never arrive
+    lost_answers: float = 0.0  # share of responses that never arrive
     late_requests: float = 0.0  # share of requests that arrive up to ``LATE_S_MAX`` late
-    watch_delay_ms: float = 0.0  # at most; watches also overtake each other
+    watch_delay_ms: float = 0.0  # maximum; watch events also overtake each other
 
 
 class MetadataSite:
-    """The servers."""
+    """The servers of the metadata store."""
 
     def __init__(self, network: SimNetwork, random: Random, regions: Sequence[str]) -> None:
         self.network = network
@@ -92,66 +94,66 @@ class MetadataSite:
         self.health = MetadataHealth()
         self.members = [network.add_node(f"metadata-{region}", region) for region in regions]
         self.clients: list[SimMetadataStore] = []
-        self.swaps: list[Swap] = []
-        """Every compare-and-set of a ledger's metadata that had an answer or was given up."""
+        self.compare_and_sets: list[CompareAndSet] = []
+        """Every compare-and-set of a ledger's metadata that was answered or timed out."""
         self.requests = 0
-        self._ways: dict[str, SimNode | None] = {}
-        self._ways_of = -1  # the network's generation for which they hold
+        self._reachable: dict[str, SimNode | None] = {}
+        self._reachable_generation = -1  # the network's generation for which it is valid
 
     def client(self, timeout_ms: int = TIMEOUT_MS) -> "SimMetadataStore":
-        """The handle of the running process."""
+        """Return a handle for the running process."""
         process = PROCESS.get()
-        assert process is not None, "only processes have a handle; use SimWorld.tree"
+        assert process is not None, "only processes have a handle; use SimWorld.metadata.tree"
         store = SimMetadataStore(self, process, timeout_ms)
         self.clients = [known for known in self.clients if not known.process.is_dead]
         self.clients.append(store)
         return store
 
-    def way_in(self, node: SimNode) -> SimNode | None:
-        """The nearest member that can serve ``node`` now, or None."""
+    def reachable_member(self, node: SimNode) -> SimNode | None:
+        """Return the nearest member that can serve ``node`` now, or None."""
         if self.health.is_down:
             return None
         network = self.network
-        if self._ways_of != network.generation:
-            self._ways_of = network.generation
-            self._ways.clear()
-        elif node.name in self._ways:
-            return self._ways[node.name]
-        way = self._ways[node.name] = self._find_way(node)
-        return way
+        if self._reachable_generation != network.generation:
+            self._reachable_generation = network.generation
+            self._reachable.clear()
+        elif node.name in self._reachable:
+            return self._reachable[node.name]
+        member = self._reachable[node.name] = self._nearest_member(node)
+        return member
 
-    def _find_way(self, node: SimNode) -> SimNode | None:
+    def _nearest_member(self, node: SimNode) -> SimNode | None:
         network = self.network
-        able = [m for m in self.members if self._both_ways(node, m) and self._has_majority(m)]
+        able = [m for m in self.members if self._is_connected(node, m) and self._has_majority(m)]
         return min(able, key=lambda m: network.link(node.region, m.region).delay_ms, default=None)
 
     def _has_majority(self, member: SimNode) -> bool:
-        reached = sum(1 for other in self.members if self._both_ways(member, other))
+        reached = sum(1 for other in self.members if self._is_connected(member, other))
         return reached * 2 > len(self.members)
 
-    def _both_ways(self, one: SimNode, other: SimNode) -> bool:
+    def _is_connected(self, first: SimNode, second: SimNode) -> bool:
         network = self.network
-        return not network.is_blocked(one, other) and not network.is_blocked(other, one)
+        return not network.is_blocked(first, second) and not network.is_blocked(second, first)
 
     def commit_delay_s(self, member: SimNode, *, is_write: bool) -> float:
-        """What the servers themselves take for one request."""
+        """Return the processing time of one request, with the quorum round trip of a write."""
         delay = 0.0005 + 0.001 * self.random.random()
         if is_write and len(self.members) > 1:
             trips = sorted(
                 self.network.delay_s(member, other) + self.network.delay_s(other, member)
                 for other in self.members
-                if other is not member and self._both_ways(member, other)
+                if other is not member and self._is_connected(member, other)
             )
             delay += trips[: len(self.members) // 2][-1] if trips else 0.0
         return delay * self.health.slowness
 
     def chance(self, share: float) -> bool:
-        """Whether it happens this time; draws only while the fault is on."""
+        """Return True with the given probability; draws only if it is not 0."""
         return share > 0 and self.random.random() < share
 
 
 class SimSession:
-    """A session as its process sees it: it learns of the end only while it has contact."""
+    """A session as its process sees it: the process learns of its loss only while connected."""
 
     def __init__(self, store: "SimMetadataStore", inner: MemorySession) -> None:
         self.is_lost = False
@@ -160,14 +162,14 @@ class SimSession:
         self._on_lost: list[Callable[[], None]] = []
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Calls back once when the session is lost (at once if it is already)."""
+        """Call ``callback`` once when the session is lost, or soon if it is already lost."""
         if self.is_lost:
             asyncio.get_running_loop().call_soon(callback)
         else:
             self._on_lost.append(callback)
 
     def learn(self) -> None:
-        """The process hears from the servers."""
+        """Update the state of the session from the servers."""
         if self.inner.is_lost and not self.is_lost:
             self.is_lost = True
             for callback in self._on_lost:
@@ -177,14 +179,14 @@ class SimSession:
             self._on_lost.clear()
 
     async def close(self) -> None:
-        """Ends the session and removes its ephemeral nodes (without contact: at its TTL)."""
+        """End the session and remove its ephemeral nodes; without a connection, after its TTL."""
         self._on_lost.clear()
         if not self.inner.is_lost:
             await self._store.end_session(self.inner)
 
 
 class SimWatch:
-    """A watch: what fires at the servers comes to the process later, while there is contact."""
+    """A watch whose events reach the process with a delay, while it is connected."""
 
     def __init__(self, store: "SimMetadataStore", callback: Callable[[], None]) -> None:
         self._store = store
@@ -194,7 +196,7 @@ class SimWatch:
         self.inner: Watch | None = None
 
     def fire(self) -> None:
-        """At the servers."""
+        """Send the event to the process, unless one is already on its way."""
         if self._is_due or self._is_closed or not self._store.is_connected:
             return
         self._is_due = True
@@ -206,7 +208,7 @@ class SimWatch:
             self._callback()
 
     def close(self) -> None:
-        """No further call. Safe to repeat."""
+        """Stop calling back. Safe to repeat."""
         self._is_closed = True
         if self.inner is not None:
             self.inner.close()
@@ -214,7 +216,7 @@ class SimWatch:
 
 
 class SimMetadataStore:
-    """One process's handle; keeps the contract of ``core.runtime.metadata_store``."""
+    """The handle of one process; implements ``core.runtime.metadata_store``."""
 
     uri = "sim:"
 
@@ -226,7 +228,7 @@ class SimMetadataStore:
         self._timeout_s = timeout_ms / 1000
         self._inner = MemoryStore(site.tree, "sim:")
         self._sessions: list[SimSession] = []
-        self._known_at_servers: list[MemorySession] = []
+        self._server_sessions: list[MemorySession] = []
         self._watches: dict[SimWatch, None] = {}
         self._is_closed = False
         self._world = Context()
@@ -235,14 +237,14 @@ class SimMetadataStore:
     # --- the contract ---------------------------------------------------------------------------
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """The node's value. Raises NoNodeError, MetadataUnavailableError."""
+        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
         check_path(path)
         return await self._call("get", path, lambda: self._inner.get(path), is_write=False)
 
     async def children(
         self, path: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Names of the direct children in byte order, from behind ``after``, at most ``limit``."""
+        """Return the names of at most ``limit`` children behind ``after``, in byte order."""
         check_path(path)
         return await self._call(
             "children",
@@ -259,7 +261,7 @@ class SimMetadataStore:
         ephemeral: Session | None = None,
         sequential: bool = False,
     ) -> tuple[str, Version]:
-        """Makes a node and returns its path and version."""
+        """Create a node and return its path and version."""
         owner = None if ephemeral is None else self._inner_session(ephemeral)
         return await self._call(
             "create",
@@ -268,49 +270,56 @@ class SimMetadataStore:
         )
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError."""
         sent_ms = self.site.network.loop.now * 1000
         try:
             return await self._call("put", path, lambda: self._inner.put(path, data, expect=expect))
         finally:
-            self._note_swap(path, data, expect, sent_ms)
+            self._record_compare_and_set(path, data, expect, sent_ms)
 
-    def _note_swap(self, path: str, data: bytes, expect: Version | None, sent_ms: float) -> None:
+    def _record_compare_and_set(
+        self, path: str, data: bytes, expect: Version | None, sent_ms: float
+    ) -> None:
         ledger_id = ledger_id_of(path)
         if ledger_id is not None and expect is not None:
             state = ledger_codec.decode(ledger_id, data).state
             now_ms = self.site.network.loop.now * 1000
-            who = self.process.name
-            self.site.swaps.append(
-                Swap(who, ledger_id, state, int(expect.partition(".")[2]), sent_ms, now_ms)
+            client = self.process.name
+            self.site.compare_and_sets.append(
+                CompareAndSet(
+                    client, ledger_id, state, int(expect.partition(".")[2]), sent_ms, now_ms
+                )
             )
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
         await self._call("delete", path, lambda: self._inner.delete(path, expect=expect))
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """All or nothing; the new version for each Create and Put, None for Check and Delete."""
+        """Execute all operations or none.
+
+        Returns the new version for each Create and Put, None for each Check and Delete.
+        """
         path = operations[0].path if operations else ""
         return await self._call("txn", path, lambda: self._inner.txn(operations))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Calls back after the node (or one below it) changed."""
+        """Call ``callback`` after the node changes; with ``prefix`` also for nodes below it."""
         if self._is_closed:
             raise ClosedError("the metadata store was closed")
         watch = SimWatch(self, callback)
         watch.inner = self._inner.watch(path, watch.fire, prefix=prefix)
         self._watches[watch] = None
-        self._tick_from_now_on()
+        self._start_ticking()
         return watch
 
     async def session(self, ttl_ms: int) -> SimSession:
-        """Opens a session that outlives silence of up to ``ttl_ms``."""
+        """Open a session that survives a disconnection of up to ``ttl_ms``."""
 
         async def open_session() -> MemorySession:
             inner = await self._inner.session(ttl_ms)
-            self._known_at_servers.append(inner)
-            self._tick_from_now_on()
+            self._server_sessions.append(inner)
+            self._start_ticking()
             return inner
 
         session = SimSession(self, await self._call("session", str(ttl_ms), open_session))
@@ -319,7 +328,7 @@ class SimMetadataStore:
         return session
 
     async def close(self) -> None:
-        """Closes watches and sessions. Safe to repeat."""
+        """Close watches and sessions. Safe to repeat."""
         if self._is_closed:
             return
         for watch in list(self._watches):
@@ -342,12 +351,12 @@ class SimMetadataStore:
             raise ClosedError("the metadata store was closed")
         site, loop = self.site, self.site.network.loop
         deadline = loop.now + self._timeout_s
-        member = site.way_in(self._node)
+        member = site.reachable_member(self._node)
         while member is None:
             if loop.now >= deadline:
                 raise MetadataUnavailableError(f"{name} {path}: no contact with the metadata store")
             await asyncio.sleep(0.05 + 0.1 * site.random.random())
-            member = site.way_in(self._node)
+            member = site.reachable_member(self._node)
         answer: asyncio.Future[T] = loop.create_future()
         delay_s = site.network.delay_s(self._node, member)
         delay_s += site.commit_delay_s(member, is_write=is_write)
@@ -360,10 +369,10 @@ class SimMetadataStore:
             async with asyncio.timeout_at(deadline):
                 return await answer
         except TimeoutError:
-            words = f"{name} {path}: no answer from the metadata store"
+            message = f"{name} {path}: no answer from the metadata store"
             if is_write:
-                raise IndeterminateError(words) from None
-            raise MetadataUnavailableError(words) from None
+                raise IndeterminateError(message) from None
+            raise MetadataUnavailableError(message) from None
 
     def _arrive(
         self,
@@ -373,9 +382,9 @@ class SimMetadataStore:
         answer: "asyncio.Future[T]",
         member: SimNode,
     ) -> None:
-        """At the servers, as the simulation itself: the caller may be dead by now."""
+        """Process a request at the servers. Runs as the simulation: the caller may be dead."""
         site, network = self.site, self.site.network
-        if site.way_in(self._node) is None or site.chance(site.health.lost_requests):
+        if site.reachable_member(self._node) is None or site.chance(site.health.lost_requests):
             return
         site.requests += 1
         network.trace.beat(_BEAT_METADATA, site.requests, crc32(f"{name} {path}".encode()))
@@ -398,26 +407,26 @@ class SimMetadataStore:
 
     # --- contact --------------------------------------------------------------------------------
 
-    def _tick_from_now_on(self) -> None:
+    def _start_ticking(self) -> None:
         if not self._is_ticking:
             self._is_ticking = True
             self.site.network.loop.call_later(_HEARTBEAT_S, self._tick, context=self._world)
 
     def _tick(self) -> None:
-        """Is there contact? As the simulation itself: it goes on when the process is dead."""
+        """Update the connection state. Runs as the simulation, also after the process died."""
         if self._is_closed:
             return
         process = self.process
         if process.is_dead:
             for watch in list(self._watches):
                 watch.close()
-            self._silence()
+            self._disconnect_sessions()
             self._is_closed = True
             return
-        has_contact = process.is_running and self.site.way_in(self._node) is not None
+        has_contact = process.is_running and self.site.reachable_member(self._node) is not None
         if has_contact:
-            for inner in self._known_at_servers:
-                inner.contact()
+            for inner in self._server_sessions:
+                inner.regain_contact()
             for session in self._sessions:
                 session.learn()
             if not self.is_connected:
@@ -426,24 +435,24 @@ class SimMetadataStore:
                     watch.fire()
         elif self.is_connected:
             self.is_connected = False
-            self._silence()
+            self._disconnect_sessions()
         self.site.network.loop.call_later(_HEARTBEAT_S, self._tick, context=self._world)
 
-    def _silence(self) -> None:
-        self._known_at_servers = [inner for inner in self._known_at_servers if not inner.is_lost]
-        for inner in self._known_at_servers:
-            inner.silence()
+    def _disconnect_sessions(self) -> None:
+        self._server_sessions = [inner for inner in self._server_sessions if not inner.is_lost]
+        for inner in self._server_sessions:
+            inner.lose_contact()
 
     def send_watch(self, arrive: Callable[[], None]) -> None:
-        """Carries a fired watch to the process."""
+        """Deliver a watch event to the process."""
         site, loop = self.site, self.site.network.loop
-        member = site.way_in(self._node)
+        member = site.reachable_member(self._node)
         delay_s = 1.0 if member is None else site.network.delay_s(member, self._node)
         if site.health.watch_delay_ms:
             delay_s += site.random.random() * site.health.watch_delay_ms / 1000
 
         def deliver() -> None:
-            if site.way_in(self._node) is None:
+            if site.reachable_member(self._node) is None:
                 loop.call_later(1.0, deliver, context=self._world)
             else:
                 loop.call_soon(arrive, context=self.process.context)
@@ -451,25 +460,25 @@ class SimMetadataStore:
         loop.call_later(delay_s, deliver, context=self._world)
 
     def forget_watch(self, watch: SimWatch) -> None:
-        """A watch was closed. Safe to repeat."""
+        """Remove a closed watch. Safe to repeat."""
         self._watches.pop(watch, None)
 
     async def end_session(self, inner: MemorySession) -> None:
-        """Tells the servers that a session is over; without contact its TTL ends it."""
+        """End a session at the servers; without a connection it ends after its TTL."""
 
         async def close() -> None:
-            inner.contact()
+            inner.regain_contact()
             await inner.close()
 
         try:
             await self._call("end of session", "", close)
         except (MetadataUnavailableError, IndeterminateError):
-            self._known_at_servers.remove(inner)
-            in_world(inner.silence)
+            self._server_sessions.remove(inner)
+            in_world(inner.lose_contact)
 
     def expire_session(self) -> None:
-        """A fault: the servers give up all sessions of this process although it lives."""
-        for inner in self._known_at_servers:
+        """Expire all sessions of this running process at the servers, as a fault."""
+        for inner in self._server_sessions:
             inner.expire()
 
     def _inner_session(self, session: Session) -> MemorySession:
@@ -481,18 +490,18 @@ class SimMetadataStore:
 
 
 def _done_at_once(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
-    """The result, or the error, of a coroutine that never waits."""
+    """Run a coroutine that never waits and return its result or its error."""
     try:
         work.send(None)
     except StopIteration as end:
         return end.value, None
-    except Exception as error:  # it is the answer: raised where the call is awaited
+    except Exception as error:  # raised where the call is awaited
         return None, error
     raise AssertionError("the memory store waited")
 
 
 def ledger_id_of(path: str) -> int | None:
-    """The ledger whose metadata is at ``path``."""
+    """Return the ledger whose metadata is at ``path``; None if it is another path."""
     parts = path.split("/")
     if len(parts) < 5 or parts[1] != "ledgers" or not parts[-1].startswith("L"):
         return None

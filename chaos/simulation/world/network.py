@@ -1,11 +1,11 @@
-"""The simulated network: nodes in regions, connections between them, and what can go wrong.
+"""The simulated network: nodes in regions, connections between them, and network faults.
 
-A path (from node, to node) is blocked while any of these hold: one of them is powered off or
-clogged in that direction, or the pair of nodes or of regions is cut in that direction. Blocked
-paths swallow silently: nobody is told, connects hang, established connections hold their bytes, and
-each end gives up after a time-out of its own (TCP's retransmission limit).
+A path (from node, to node) is blocked while one of the nodes is powered off or clogged in that
+direction, or while the pair of nodes or of regions is cut in that direction. Blocked paths drop
+packets silently: connects hang, established connections hold their bytes, and each end times out on
+its own (TCP's retransmission limit).
 
-Delays are by (region, region), with jitter; bandwidth is shared by all that crosses that pair.
+Each pair of regions has a delay with jitter, and a bandwidth that all its connections share.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from .trace import Trace
 from .transport import SimTransport
 
 _CONNECT_RETRY_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""When an unanswered SYN is sent again, as Linux does; after the last: ETIMEDOUT."""
+"""Intervals between SYN retransmissions, as in Linux; after the last one: ETIMEDOUT."""
 
 _BEAT_BYTES, _BEAT_CONNECT, _BEAT_RESET = 10, 12, 13
 
 
 @dataclass(slots=True)
 class SimLink:
-    """The way from one region to another."""
+    """The link from one region to another."""
 
     delay_ms: float
     jitter_ms: float
     bytes_per_s: float
     free_at: float = 0.0
     slowness: float = 1.0
-    """Factor on delay, a fault."""
+    """Factor on the delay; set by faults."""
 
 
 class SimNode:
-    """A machine as the network sees it. ``name`` is also its address."""
+    """A host as seen by the network. ``name`` is also its address."""
 
     def __init__(self, name: str, region: str) -> None:
         self.name = name
@@ -56,24 +56,24 @@ class SimNode:
         return f"<node {self.name} in {self.region}>"
 
     def free_port(self) -> int:
-        """A port that nobody has had."""
+        """Return a port that was never used on this node."""
         self._next_port += 1
         return self._next_port
 
 
 class SimSocket:
-    """What a server shows of its socket."""
+    """The socket of a server, as far as programs inspect it."""
 
     def __init__(self, name: tuple[str, int]) -> None:
         self._name = name
 
     def getsockname(self) -> tuple[str, int]:
-        """(address, port)."""
+        """Return (address, port)."""
         return self._name
 
 
 class SimServer:
-    """A listener; has the methods of ``asyncio.Server`` that programs call."""
+    """A listener with the methods of ``asyncio.Server`` that programs call."""
 
     def __init__(
         self,
@@ -89,20 +89,20 @@ class SimServer:
         self.sockets = (SimSocket((node.name, port)),)
 
     def close(self) -> None:
-        """Takes no more connections; those that are there stay. Safe to repeat."""
+        """Stop accepting; established connections stay open. Safe to repeat."""
         if self.node.listeners.get(self.port) is self:
             del self.node.listeners[self.port]
 
     def is_serving(self) -> bool:
-        """Whether it takes connections."""
+        """Return whether the server accepts connections."""
         return self.node.listeners.get(self.port) is self
 
     async def wait_closed(self) -> None:
-        """Returns when closed, at once."""
+        """Return at once: closing takes no time."""
         await asyncio.sleep(0)
 
     async def start_serving(self) -> None:
-        """It does."""
+        """Do nothing: the server accepts connections from its creation on."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,19 +112,19 @@ class SimServer:
 
 
 class SimNetwork:
-    """All nodes, links and connections of a run."""
+    """All nodes, links and connections of a run, and the faults on them."""
 
     def __init__(self, loop: SimLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
         self.random = random
         self.trace = trace
-        self.context = Context()  # no process: what must happen whoever is dead
+        self.context = Context()  # outside of any process: for events that must always happen
         self.nodes: dict[str, SimNode] = {}
         self.default_link = SimLink(20.0, 1.0, 1e9)
         self.links: dict[tuple[str, str], SimLink] = {}
         self.cuts: Counter[tuple[str, str]] = Counter()
         self.lags_ms: dict[tuple[str, str], float] = {}
-        """(from node, to node) to what a packet takes longer."""
+        """(from node, to node) to the additional delay of a packet."""
         self.connections: dict[int, tuple[SimTransport, SimTransport]] = {}
         self.generation = 0
         self.messages = 0
@@ -135,16 +135,16 @@ class SimNetwork:
         self._connection_count = 0
         self._watched: set[int] = set()
 
-    # --- shape ----------------------------------------------------------------------------------
+    # --- nodes and links ------------------------------------------------------------------------
 
     def add_node(self, name: str, region: str) -> SimNode:
-        """A machine that is up."""
+        """Add a node that is powered on."""
         assert name not in self.nodes
         node = self.nodes[name] = SimNode(name, region)
         return node
 
     def link(self, source: str, target: str) -> SimLink:
-        """The way from one region to another."""
+        """Return the link from one region to another."""
         found = self.links.get((source, target))
         if found is None:
             shape = self.default_link
@@ -153,13 +153,13 @@ class SimNetwork:
         return found
 
     def delay_s(self, source: SimNode, target: SimNode) -> float:
-        """How long a small packet takes now."""
+        """Draw the delay of a small packet, in seconds."""
         link = self.link(source.region, target.region)
         jitter = self.random.random()
         return (link.delay_ms + link.jitter_ms * jitter * jitter) * link.slowness / 1000
 
     def arrival(self, source: SimNode, target: SimNode, size: int, now: float) -> float:
-        """When ``size`` bytes that leave now arrive; takes its share of the link."""
+        """Return the arrival time of ``size`` bytes that are sent now, and occupy the link."""
         link = self.links.get((source.region, target.region)) or self.link(
             source.region, target.region
         )
@@ -171,7 +171,7 @@ class SimNetwork:
         return leaves + (delay_ms + lag_ms) / 1000
 
     def cut_point(self, size: int) -> int:
-        """Where TCP cuts a delivery in two, to try parsers; 0: not."""
+        """Return the offset at which a delivery is split, to test parsers; 0: not split."""
         if size < 2 or self.random.random() >= self.cut_rate:
             return 0
         return self.random.randrange(1, size)
@@ -179,7 +179,7 @@ class SimNetwork:
     # --- faults ---------------------------------------------------------------------------------
 
     def is_blocked(self, source: SimNode, target: SimNode) -> bool:
-        """Whether nothing gets from one to the other now."""
+        """Return whether the path from one node to another is blocked now."""
         if not (source.is_up and target.is_up):
             return True
         if source is target:
@@ -197,12 +197,12 @@ class SimNetwork:
         )
 
     def cut(self, source: str, target: str) -> None:
-        """Cuts one direction, between nodes or regions (``*``: from or to anybody). Counts."""
+        """Cut one direction between nodes or regions (``*``: any node). Cuts are counted."""
         self.cuts[source, target] += 1
         self.changed()
 
     def heal(self, source: str, target: str) -> None:
-        """Ends one ``cut``."""
+        """End one ``cut``."""
         assert self.cuts[source, target] > 0, f"{source} to {target} is not cut"
         self.cuts[source, target] -= 1
         if not self.cuts[source, target]:
@@ -210,7 +210,7 @@ class SimNetwork:
         self.changed()
 
     def heal_all(self) -> None:
-        """Ends all cuts, clogs and lags."""
+        """End all cuts, clogs and lags."""
         self.cuts.clear()
         self.lags_ms.clear()
         for node in self.nodes.values():
@@ -220,7 +220,7 @@ class SimNetwork:
         self.changed()
 
     def changed(self) -> None:
-        """Something about the paths changed: connections block or come back."""
+        """Block and unblock connections after a change of the paths."""
         self.generation += 1
         for pair in list(self.connections.values()):
             for end in pair:
@@ -230,7 +230,7 @@ class SimNetwork:
                     self._unblock_later(end)
 
     def _unblock_later(self, end: SimTransport) -> None:
-        """TCP notices a healed path when it next retransmits; the longer the cut, the later."""
+        """Unblock after TCP's next retransmission; the longer the cut, the later it is."""
         lasted = self.loop.now - end.blocked_since
         wait = self.random.random() * min(lasted, 3.0)
 
@@ -242,7 +242,7 @@ class SimNetwork:
         self.loop.call_later(wait, unblock, context=self.context)
 
     def reset_connections(self, node: SimNode | None = None, share: float = 1.0) -> int:
-        """Breaks connections (of a node), as a rebooting router does; returns how many."""
+        """Reset a share of the connections (of a node), like a router reboot; returns how many."""
         count = 0
         for first, second in list(self.connections.values()):
             concerns = node is None or first.node is node or second.node is node
@@ -256,7 +256,7 @@ class SimNetwork:
         return count
 
     def process_died(self, process: SimProcess, *, is_power_cut: bool) -> None:
-        """Closes what the process had open, as its kernel does (or nobody, at a power cut)."""
+        """Close a dead process's sockets as its kernel does; at a power cut nothing is sent."""
         for node in self.nodes.values():
             for port in [p for p, s in node.listeners.items() if s.context.get(PROCESS) is process]:
                 del node.listeners[port]
@@ -265,10 +265,10 @@ class SimNetwork:
                 if end.process is process:
                     end.vanish(is_silent=is_power_cut, is_reset=self.random.random() < 0.5)
 
-    # --- what transports ask --------------------------------------------------------------------
+    # --- for transports -------------------------------------------------------------------------
 
     def delivered(self, end: SimTransport, data: bytes, checksum: int) -> None:
-        """Bytes reached a protocol."""
+        """Record that bytes reached a protocol."""
         self.messages += 1
         self.bytes_carried += len(data)
         self.trace.beat(_BEAT_BYTES, end.number, checksum)
@@ -276,7 +276,7 @@ class SimNetwork:
             self.on_delivery(end, data)
 
     def send_reset(self, source: SimTransport, target: SimTransport) -> None:
-        """A packet that breaks ``target``; lost when the path is blocked."""
+        """Send a reset to ``target``; it is lost if the path is blocked."""
         if source.is_blocked or target.is_gone:
             return
         arrives = max(self.loop.now + self.delay_s(source.node, target.node), source.last_arrival)
@@ -289,25 +289,25 @@ class SimNetwork:
         self.loop.call_at(arrives, arrive, context=target.context)
 
     def watch_for_timeout(self, end: SimTransport) -> None:
-        """``end`` sent something that may never arrive: it gives up one day."""
+        """Let ``end`` time out eventually, because it sent something on a blocked path."""
         if id(end) in self._watched or end.is_gone:
             return
         self._watched.add(id(end))
-        patience = 10.0 + 80.0 * self.random.random()
+        timeout_s = 10.0 + 80.0 * self.random.random()
 
         def give_up() -> None:
             self._watched.discard(id(end))
             if not end.is_blocked or end.is_gone:
                 return
-            if self.loop.now - end.blocked_since < patience:
+            if self.loop.now - end.blocked_since < timeout_s:
                 self.watch_for_timeout(end)
                 return
             end.lose(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
-        self.loop.call_later(patience, give_up, context=end.context)
+        self.loop.call_later(timeout_s, give_up, context=end.context)
 
     def forget(self, end: SimTransport) -> None:
-        """Drops the connection when both ends are gone and nothing is under way."""
+        """Remove a connection whose ends are both gone and hold no data."""
         peer = end.peer
         if end.is_gone and peer.is_gone and not end.held and not peer.held:
             self.connections.pop(end.number, None)
@@ -317,7 +317,7 @@ class SimNetwork:
     async def create_server(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str | None, port: int
     ) -> SimServer:
-        """Listens on the running process's node. Raises OSError when the port is in use."""
+        """Listen on the running process's node. Raises OSError if the port is in use."""
         node, context = self._here()
         if host not in (None, "", "0.0.0.0", "::", "localhost", "127.0.0.1", node.name):
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of {node.name}")
@@ -331,7 +331,7 @@ class SimNetwork:
     async def create_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connects. Raises ConnectionRefusedError, TimeoutError (after two minutes), OSError."""
+        """Connect. Raises ConnectionRefusedError, TimeoutError (after about a minute), OSError."""
         source, context = self._here()
         target = source if host in ("localhost", "127.0.0.1") else self.nodes.get(host)
         if target is None:
@@ -350,11 +350,11 @@ class SimNetwork:
         if end.is_gone:
             raise ConnectionResetError(errno.ECONNRESET, f"{host}:{port} reset the connection")
         protocol = factory()
-        end.open(cast(asyncio.Protocol, protocol))  # its methods are what counts
+        end.open(cast(asyncio.Protocol, protocol))  # has the same methods
         return end, protocol
 
     async def _reach(self, source: SimNode, target: SimNode) -> None:
-        """The first packet gets to the target and its answer can come back."""
+        """Deliver the SYN, with retransmissions. Raises TimeoutError if the path stays blocked."""
         for retry_s in (*_CONNECT_RETRY_S, 0.0):
             if not self.is_blocked(source, target) and not self.is_blocked(target, source):
                 await asyncio.sleep(self.delay_s(source, target))
@@ -364,7 +364,7 @@ class SimNetwork:
         raise TimeoutError(errno.ETIMEDOUT, f"{target.name} does not answer")
 
     def _establish(self, source: SimNode, context: Context, server: SimServer) -> SimTransport:
-        """Both ends of a new connection; the server's protocol hears of it in its own time."""
+        """Create both ends; the server's protocol is created in the server's process."""
         self._connection_count += 1
         number = self._connection_count
         names = ((source.name, source.free_port()), (server.node.name, server.port))

@@ -1,7 +1,7 @@
-"""A simulated process: what runs belongs to one, and stops for good when it is killed.
+"""Simulated processes: all code runs in one, and stops for good when the process is killed.
 
-The running code's process is a context variable. Every handle, task and timer carries the context
-in which it was scheduled, so the loop knows whose it is without asking.
+The current process is a context variable. Every handle, task and timer carries the context in which
+it was scheduled, so the loop can tell which process it belongs to.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ class ProcessState(Enum):
     """RUNNING <-> PAUSED -> DEAD."""
 
     RUNNING = 1
-    PAUSED = 2  # SIGSTOP: its handles wait, its timers fire late
-    DEAD = 3  # SIGKILL: nothing of it runs again, no finally block either
+    PAUSED = 2  # SIGSTOP: handles wait, timers fire late
+    DEAD = 3  # SIGKILL: nothing runs again, not even finally blocks
 
 
 class SimProcess:
     """One incarnation of a program on a simulated host.
 
-    Invariant: a dead process never runs again; its tasks are kept (``tasks``) until the run is
-    over: collecting them would run their ``finally`` blocks, which a killed process does not.
+    Invariant: a dead process never runs again. Its tasks are kept in ``tasks`` until the run ends,
+    because collecting them would run their ``finally`` blocks, which a killed process does not do.
     """
 
     __slots__ = ("_prune_at", "context", "held", "name", "node", "on_death", "state", "tasks")
 
     def __init__(self, name: str, node: str) -> None:
         self.name = name
-        self.node = node  # the machine it runs on
+        self.node = node  # the name of its host
         self.state = ProcessState.RUNNING
         self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
@@ -47,28 +47,28 @@ class SimProcess:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was killed or ended."""
+        """True if it was killed or ended."""
         return self.state is ProcessState.DEAD
 
     @property
     def is_running(self) -> bool:
-        """Whether its code runs now."""
+        """True if it is neither paused nor dead."""
         return self.state is ProcessState.RUNNING
 
     def adopt(self, task: "asyncio.Task[Any]") -> None:
-        """Keeps ``task`` from being collected while it has not ended."""
+        """Keep ``task`` from being garbage collected before it ends."""
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
             self.tasks = [known for known in self.tasks if not known.done()]
             self._prune_at = max(64, 2 * len(self.tasks))
 
     def pause(self) -> None:
-        """SIGSTOP. Safe to repeat. ``SimLoop.resume`` ends it."""
+        """Pause the process (SIGSTOP) until ``SimLoop.resume``. Safe to repeat."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 
     def die(self) -> None:
-        """SIGKILL: nothing of it runs from now on. Safe to repeat."""
+        """Kill the process (SIGKILL): none of its code runs from now on. Safe to repeat."""
         if self.state is ProcessState.DEAD:
             return
         self.state = ProcessState.DEAD
@@ -79,9 +79,9 @@ class SimProcess:
 
 
 PROCESS: ContextVar[SimProcess | None] = ContextVar("simulated process", default=None)
-"""The process of the running code; None is the simulation itself, which never dies."""
+"""The process of the running code; None: the simulation itself, which never dies."""
 
 
 def in_world(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Calls ``function`` as the simulation itself: what it schedules outlives every process."""
+    """Call ``function`` as the simulation itself: what it schedules outlives every process."""
     return Context().run(function, *args)

@@ -1,8 +1,9 @@
-"""A simulated cluster: regions with hosts, on one loop, from one seed.
+"""A simulated world: regions with hosts, on one loop, from one seed.
 
-``SimWorld`` makes the parts and runs a scenario in them; ``SimHost`` is a machine, whose disk and
-address stay while the processes on it come and go. Every part draws from a generator of its own,
-made of the seed and its name, so that one part's draws do not shift another's.
+``SimWorld`` creates the parts and runs a coroutine in them. ``SimHost`` is a machine, whose disk
+and address persist while processes on it come and go. Every part draws from its own generator,
+seeded with the run's seed and the part's name, so that the draws of one part do not shift those of
+another. The names that are passed to ``random_of`` are therefore part of a seed's identity.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from .trace import Trace
 T = TypeVar("T")
 
 START_OF_TIME_MS = 1_700_000_000_000
-"""The wall clock at virtual time 0."""
+"""The wall clock at virtual time 0, in milliseconds since the Unix epoch."""
 
 DISK_BYTES = 64 << 30
 
@@ -38,7 +39,7 @@ class SimTopology:
     delays_ms: tuple[tuple[str, str, float], ...]
     local_delay_ms: float = 0.15
     metadata_regions: tuple[str, ...] = ()
-    """Where the metadata store's members are; empty: one in each region."""
+    """The regions of the metadata store's members; empty: one member in each region."""
 
 
 THREE_REGIONS = SimTopology(
@@ -48,19 +49,19 @@ THREE_REGIONS = SimTopology(
 
 
 class SimClock:
-    """A host's wall clock, ``skew_ms`` off the true one."""
+    """A host's wall clock, which differs from virtual time by ``skew_ms``."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.skew_ms = 0
         self._loop = loop
 
     def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch, as this host believes."""
+        """Return milliseconds since the Unix epoch according to this host."""
         return START_OF_TIME_MS + int(self._loop.now * 1000) + self.skew_ms
 
 
 class SimHost:
-    """A machine. ``main`` is the program that runs on it whenever it is started."""
+    """A machine. ``main`` is the program that runs whenever the host is started."""
 
     def __init__(self, world: "SimWorld", name: str, region: str, rack: str) -> None:
         self.world = world
@@ -82,28 +83,28 @@ class SimHost:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process lives on it (it may be paused)."""
+        """True if a process runs on the host, even if it is paused."""
         return self.process is not None and not self.process.is_dead
 
-    # --- what a program asks for ----------------------------------------------------------------
+    # --- for programs ---------------------------------------------------------------------------
 
     def runtime(self) -> Runtime:
-        """The world of the process that now runs here."""
+        """Return a ``Runtime`` for the current process."""
         return Runtime(self.clock, self.world.random_of(f"process {self.name} {self.starts}"))
 
     def disk(self, root: str = "") -> SimDisk:
-        """The disk, for the process that now runs here."""
+        """Return a handle to the disk for the current process."""
         return SimDisk(self.image, root)
 
     def metadata(self) -> SimMetadataStore:
-        """A handle to the metadata store, for the process that now runs here."""
+        """Return a handle to the metadata store for the current process."""
         return self.world.metadata.client()
 
-    # --- lives and deaths -----------------------------------------------------------------------
+    # --- starting and stopping ------------------------------------------------------------------
 
     def start(self, main: Main | None = None) -> None:
-        """Starts ``main`` (the last one, if not given) in a new process."""
-        assert not self.is_running, f"{self.name} runs already"
+        """Start ``main`` in a new process; None: the program that ran last."""
+        assert not self.is_running, f"{self.name} is already running"
         self.main = main or self.main
         assert self.main is not None
         if not self.node.is_up:
@@ -116,7 +117,7 @@ class SimHost:
         task.add_done_callback(self._ended, context=self.world.context)
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
-        """Starts a task in the process that runs here."""
+        """Start a task in the current process."""
         assert self.process is not None
         return self.world.loop.create_task(work, name=name, context=self.process.context.copy())
 
@@ -134,16 +135,16 @@ class SimHost:
             self.world.loop.fail(error)
 
     def start_again(self) -> None:
-        """What a supervisor does: starts the program unless it runs. Safe to repeat."""
+        """Start the program unless it runs, as a supervisor does. Safe to repeat."""
         if not self.is_running:
             self.start()
 
     def kill(self, why: str = "killed") -> None:
-        """SIGKILL: its memory is gone, what it wrote is in the page cache. Safe to repeat."""
+        """Kill the process: written data stays in the page cache. Safe to repeat."""
         self._end(why, is_power_cut=False)
 
     def power_off(self) -> None:
-        """The machine goes down: unsynced bytes too, and nobody is told."""
+        """Cut the power: unsynced bytes may be lost, and peers are not notified."""
         self._end("loses power", is_power_cut=True)
         self.node.is_up = False
         self.boots += 1
@@ -155,7 +156,7 @@ class SimHost:
             self.world.trace.note(self.name, f"{process.name} {why}")
             process.die()
             self.world.network.process_died(process, is_power_cut=is_power_cut)
-            self.world.graves.append(process)
+            self.world.dead_processes.append(process)
         if is_power_cut:
             self.image.lose_power()
         else:
@@ -163,30 +164,30 @@ class SimHost:
         self.process = None
 
     def pause(self) -> None:
-        """SIGSTOP. Safe to repeat."""
+        """Pause the process (SIGSTOP). Safe to repeat."""
         if self.process is not None and self.process.state is ProcessState.RUNNING:
-            self.world.trace.note(self.name, "is stopped")
+            self.world.trace.note(self.name, "is paused")
             self.process.pause()
 
     def resume(self) -> None:
-        """SIGCONT. Safe to repeat."""
+        """Resume the process (SIGCONT). Safe to repeat."""
         if self.process is not None and self.process.state is ProcessState.PAUSED:
-            self.world.trace.note(self.name, "goes on")
+            self.world.trace.note(self.name, "is resumed")
             self.world.loop.resume(self.process)
 
     def wipe(self) -> None:
-        """An empty disk at the same address; kills what runs there."""
+        """Kill the process and empty the disk."""
         self.kill("killed, and its disk wiped")
         self.image.format()
 
     def skew(self, skew_ms: int) -> None:
-        """The wall clock jumps."""
+        """Set the offset of the wall clock."""
         self.world.trace.note(self.name, f"clock is {skew_ms} ms off")
         self.clock.skew_ms = skew_ms
 
 
 class SimWorld:
-    """The whole of one run. Use it as a context manager: leaving it buries what still runs."""
+    """All parts of one run. It is a context manager; leaving it ends all remaining tasks."""
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class SimWorld:
         self.seed = seed
         self.topology = topology
         self.loop = SimLoop()
-        self.context = self.loop.orphans.context
+        self.context = self.loop.world_process.context
         self.trace = Trace(self.loop.time, on_line=on_line)
         self.random = self.random_of("world")
         self.network = SimNetwork(self.loop, self.random_of("network"), self.trace)
@@ -215,42 +216,42 @@ class SimWorld:
             topology.metadata_regions or topology.regions,
         )
         self.hosts: dict[str, SimHost] = {}
-        self.graves: list[SimProcess] = []
+        self.dead_processes: list[SimProcess] = []
         self.is_healed = False
-        """Whether all faults are over for good."""
+        """True once all faults have ended for good."""
 
     def __enter__(self) -> "SimWorld":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.bury()
+        self.loop.end_all_tasks()
 
     def random_of(self, name: str) -> Random:
-        """The generator of one part."""
-        return Random(f"{self.seed} {name}")  # text seeds are hashed with SHA-512: stable
+        """Return the random generator of one part."""
+        return Random(f"{self.seed} {name}")  # string seeds are hashed with SHA-512: stable
 
     def host(self, name: str, region: str, rack: str = "r0") -> SimHost:
-        """A new machine."""
+        """Create a host. Its name is part of a seed's identity."""
         assert region in self.topology.regions
         host = self.hosts[name] = SimHost(self, name, region, rack)
         return host
 
     def hosts_in(self, regions: Sequence[str]) -> list[SimHost]:
-        """The machines of some regions, in order of creation."""
+        """Return the hosts of some regions in order of creation."""
         return [host for host in self.hosts.values() if host.region in regions]
 
     def run(self, scenario: Coroutine[Any, Any, T], *, time_limit_s: float = 86_400.0) -> T:
-        """Runs ``scenario`` as the simulation itself; see ``SimLoop.run``."""
+        """Run ``scenario`` as the simulation itself; see ``SimLoop.run``."""
         return self.loop.run(scenario, time_limit_s=time_limit_s)
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Calls ``action`` as the simulation itself."""
+        """Call ``action`` after ``delay_s`` as the simulation itself."""
         self.loop.call_later(delay_s, action, context=self.context)
 
     # --- regions --------------------------------------------------------------------------------
 
     def cut_region(self, region: str) -> None:
-        """Nothing gets in or out of ``region``; counts."""
+        """Cut all paths between ``region`` and the others. Cuts are counted."""
         self.trace.note("world", f"region {region} is cut off")
         for other in self.topology.regions:
             if other != region:
@@ -258,7 +259,7 @@ class SimWorld:
                 self.network.cut(other, region)
 
     def heal_region(self, region: str) -> None:
-        """Ends one ``cut_region``."""
+        """End one ``cut_region``."""
         self.trace.note("world", f"region {region} is back")
         for other in self.topology.regions:
             if other != region:
@@ -266,7 +267,7 @@ class SimWorld:
                 self.network.heal(other, region)
 
     def heal_everything(self) -> None:
-        """Ends all faults of paths, disks and the metadata store, and starts what is down."""
+        """End all faults of paths, disks and the metadata store, and restart what is down."""
         self.trace.note("world", "everything is healed")
         self.network.heal_all()
         health = self.metadata.health

@@ -1,10 +1,11 @@
-"""What happened in a run: one line an event, and a fingerprint over all of them.
+"""The trace of a run: lines for readers, and a fingerprint over all events.
 
-Two kinds of events. ``note`` is for what a reader of a trace wants: faults, calls of the workload,
-lives and deaths; its lines are kept. ``beat`` is for the hot path (bytes delivered, disk and
-metadata operations): numbers that go into the fingerprint.
+There are two kinds of events. ``note`` records what a reader of a trace wants to see, such as
+faults, workload calls, and starts and ends of processes; its lines are kept. ``beat`` records
+events of the hot path (delivered bytes, disk and metadata operations) as numbers in the
+fingerprint.
 
-The fingerprint uses integers, floats and CRCs only, whose hashes are the same in every process.
+The fingerprint hashes integers, floats and CRCs only, whose hashes are equal in every process.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from zlib import crc32
 
 
 class Trace:
-    """The record of one run. ``now`` gives virtual seconds; ``on_line`` sees each line at once."""
+    """The trace of one run. ``now`` returns virtual seconds; ``on_line`` receives each line."""
 
     def __init__(
         self, now: Callable[[], float], *, on_line: Callable[[str], None] | None = None
@@ -26,28 +27,28 @@ class Trace:
         self._now = now
         self._on_line = on_line
 
-    def note(self, who: str, what: str) -> None:
-        """An event for readers; kept."""
-        line = f"{self._now() * 1000:12.3f} {who:<14} {what}"
+    def note(self, source: str, message: str) -> None:
+        """Record an event for readers; the line is kept and part of the fingerprint."""
+        line = f"{self._now() * 1000:12.3f} {source:<14} {message}"
         self.lines.append(line)
         self.beat(1, crc32(line.encode()), 0)
         if self._on_line is not None:
             self._on_line(line)
 
-    def detail(self, who: str, what: str) -> None:
-        """A line for who reads along (``is_detailed``); not kept, not part of the fingerprint."""
+    def detail(self, source: str, message: str) -> None:
+        """Pass a line to ``on_line`` (if ``is_detailed``), outside of the fingerprint."""
         if self._on_line is not None:
-            self._on_line(f"{self._now() * 1000:12.3f} {who:<14} {what}")
+            self._on_line(f"{self._now() * 1000:12.3f} {source:<14} {message}")
 
     def count(self, kind: str, by: int = 1) -> None:
-        """Counts what has no line of its own (faults by kind, say)."""
+        """Add to a counter, such as the number of faults of a kind."""
         self.counts[kind] += by
 
     def beat(self, kind: int, first: int, second: int) -> None:
-        """An event of the hot path: a kind (see callers) and two numbers."""
+        """Record an event of the hot path: a kind (see the callers) and two numbers."""
         self.events += 1
         self.fingerprint = hash((self.fingerprint, self._now(), kind, first, second))
 
     def digest(self) -> str:
-        """The fingerprint as text, with the number of events."""
+        """Return the fingerprint in hexadecimal with the number of events."""
         return f"{self.fingerprint & 0xFFFFFFFFFFFFFFFF:016x}/{self.events}"

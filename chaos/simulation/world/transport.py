@@ -1,12 +1,12 @@
 """One end of a simulated TCP connection.
 
-A direction (from one end to the other) is a stream: bytes arrive once, in order, late. What is
-under way when the path breaks is held, as TCP's retransmission would, and arrives after the path
-heals, unless an end gave up meanwhile. A packet that only says "reset" is sent once only: when it
-is lost, the other end stays half-open until it sends something.
+Each direction is a stream: bytes arrive once and in order, after a delay. Bytes in flight when the
+path breaks are held, as TCP retransmission would do, and arrive after the path heals, unless an end
+timed out meanwhile. A reset is sent only once: if it is lost, the other end stays half-open until
+it sends something.
 
-Sizes: ``WINDOW_BYTES`` stand for both kernels' buffers; beyond that bytes count as the transport's
-own write buffer, with asyncio's rules for pausing the protocol.
+``WINDOW_BYTES`` models the buffers of both kernels. Bytes beyond it count as the transport's own
+write buffer, for which asyncio's rules of pausing the protocol hold.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ WINDOW_BYTES = 1024 * 1024
 _BEAT_END = 11
 
 END_OF_STREAM = b""
-"""Among the pieces of a direction: the sender's FIN."""
+"""The piece of a direction that stands for the sender's FIN."""
 
 
 class SimTransport(asyncio.Transport):
-    """The end that lives at ``node`` in ``context`` (of its process); ``peer`` is the other one."""
+    """One end of a connection, at ``node`` in the ``context`` of its process; see also ``peer``."""
 
     __slots__ = (
         "_acks_held",
@@ -76,9 +76,9 @@ class SimTransport(asyncio.Transport):
         self.process: SimProcess | None = context.get(PROCESS)
         self.number = number
         self.port = names[0][1]
-        self.is_closed = False  # no more writes
-        self.is_gone = False  # connection_lost was called or will never be
-        self.is_blocked = False  # this direction delivers nothing now
+        self.is_closed = False  # accepts no more writes
+        self.is_gone = False  # connection_lost is scheduled or will never be called
+        self.is_blocked = False  # nothing is delivered in this direction now
         self.blocked_since = 0.0
         self.held: list[bytes] = []
         self._network = network
@@ -102,55 +102,55 @@ class SimTransport(asyncio.Transport):
     # --- asyncio's interface --------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - asyncio's
-        """``sockname`` and ``peername``; there is no socket."""
+        """Return ``sockname`` or ``peername``; there is no socket."""
         if name == "sockname":
             return self._names[0]
         return self._names[1] if name == "peername" else default
 
     def is_closing(self) -> bool:
-        """Whether no more can be written."""
+        """Return whether the transport is closed for writing."""
         return self.is_closed
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Who hears from now on."""
+        """Set the protocol that receives the callbacks."""
         self._protocol = cast(asyncio.Protocol, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who hears."""
+        """Return the protocol that receives the callbacks."""
         assert self._protocol is not None
         return self._protocol
 
     def is_reading(self) -> bool:
-        """Whether ``data_received`` may be called."""
+        """Return whether ``data_received`` may be called."""
         return self._is_reading and not self.is_closed
 
     def pause_reading(self) -> None:
-        """No ``data_received`` from now on; the sender's window fills."""
+        """Stop calling ``data_received``; the sender's window fills."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """Ends ``pause_reading``."""
+        """End ``pause_reading``."""
         if not self._is_reading and not self.is_closed:
             self._is_reading = True
             if self._inbox:
                 self._network.loop.call_soon(self._drain_inbox, context=self.context)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As asyncio's."""
+        """Set the high and low water marks for flow control, in bytes."""
         if high is None:
             high = 64 * 1024 if low is None else 4 * low
         self._high, self._low = high, high // 4 if low is None else low
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """(low, high)."""
+        """Return the water marks (low, high) in bytes."""
         return self._low, self._high
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the kernel has not taken."""
+        """Return the number of bytes beyond the simulated kernel buffers."""
         return max(0, self._unacked - WINDOW_BYTES)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends. After the connection is lost or closed: nothing, as asyncio's."""
+        """Send data. Does nothing after the connection was lost or closed, as in asyncio."""
         if self.is_closed or self._is_eof_sent or not data:
             return
         self._unacked += len(data)
@@ -163,21 +163,21 @@ class SimTransport(asyncio.Transport):
             self.get_protocol().pause_writing()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Sends the pieces, one after the other."""
+        """Send the pieces in order."""
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        """Yes."""
+        """Return True: half-closed connections are supported."""
         return True
 
     def write_eof(self) -> None:
-        """Ends this direction behind what was written."""
+        """Close this direction after the written data."""
         if not self._is_eof_sent and not self.is_closed:
             self._is_eof_sent = True
             self._send(END_OF_STREAM)
 
     def close(self) -> None:
-        """Sends what was written, ends; the protocol hears ``connection_lost(None)``."""
+        """Send the written data, then close; the protocol gets ``connection_lost(None)``."""
         if self.is_closed:
             return
         self.write_eof()
@@ -187,7 +187,7 @@ class SimTransport(asyncio.Transport):
             self._lose_soon(None)
 
     def abort(self) -> None:
-        """Ends at once; what was not sent is dropped, the other end is reset."""
+        """Close at once: drop unsent data and reset the other end."""
         self._reset(None)
 
     # --- the direction from here to the peer ----------------------------------------------------
@@ -214,11 +214,11 @@ class SimTransport(asyncio.Transport):
         network.loop.call_at(arrival, peer.arrive, self._batch, context=peer.context)
 
     def block(self) -> None:
-        """This direction delivers nothing from now on. Safe to repeat."""
+        """Stop delivering in this direction. Safe to repeat."""
         if not self.is_blocked:
             self.is_blocked = True
             self.blocked_since = self._network.loop.now
-            for batch in self._in_flight:  # lost under way; sent again after the path heals
+            for batch in self._in_flight:  # lost in flight; retransmitted after the path heals
                 self.held.extend(batch)
                 batch.clear()
             self._in_flight.clear()
@@ -226,7 +226,7 @@ class SimTransport(asyncio.Transport):
                 self._network.watch_for_timeout(self)
 
     def unblock(self) -> None:
-        """Delivers what was held, and from now on everything. Safe to repeat."""
+        """Deliver the held data and everything from now on. Safe to repeat."""
         if not self.is_blocked:
             return
         self.is_blocked = False
@@ -234,16 +234,16 @@ class SimTransport(asyncio.Transport):
         for data in held:
             self._send(data)
         acks, self._acks_held = self._acks_held, 0
-        if acks:  # they were for the other direction
+        if acks:  # acknowledgements of the other direction
             self.peer.acknowledged(acks)
 
     @property
     def unacked_bytes(self) -> int:
-        """Bytes that the peer's protocol has not got."""
+        """Number of bytes that the peer's protocol has not received."""
         return self._unacked
 
     def acknowledged(self, size: int) -> None:
-        """The peer took ``size`` bytes."""
+        """Account for ``size`` bytes that the peer's protocol received."""
         self._unacked -= size
         loop = self._network.loop
         if self._is_write_paused and self._unacked <= WINDOW_BYTES + self._low:
@@ -256,23 +256,23 @@ class SimTransport(asyncio.Transport):
         if not self.is_gone and self._protocol is not None:
             self._protocol.resume_writing()
 
-    # --- what arrives here ----------------------------------------------------------------------
+    # --- the direction from the peer to here ----------------------------------------------------
 
     def open(self, protocol: asyncio.Protocol) -> None:
-        """The connection exists: tells the protocol. Call it in this end's context."""
+        """Attach the protocol and notify it. Call it in this end's context."""
         self._protocol = protocol
         protocol.connection_made(self)
         if self._inbox:
             self._network.loop.call_soon(self._drain_inbox, context=self.context)
 
     def arrive(self, batch: list[bytes]) -> None:
-        """Pieces of the peer's direction are here (in this end's process, which runs)."""
+        """Receive pieces from the peer. Called in this end's process, which is running."""
         if not batch:
-            return  # lost under way
+            return  # lost in flight
         sender = self.peer
         expected = sender._in_flight.popleft()
         assert expected is batch, "bytes would arrive out of order"
-        sender._batch_at = -1.0  # this batch takes no more
+        sender._batch_at = -1.0  # nothing may be appended to this batch any more
         if self.is_closed:
             if any(batch):
                 self._network.send_reset(self, sender)
@@ -296,7 +296,7 @@ class SimTransport(asyncio.Transport):
             self._ended()
 
     def refuse(self, batch: list[bytes]) -> None:
-        """Pieces of the peer's direction are at a machine where nobody wants them any more."""
+        """Reset the sender: its data arrived after this end was closed."""
         if self.peer.is_blocked:
             self.peer.held.extend(batch)
             self._network.watch_for_timeout(self.peer)
@@ -317,7 +317,7 @@ class SimTransport(asyncio.Transport):
         network.delivered(self, data, crc32(data))
         assert self._protocol is not None
         self._protocol.data_received(data)
-        if self.is_blocked:  # acknowledgements travel this way
+        if self.is_blocked:  # acknowledgements travel in this direction
             self._acks_held += len(data)
         else:
             self.peer.acknowledged(len(data))
@@ -331,7 +331,7 @@ class SimTransport(asyncio.Transport):
     # --- the end --------------------------------------------------------------------------------
 
     def lose(self, error: Exception | None) -> None:
-        """The path or the peer broke the connection (in this end's process, which runs)."""
+        """Lose the connection because of the path or the peer. Called in this end's process."""
         if not self.is_gone:
             self.is_closed = True
             self.held.clear()
@@ -346,8 +346,8 @@ class SimTransport(asyncio.Transport):
         self._lose_soon(error)
 
     def vanish(self, *, is_silent: bool, is_reset: bool) -> None:
-        """The process died: its kernel closes the connection (or nobody does: ``is_silent``)."""
-        self.peer._in_flight.clear()  # their arrival was in this process, which never runs again
+        """Close the connection of a dead process, as its kernel does; ``is_silent``: not at all."""
+        self.peer._in_flight.clear()  # they would arrive in this process, which never runs again
         if self.is_gone:
             return
         if is_silent:

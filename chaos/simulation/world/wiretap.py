@@ -1,4 +1,4 @@
-"""What goes over the simulated wire, in words: for readers of a trace."""
+"""Describes the frames on the simulated network in the trace."""
 
 import struct
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _CODES = {
 
 
 class Wiretap:
-    """Writes a line for each frame that arrives, into the trace of the network."""
+    """Writes a trace line for each frame that arrives."""
 
     def __init__(self, network: SimNetwork) -> None:
         self._network = network
@@ -34,10 +34,10 @@ class Wiretap:
 
     def _delivered(self, end: SimTransport, data: bytes) -> None:
         is_request = end.get_extra_info("sockname")[1] < 20_000  # servers have low ports
-        way = f"{end.peer.node.name} > {end.node.name}"
+        path = f"{end.peer.node.name} > {end.node.name}"
         for frame in self._frames(end, data):
-            words = _request(frame) if is_request else _answer(frame)
-            self._network.trace.detail("wire", f"{way}: {words}")
+            text = _describe_request(frame) if is_request else _describe_response(frame)
+            self._network.trace.detail("wire", f"{path}: {text}")
 
     def _frames(self, end: SimTransport, data: bytes) -> Iterator[bytes]:
         held = self._held.get(end, b"") + data
@@ -47,7 +47,7 @@ class Wiretap:
         self._held[end] = held
 
 
-def _request(frame: bytes) -> str:
+def _describe_request(frame: bytes) -> str:
     if frame[:1] != b"\x02":
         return f"v3 request of {len(frame)} bytes"
     _, operation, flags = struct.unpack_from(">BBH", frame)
@@ -62,12 +62,12 @@ def _request(frame: bytes) -> str:
     return words
 
 
-def _answer(frame: bytes) -> str:
+def _describe_response(frame: bytes) -> str:
     if frame[:1] != b"\x02":
-        return f"v3 answer of {len(frame)} bytes"
+        return f"v3 response of {len(frame)} bytes"
     operation = frame[1]
     words = _OPERATIONS.get(operation, f"operation {operation}")
     if operation in (1, 2, 7) and len(frame) >= _ANSWER.size:
         _, _, _, code, ledger, entry = _ANSWER.unpack_from(frame)
         return f"{words} ledger {ledger} entry {entry}: {_CODES.get(code, code)}"
-    return f"{words} answered"
+    return f"{words} response"

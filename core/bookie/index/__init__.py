@@ -1,1 +1,1 @@
-"""The entry index: where in the files each entry of each ledger is."""
+"""The entry index, which maps (ledger, entry) to a position in a file."""

@@ -1,8 +1,8 @@
-"""Runs: consecutive entries of a ledger that stand close together in one file, read with one call.
+"""Contiguous reads: one disk read for a run, consecutive entries close together in one file.
 
-What a run brings is looked at in place; every record is verified as if it had been read alone.
-Bounds: a run spans at most ``SPAN_BYTES_MAX`` (or its first entry), and views never keep more than
-twice what they show, so that who holds entries knows what he holds.
+The entries are views of the bytes read; every record is verified as in a single read. A run spans
+at most ``SPAN_BYTES_MAX``, or its first entry. Entries are copied if the views would keep more than
+twice their own size in memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +14,16 @@ from .ledger_entries import Location
 
 SPAN_BYTES_MAX = 4 << 20
 GAP_BYTES_MAX = 4096
-"""Between two entries of a run: other ledgers' entries, state records, headers of groups."""
+"""Maximum gap in a run: entries of other ledgers, state records, group headers."""
 
 
 def run_from(
     first: Location, following: Callable[[int], Location | None], count_max: int, bytes_max: int
 ) -> list[Location]:
-    """``first`` and those that ``following(1)``, ``following(2)``, ... find close behind it.
+    """Return ``first`` and the locations ``following(1)``, ``following(2)``, ... close behind it.
 
-    At most ``count_max``, and ``bytes_max`` in all. Positions of different files are far apart.
+    The run has at most ``count_max`` entries and ``bytes_max`` bytes. It never crosses files, whose
+    positions are far apart.
     """
     run = [first]
     room = bytes_max - first.length
@@ -41,16 +42,16 @@ def run_from(
 
 
 def span_of(run: Sequence[Location]) -> tuple[int, int]:
-    """(start, end) of the records of a run, headers included, as positions."""
+    """Return the start and end positions of a run's records, including their headers."""
     return run[0].position - RECORD_HEADER_BYTES, run[-1].position + run[-1].length
 
 
 def entries_in(
     data: bytes, ledger_id: int, first: int, run: Sequence[Location]
 ) -> list[bytes | memoryview]:
-    """The entries of a run from its bytes, up to the first one that is bad.
+    """Return the entries of a run from its bytes, up to the first bad one.
 
-    Raises CorruptionError when that is the first one of all.
+    Raises CorruptionError if the first entry is bad.
     """
     start, end = span_of(run)
     view = memoryview(data)
@@ -60,7 +61,7 @@ def entries_in(
             at = location.position - RECORD_HEADER_BYTES - start
             entry = record_in(view, at, location.length)
             if ENTRY_HEADER.unpack_from(entry)[:2] != (ledger_id, entry_id):
-                raise CorruptionError(f"another entry stands where {ledger_id}:{entry_id} belongs")
+                raise CorruptionError(f"found another entry in place of {ledger_id}:{entry_id}")
             entries.append(entry)
     except CorruptionError:
         if not entries:

@@ -1,8 +1,8 @@
-"""The entry index: (ledger, entry) -> where its bytes are. A cache: the logs can rebuild it.
+"""The entry index: maps (ledger, entry) to a location. A cache that the logs can rebuild.
 
-A position is one integer, file number and offset of the entry's bytes (groups.OFFSET_BITS). What
-holds for every implementation: the last put of an id wins, ids may come in any order, and a ledger
-without entries is not in it.
+A position is one integer of file number and offset of the entry's bytes (log_format.OFFSET_BITS).
+For every implementation, the last put of an id wins, ids may arrive in any order, and a ledger
+without entries is not in the index.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,26 +24,26 @@ class IndexedEntry(NamedTuple):
 
 
 class EntryIndex(Protocol):
-    """Reads are immediate (memory or mapped pages); changes come in batches."""
+    """An entry index. Reads do not block (memory or mapped pages); changes come in batches."""
 
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
-        """Where the entry is, or None."""
+        """Return the location of an entry, or None."""
         ...
 
     def last(self, ledger_id: int) -> int | None:
-        """The highest entry id of the ledger, or None when it has none."""
+        """Return the highest entry id of a ledger, or None."""
         ...
 
     def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
-        """At most ``limit`` rows of one ledger from entry id ``first`` on, rising."""
+        """Return at most ``limit`` rows of one ledger from entry id ``first`` on, rising."""
         ...
 
     def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
-        """A copy of the rows of one ledger with ids from ``first`` to ``last``."""
+        """Return a copy of the rows of one ledger with ids from ``first`` to ``last``."""
         ...
 
     def ledgers(self) -> Iterator[int]:
-        """Every ledger that has entries, rising."""
+        """Yield the ids of all ledgers that have entries, rising."""
         ...
 
     def put(self, rows: Sequence[IndexedEntry]) -> None:
@@ -51,18 +51,18 @@ class EntryIndex(Protocol):
         ...
 
     def drop(self, ledger_id: int) -> None:
-        """Forgets all entries of a ledger. No error if there are none."""
+        """Removes all rows of a ledger, if there are any."""
         ...
 
 
 class MemoryIndex:
-    """The index in memory: the simulator's, and what was added since the last checkpoint."""
+    """An index in memory: the rows since the last checkpoint, or all rows in the simulator."""
 
     def __init__(self) -> None:
         self._ledgers: dict[int, LedgerEntries] = {}
 
     def entries_of(self, ledger_id: int) -> LedgerEntries:
-        """The rows of a ledger, made when there are none yet (the caller adds one at once)."""
+        """Return the rows of a ledger. The caller must add a row at once if there are none."""
         entries = self._ledgers.get(ledger_id)
         if entries is None:
             entries = self._ledgers[ledger_id] = LedgerEntries()
@@ -70,7 +70,7 @@ class MemoryIndex:
 
     @property
     def row_count(self) -> int:
-        """How many entries are in it."""
+        """Number of rows."""
         return sum(len(entries) for entries in self._ledgers.values())
 
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
@@ -100,20 +100,20 @@ class MemoryIndex:
         return iter(sorted(self._ledgers))
 
     def columns(self) -> Iterator[tuple[int, LedgerEntries]]:
-        """Everything by ledger, rising; not copied. Ledgers may be dropped meanwhile."""
+        """Yield all ledgers with their rows, rising, uncopied; ledgers may be dropped meanwhile."""
         for ledger_id in sorted(self._ledgers):
             entries = self._ledgers.get(ledger_id)
             if entries is not None:
                 yield ledger_id, entries
 
     def update(self, columns: Iterable[tuple[int, LedgerEntries]]) -> None:
-        """Adds or replaces all the rows of each ledger at once."""
+        """Adds or replaces the rows of each ledger at once."""
         for ledger_id, entries in columns:
             if entries:
                 self.entries_of(ledger_id).update(entries)
 
     def rows(self) -> Iterator[IndexedEntry]:
-        """Everything, by ledger and entry."""
+        """Yield all rows, ordered by ledger and entry."""
         for ledger_id, entries in self.columns():
             for row in entries.page(0, len(entries)):
                 yield IndexedEntry(ledger_id, *row)
@@ -132,7 +132,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 def add_missing(index: EntryIndex, older: MemoryIndex) -> None:
-    """Puts those rows of ``older`` whose ids ``index`` does not have; never many in memory."""
+    """Puts the rows of ``older`` that ``index`` does not have, in parts of limited size."""
     rows = older.rows()
     while part := list(islice(rows, _ROWS_AT_ONCE)):
         index.put([row for row in part if index.find(row.ledger_id, row.entry_id) is None])

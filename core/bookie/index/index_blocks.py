@@ -1,9 +1,9 @@
-"""How the durable index keeps rows: in blocks of one ledger, a few hundred rows each.
+"""The block format of the durable index: each block holds up to 240 rows of one ledger.
 
-A row by itself would cost some 50 bytes in a B-tree, and a call into it; in a block it costs 4 to
-12 bytes and a small part of a call. The key of a block is its ledger and its last entry id (8 + 8
-bytes, big-endian, so that byte order is their order): the block of an entry is the first one at or
-behind the entry's own key. Blocks of a ledger do not overlap.
+A single row would cost about 50 bytes in the B-tree and one call; in a block it costs 4 to 12 bytes
+and a fraction of a call. The key of a block is its ledger id and last entry id (8 + 8 bytes,
+big-endian, so that byte order is numeric order). The block of an entry is the first one whose key
+is not below the entry's own key. Blocks of a ledger do not overlap.
 
 A value is the first id, the lowest position and flags, then arrays of 32-bit numbers in the
 machine's byte order: offsets above the lowest position; lengths (one for all when they are equal);
@@ -29,11 +29,11 @@ _ONE_LENGTH = 1
 _WITH_IDS = 2
 
 ROWS_MAX = 240
-"""Of one block: so many that two blocks fill a page of the tree."""
+"""Maximum number of rows in a block, so that two blocks fit into a page of the tree."""
 
 
 def blocks_of(ledger_id: int, entries: LedgerEntries) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of each block for these rows."""
+    """Yield (key, value) of each block for these rows."""
     start = 0
     while start < len(entries):
         part = _fitting(entries.part(start, start + ROWS_MAX))
@@ -42,7 +42,7 @@ def blocks_of(ledger_id: int, entries: LedgerEntries) -> Iterator[tuple[bytes, b
 
 
 def _fitting(part: LedgerEntries) -> LedgerEntries:
-    """As many of the first rows as one block can say."""
+    """Return as many of the first rows as one block can encode."""
     positions, first = part.positions, part.ids[0]
     low, high = min(positions), max(positions)
     if high - low < _SPREAD_MAX and part.last - first < _SPREAD_MAX:
@@ -52,7 +52,7 @@ def _fitting(part: LedgerEntries) -> LedgerEntries:
         low, high = min(low, position), max(high, position)
         if high - low >= _SPREAD_MAX or entry_id - first >= _SPREAD_MAX:
             return part.part(0, at)
-    raise AssertionError("some row does not fit")
+    raise AssertionError("no row exceeds the limits")
 
 
 def _encode(part: LedgerEntries) -> bytes:
@@ -75,7 +75,7 @@ def _words(value: bytes, start: int, count: int) -> "array[int]":
 
 
 def decode_block(value: bytes) -> LedgerEntries:
-    """The rows of a block."""
+    """Decodes the rows of a block."""
     first, base, count, flags = _HEAD.unpack_from(value)
     rows = LedgerEntries()
     rows.positions = array("Q", [base + offset for offset in _words(value, _HEAD_BYTES, count)])
@@ -95,17 +95,17 @@ def decode_block(value: bytes) -> LedgerEntries:
 
 
 def first_id(value: bytes) -> int:
-    """The lowest entry id of a block."""
+    """Return the lowest entry id of a block."""
     return int(_HEAD.unpack_from(value)[0])
 
 
 def row_count(value: bytes) -> int:
-    """How many rows a block has."""
+    """Return the number of rows in a block."""
     return int(_HEAD.unpack_from(value)[2])
 
 
 def find_in_block(value: bytes, entry_id: int) -> Location | None:
-    """One row, without decoding the others."""
+    """Return the location of one entry, without decoding the other rows."""
     first, base, count, flags = _HEAD.unpack_from(value)
     at = entry_id - first
     lengths = _HEAD_BYTES + count * _WORD_BYTES

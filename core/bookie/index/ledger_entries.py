@@ -1,4 +1,7 @@
-"""The rows of one ledger in an index, column by column, so that many are handled at once."""
+"""The rows of one ledger in an index, stored by column, so that many rows are handled at once.
+
+This module is separate from entry_index because it is compiled with mypyc.
+"""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -6,14 +9,14 @@ from typing import NamedTuple
 
 
 class Location(NamedTuple):
-    """Where an entry is: ``position`` of its bytes and their count."""
+    """The location of an entry: the position of its bytes (file and offset) and their count."""
 
     position: int
     length: int
 
 
 class LedgerEntries:
-    """Three parallel arrays, rising by entry id: 20 bytes an entry."""
+    """Three parallel arrays, ordered by entry id: 20 bytes per entry."""
 
     __slots__ = ("ids", "last", "lengths", "positions")
 
@@ -22,19 +25,19 @@ class LedgerEntries:
         self.positions = array("Q")
         self.lengths = array("I")
         self.last = -1
-        """The highest entry id; -1 while there is none."""
+        """The highest entry id, -1 if there is none."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def is_dense(self) -> bool:
-        """Whether no id is missing between the first and the last."""
+        """True if no id between the first and the last is missing."""
         ids = self.ids
         return not ids or ids[-1] - ids[0] + 1 == len(ids)
 
     def put(self, entry_id: int, position: int, length: int) -> None:
-        """Adds or replaces a row: at once at the end, by moving the rest elsewhere."""
+        """Adds or replaces a row. Appending is fast; an insertion moves the rows behind it."""
         if entry_id > self.last:
             self.ids.append(entry_id)
             self.positions.append(position)
@@ -51,7 +54,7 @@ class LedgerEntries:
         self.lengths.insert(at, length)
 
     def update(self, newer: "LedgerEntries") -> None:
-        """Adds or replaces rows; at once where ``newer`` leaves nothing between its rows."""
+        """Adds or replaces rows, with one slice assignment if no other row lies between them."""
         if not newer.ids:
             return
         start = bisect_left(self.ids, newer.ids[0])
@@ -66,14 +69,14 @@ class LedgerEntries:
             self.put(*row)
 
     def find(self, entry_id: int) -> Location | None:
-        """The row of an entry id, or None."""
+        """Return the location of an entry, or None."""
         at = bisect_left(self.ids, entry_id)
         if at == len(self.ids) or self.ids[at] != entry_id:
             return None
         return Location(self.positions[at], self.lengths[at])
 
     def part(self, start: int, stop: int) -> "LedgerEntries":
-        """A copy of rows by their places in the arrays."""
+        """Return a copy of the rows from index ``start`` to ``stop`` in the arrays."""
         part = LedgerEntries()
         part.ids = self.ids[start:stop]
         part.positions = self.positions[start:stop]
@@ -82,12 +85,12 @@ class LedgerEntries:
         return part
 
     def span(self, first: int, last: int) -> "LedgerEntries":
-        """A copy of the rows with ids from ``first`` to ``last``."""
+        """Return a copy of the rows with ids from ``first`` to ``last``."""
         start = bisect_left(self.ids, first)
         return self.part(start, bisect_right(self.ids, last, start))
 
     def page(self, first: int, limit: int) -> list[tuple[int, int, int]]:
-        """(entry id, position, length) from ``first`` on."""
+        """Return (entry id, position, length) of at most ``limit`` rows from ``first`` on."""
         start = bisect_left(self.ids, first)
         stop = start + limit
         return list(

@@ -1,10 +1,10 @@
-"""The durable index: an LMDB environment, reached only from here.
+"""The durable index: an LMDB environment, which no other module uses.
 
-Rows are kept in blocks (index_blocks.py). Sync is on; one write transaction a checkpoint also
-holds the log number that it covers, so the index is never ahead of the logs and never says more
-than it has. Reads take a snapshot of their own and block no one; writing blocks, so it runs through
-``run``, which the host gives (a thread). What cannot be opened or read is thrown away and rebuilt:
-it is a cache.
+Rows are stored in blocks (index_blocks.py). Sync is on. A checkpoint is one write transaction that
+also stores the number of the log up to which the index is complete, so that number is never wrong
+(rule BKE-19). Reads use their own snapshot and do not block. Writes block, so they run through
+``run``, which the host provides (a thread). An environment that cannot be opened is deleted and
+rebuilt, since the index is a cache.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import lmdb
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import DiskFailedError, DiskFullError
-from ...runtime.tasks import settled
+from ...runtime.tasks import wait_until_done
 from .entry_index import IndexedEntry, LedgerEntries, Location
 from .index_blocks import (
     ENTRY_MAX,
@@ -32,7 +32,7 @@ from .index_blocks import (
 )
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a blocking function elsewhere and returns its result."""
+"""Function that runs a blocking function in another thread and returns its result."""
 
 _Opened = tuple[lmdb.Environment, lmdb._Database, lmdb._Database]
 
@@ -42,13 +42,13 @@ _ROWS = b"rows"
 _COVERED = b"covered"
 _OWNER = b"bookie"
 _MAP_BYTES = 1 << 38
-"""Address space, not memory or disk: so large that it never has to be changed while readers run."""
+"""Size of the address space, not of memory or disk; too large to be ever exceeded."""
 
 _FORMAT = f"2 {sys.byteorder} ".encode()
 
 
 class LmdbIndex:
-    """See tiered_index.IndexStore. Made by ``open_lmdb_index``."""
+    """An IndexStore in an LMDB environment, created by ``open_lmdb_index``."""
 
     is_durable = True
 
@@ -121,7 +121,7 @@ class LmdbIndex:
     def _blocks(
         self, cursor: lmdb.Cursor, ledger_id: int, first: int
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The blocks of a ledger that end at ``first`` or behind it."""
+        """Yield the blocks of a ledger whose last entry id is ``first`` or higher."""
         is_found = cursor.set_range(KEY.pack(ledger_id, first))
         while is_found:
             key, value = _item(cursor)
@@ -131,7 +131,7 @@ class LmdbIndex:
             is_found = cursor.next()
 
     def ledgers(self) -> Iterator[int]:
-        """See EntryIndex. Each step looks anew, so changes meanwhile do not matter."""
+        """See EntryIndex. Each step has a new transaction, so the index may change meanwhile."""
         at = 0
         while True:
             with self._environment.begin(db=self._rows) as transaction:
@@ -143,12 +143,12 @@ class LmdbIndex:
             at = ledger_id + 1
 
     def put(self, rows: Sequence[IndexedEntry]) -> None:
-        """Not used: the store changes by ``apply`` only."""
-        raise NotImplementedError("the store changes by checkpoints")
+        """Not supported: the store is changed by ``apply`` only."""
+        raise NotImplementedError("the durable index is changed by checkpoints only")
 
     def drop(self, ledger_id: int) -> None:
-        """Not used: the store changes by ``apply`` only."""
-        raise NotImplementedError("the store changes by checkpoints")
+        """Not supported: the store is changed by ``apply`` only."""
+        raise NotImplementedError("the durable index is changed by checkpoints only")
 
     async def apply(
         self,
@@ -158,13 +158,13 @@ class LmdbIndex:
         sequence: int,
     ) -> None:
         """See IndexStore. Raises DiskFullError, DiskFailedError."""
-        await self._write_elsewhere(lambda: self._apply(columns, drops, covered_log, sequence))
+        await self._write_in_thread(lambda: self._apply(columns, drops, covered_log, sequence))
         self._covered_log, self._sequence = covered_log, sequence
 
-    async def _write_elsewhere(self, work: Callable[[], None]) -> None:
-        """One writer at a time; a cancelled caller doesn't stop it: who comes next waits for it."""
+    async def _write_in_thread(self, work: Callable[[], None]) -> None:
+        """Runs one write at a time. Cancelling a call does not stop its write."""
         if self._writing is not None and not self._writing.done():
-            await settled(self._writing)
+            await wait_until_done(self._writing)
         self._writing = asyncio.ensure_future(self._run(work))
         await asyncio.shield(self._writing)
 
@@ -190,7 +190,7 @@ class LmdbIndex:
             raise DiskFailedError(f"the index: {error}") from error
 
     def _merge(self, cursor: lmdb.Cursor, ledger_id: int, entries: LedgerEntries) -> None:
-        """Puts rows into the blocks that they overlap, or behind the last one if it has room."""
+        """Merges rows into the blocks that they overlap, or into a block before that has room."""
         if not entries:
             return
         first = entries.ids[0]
@@ -233,25 +233,25 @@ class LmdbIndex:
                 transaction.drop(self._rows, delete=False)
                 transaction.put(_COVERED, _COVERED_FIELDS.pack(0, 0), db=self._meta)
 
-        await self._write_elsewhere(work)
+        await self._write_in_thread(work)
         self._covered_log = self._sequence = 0
 
     async def close(self) -> None:
         """See IndexStore."""
         if self._writing is not None and not self._writing.done():
-            await settled(self._writing)
+            await wait_until_done(self._writing)
         self._environment.close()
 
 
 def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
-    """What the cursor stands on; copies, as our transactions give them."""
+    """Return copies of the cursor's key and value (transactions without ``buffers``)."""
     return cast("tuple[bytes, bytes]", cursor.item())
 
 
 async def open_lmdb_index(directory: Path, bookie: BookieId, run: RunBlocking) -> LmdbIndex:
-    """Opens the index below ``directory``; one of another bookie, or a damaged one, is emptied.
+    """Opens the index in ``directory``; empties it if it is damaged or another bookie's.
 
-    Raises DiskFailedError when the directory cannot be used.
+    Raises DiskFailedError if the directory cannot be used.
     """
 
     def work() -> _Opened:

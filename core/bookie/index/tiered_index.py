@@ -1,8 +1,8 @@
-"""The index as storage uses it: what is new in memory, over what the last checkpoint made durable.
+"""The tiered index of a storage: recent rows in memory over the rows of the last checkpoint.
 
-``recent`` takes every change at once. A checkpoint freezes it, writes it to the store in one
-transaction together with the log number that it covers, and starts another. Reads look at the
-newest tier first. Invariant: a row of a newer tier replaces that of an older one.
+Every change goes to the memory tier ``recent``. A checkpoint freezes that tier, writes it to the
+store in one transaction, together with the log number that it covers, and starts a new tier.
+Reads search the newest tier first. Invariant: a row of a newer tier replaces that of an older one.
 """
 
 import heapq
@@ -14,21 +14,21 @@ from .entry_index import EntryIndex, IndexedEntry, LedgerEntries, Location, Memo
 
 
 class IndexStore(EntryIndex, Protocol):
-    """An index that holds what a checkpoint gave it."""
+    """The lowest tier, which is changed by checkpoints only."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether it is there after a restart."""
+        """True if the index survives a restart."""
         ...
 
     @property
     def covered_log(self) -> int:
-        """Entries of logs with lower numbers are in it; 0: it has to be rebuilt."""
+        """The index is complete for logs with lower numbers; 0 if it must be rebuilt."""
         ...
 
     @property
     def sequence(self) -> int:
-        """The number of the last checkpoint in it."""
+        """The number of the last checkpoint."""
         ...
 
     async def apply(
@@ -38,23 +38,23 @@ class IndexStore(EntryIndex, Protocol):
         covered_log: int,
         sequence: int,
     ) -> None:
-        """Drops ledgers, then puts each one's rows, notes the numbers: all durably, or nothing.
+        """Drops ledgers, then puts rows and stores both numbers, durably and atomically.
 
         ``columns`` may be consumed in another thread, while ledgers are dropped from its source.
         """
         ...
 
     async def clear(self) -> None:
-        """Empties it, to be rebuilt."""
+        """Removes all rows, so that the index can be rebuilt."""
         ...
 
     async def close(self) -> None:
-        """Releases it. Safe to repeat."""
+        """Closes the index. Safe to repeat."""
         ...
 
 
 class MemoryIndexStore(MemoryIndex):
-    """A store that forgets: rebuilt at each start. The simulator's."""
+    """A store in memory, rebuilt at each start; used by the simulator and tests."""
 
     is_durable = False
 
@@ -85,13 +85,13 @@ class MemoryIndexStore(MemoryIndex):
 
 
 class TieredIndex:
-    """``recent`` over ``frozen`` (while a checkpoint runs) over the store."""
+    """Three tiers: ``recent``, the frozen tier of a running checkpoint, and the store."""
 
     def __init__(self, store: IndexStore) -> None:
         self.store = store
         self.recent = MemoryIndex()
         self._frozen: MemoryIndex | None = None
-        self._dropped: dict[int, None] = {}  # not yet dropped in the store
+        self._dropped: dict[int, None] = {}  # ledgers that the store still holds
         self._being_dropped: dict[int, None] = {}
 
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
@@ -138,10 +138,10 @@ class TieredIndex:
         self.recent.put(rows)
 
     def move(self, ledger_id: int, old_number: int, rows: LedgerEntries) -> None:
-        """Has rows point to new places, where they still point into the old file."""
+        """Points rows to new positions, unless they have left the old file."""
         known = self.span(ledger_id, rows.ids[0], rows.last)
-        if known.ids != rows.ids or not _all_stand_in(known, old_number):
-            rows = _those_that_stand_in(known, old_number, rows)
+        if known.ids != rows.ids or not _all_in_file(known, old_number):
+            rows = _rows_in_file(known, old_number, rows)
         self.recent.update([(ledger_id, rows)])
 
     def drop(self, ledger_id: int) -> None:
@@ -152,9 +152,9 @@ class TieredIndex:
         self._dropped[ledger_id] = None
 
     async def checkpoint(self, covered_log: int, sequence: int) -> None:
-        """Makes the store hold all that was put until now. One at a time.
+        """Writes all rows that were put until now to the store. One call at a time.
 
-        Raises DiskFullError, DiskFailedError; then nothing is lost, and the next one does it all.
+        Raises DiskFullError, DiskFailedError; the next checkpoint then includes the same rows.
         """
         assert self._frozen is None, "one checkpoint at a time"
         frozen, self._frozen, self.recent = self.recent, self.recent, MemoryIndex()
@@ -170,7 +170,7 @@ class TieredIndex:
             self._being_dropped = {}
 
     def _thaw(self, frozen: MemoryIndex) -> None:
-        """Puts what was being written back under what has come since."""
+        """Restores the tier of a failed checkpoint below the rows that were put since."""
         newer, self.recent = self.recent, frozen
         self._dropped = {**self._being_dropped, **self._dropped}
         self.recent.update(newer.columns())
@@ -179,7 +179,7 @@ class TieredIndex:
         return ledger_id in self._dropped or ledger_id in self._being_dropped
 
     def _tiers(self, ledger_id: int) -> list[EntryIndex]:
-        """Newest first; the store only where it still holds."""
+        """Return the tiers, newest first; without the store if the ledger was dropped."""
         tiers: list[EntryIndex] = [self.recent]
         if self._frozen is not None:
             tiers.append(self._frozen)
@@ -188,13 +188,13 @@ class TieredIndex:
         return tiers
 
 
-def _all_stand_in(rows: LedgerEntries, number: int) -> bool:
+def _all_in_file(rows: LedgerEntries, number: int) -> bool:
     low, high = min(rows.positions), max(rows.positions)
     return low >> OFFSET_BITS == number == high >> OFFSET_BITS
 
 
-def _those_that_stand_in(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
-    """Those ``rows`` whose ids ``known`` has in this file."""
+def _rows_in_file(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
+    """Return those ``rows`` whose ids ``known`` locates in this file."""
     found = LedgerEntries()
     for entry_id, position, length in zip(rows.ids, rows.positions, rows.lengths, strict=True):
         location = known.find(entry_id)

@@ -1,4 +1,4 @@
-"""A commit group: what one sync makes durable, and who is told when it has."""
+"""A commit group: the records that one sync makes durable, and the responses that wait for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,32 +9,33 @@ from ..ledger_records import LedgerRecord
 from .log_format import encode_record
 
 OnDurable = Callable[[RhumblineError | None], None]
+"""Callback with None when a group is durable, or with the error that refused it."""
 
 
 class Outbox:
-    """Answers of one connection that wait for a group, and the bytes of their requests."""
+    """Responses of one connection that wait for a group, and the bytes of their requests."""
 
-    __slots__ = ("answers", "request_bytes")
+    __slots__ = ("request_bytes", "responses")
 
     def __init__(self) -> None:
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
         self.request_bytes = 0
 
 
-class Answerer(Protocol):
-    """Who gets an outbox when its group is durable, or never will be: a connection."""
+class ResponseSink(Protocol):
+    """The receiver of an outbox, usually a connection."""
 
-    def answered(self, outbox: Outbox) -> None:
-        """The answers may go out."""
+    def deliver(self, outbox: Outbox) -> None:
+        """Sends the responses: their group is durable."""
         ...
 
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """These answers must never go out."""
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        """Handles the failure of the group: the prepared responses must never be sent."""
         ...
 
 
 class CommitGroup:
-    """What the next sync will make durable. The hot path appends to its lists directly."""
+    """The records of the next sync. The hot path appends to the lists directly."""
 
     __slots__ = ("adds", "body_bytes", "buffers", "callbacks", "count", "outboxes", "states")
 
@@ -43,20 +44,20 @@ class CommitGroup:
         self.body_bytes = 0
         self.count = 0
         self.adds: list[tuple[LedgerRecord, int, int, int, int]] = []
-        """(ledger state, entry id, LAC, offset of the entry in the body, its length)"""
-        self.outboxes: dict[Answerer, Outbox] = {}
+        """(ledger, entry id, LAC, offset of the entry in the body, length of the entry)"""
+        self.outboxes: dict[ResponseSink, Outbox] = {}
         self.callbacks: list[OnDurable] = []
         self.states: list[bytes] = []
 
-    def outbox_of(self, connection: Answerer) -> Outbox:
-        """The connection's answers that wait for this group."""
+    def outbox_of(self, connection: ResponseSink) -> Outbox:
+        """Return the connection's outbox for this group, creating it if needed."""
         outbox = self.outboxes.get(connection)
         if outbox is None:
             outbox = self.outboxes[connection] = Outbox()
         return outbox
 
     def append_state(self, record: bytes) -> None:
-        """Adds a state record."""
+        """Appends a state record."""
         data = encode_record(record, is_state=True)
         self.states.append(record)
         self.buffers.append(data)
@@ -64,8 +65,8 @@ class CommitGroup:
         self.count += 1
 
 
-class WaitingAdds:
-    """An ``OnDurable`` that can be awaited."""
+class DurabilityWaiter:
+    """An ``OnDurable`` callback that can be awaited."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

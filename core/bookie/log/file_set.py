@@ -1,8 +1,8 @@
-"""The files of a bookie by number: write logs and sorted files, opened, read in chunks, removed.
+"""The files of a bookie by number (write logs and sorted files), with a cache of their chunks.
 
-Both kinds draw their numbers from one counter, so that a number alone names a file. Sealed files
-never change, so chunks of them may be kept in memory, from the second read on that falls into one:
-a single entry somewhere is read by itself, as is one in the file that is being written.
+Both kinds take their numbers from one counter, so a number alone identifies a file. Sealed files
+never change, so their chunks can be cached. A chunk is read whole and cached at the second read in
+it; a single entry, or one in the file that is being written, is read by itself.
 """
 
 from collections import OrderedDict
@@ -27,12 +27,12 @@ _SUFFIXES = {LOG_KIND: ".log", SORTED_KIND: ".sorted"}
 
 
 def file_path(kind: int, number: int) -> str:
-    """The path of a file."""
+    """Return the path of a file."""
     return f"{DIRECTORIES[kind]}/{number:010d}{_SUFFIXES[kind]}"
 
 
 def parse_number(kind: int, name: str) -> int | None:
-    """The number in a file's name, or None when it is not a name of ours."""
+    """Return the number in a file's name, None if the name has another form."""
     stem = name.removesuffix(_SUFFIXES[kind])
     if stem == name or len(stem) != 10 or not stem.isascii() or not stem.isdigit():
         return None
@@ -40,7 +40,7 @@ def parse_number(kind: int, name: str) -> int | None:
 
 
 class FileGoneError(CorruptionError):
-    """The file is not there; it may have been removed since its number was looked up."""
+    """The file does not exist; it may have been removed since its number was read."""
 
 
 class FileSet:
@@ -55,22 +55,22 @@ class FileSet:
         self._chunk_count_max = cache_bytes_max // CHUNK_BYTES
 
     async def prepare(self) -> None:
-        """Makes the directories. Safe to repeat."""
+        """Creates the directories. Safe to repeat."""
         for directory in DIRECTORIES.values():
             await self._disk.make_directory(directory)
         await self._disk.sync_directory("")
 
     async def numbers(self, kind: int) -> list[int]:
-        """Numbers of the files that are there, rising. Names that are not ours are left alone."""
+        """Return the numbers of the existing files, rising; ignores other names."""
         try:
             names = await self._disk.list(DIRECTORIES[kind])
         except FileNotFoundError:
-            return []  # formatted, and never opened
+            return []  # the storage was formatted but never opened
         found = [parse_number(kind, name) for name in names]
         return sorted(number for number in found if number is not None)
 
     async def create(self, kind: int, number: int, allocate_bytes: int) -> File:
-        """A new file, open for writing; its name is not durable yet."""
+        """Creates a file for writing; its name is not durable yet."""
         assert number not in self._files
         file = await self._disk.open(
             file_path(kind, number), create=True, allocate_bytes=allocate_bytes
@@ -79,7 +79,7 @@ class FileSet:
         return file
 
     async def open(self, kind: int, number: int) -> File:
-        """An existing file, which will not change any more."""
+        """Opens an existing file, which must not change any more."""
         file = self._files.get(number)
         if file is None:
             file = self._files[number] = await self._disk.open(file_path(kind, number))
@@ -87,15 +87,15 @@ class FileSet:
         return file
 
     def seal(self, number: int) -> None:
-        """The file will not change any more."""
+        """Marks the file as unchanging, so that its chunks can be cached."""
         self._sealed.add(number)
 
     async def sync_directory(self, kind: int) -> None:
-        """Makes names durable."""
+        """Makes the names of new and removed files durable."""
         await self._disk.sync_directory(DIRECTORIES[kind])
 
     async def remove(self, kind: int, numbers: list[int]) -> None:
-        """Closes and removes files, durably. Those that are not there are no error."""
+        """Closes and removes files durably. Ignores files that do not exist."""
         for number in numbers:
             file = self._files.pop(number, None)
             self._sealed.discard(number)
@@ -111,7 +111,7 @@ class FileSet:
             del self._chunks[key]
 
     async def read_record(self, location: Location) -> bytes:
-        """The entry at ``location``, verified against its own checksum.
+        """Return the entry at ``location``, verified against its checksum.
 
         Raises CorruptionError, DiskFailedError, FileGoneError.
         """
@@ -125,7 +125,7 @@ class FileSet:
         return check_record(data, location.length)
 
     async def read_span(self, start: int, end: int) -> bytes:
-        """The bytes between two positions of one file, unverified; fewer where it ends before.
+        """Return the bytes between two positions of one file, unverified; fewer at its end.
 
         Raises DiskFailedError, FileGoneError.
         """
@@ -142,14 +142,14 @@ class FileSet:
 
     async def _read_chunked(self, number: int, start: int, length: int) -> bytes:
         first, last = start // CHUNK_BYTES, (start + length - 1) // CHUNK_BYTES
-        if self._is_new(number, first) and (number, last) not in self._chunks:
+        if self._is_first_read(number, first) and (number, last) not in self._chunks:
             return await self._read(number, start, length)
         data = b"".join([await self._chunk(number, at) for at in range(first, last + 1)])
         start -= first * CHUNK_BYTES
         return data[start : start + length]
 
-    def _is_new(self, number: int, at: int) -> bool:
-        """Whether nothing was read from this chunk lately: then it is not worth reading whole."""
+    def _is_first_read(self, number: int, at: int) -> bool:
+        """Return whether this is the first recent read in the chunk, which is then not cached."""
         key = (number, at)
         if key in self._chunks or key in self._touched:
             return False
@@ -166,7 +166,7 @@ class FileSet:
             return chunk
         chunk = await self._read(number, at * CHUNK_BYTES, CHUNK_BYTES)
         if not chunk:
-            raise CorruptionError(f"file {number} ends before {at * CHUNK_BYTES}")
+            raise CorruptionError(f"file {number} ends before byte {at * CHUNK_BYTES}")
         self._chunks[key] = chunk
         while len(self._chunks) > self._chunk_count_max:
             self._chunks.popitem(last=False)

@@ -1,4 +1,4 @@
-"""One file of groups that is being written: where it ends, and the chain of its groups."""
+"""A log file that is being written: its end, and the chain of its groups."""
 
 from collections.abc import Sequence
 
@@ -16,9 +16,9 @@ from .log_format import (
 
 
 class LogFile:
-    """A file open for appending groups. One writer at a time.
+    """A file that is open for appending groups, by one writer at a time.
 
-    A write that fails leaves ``end`` where it was; what it left behind that is removed by ``cut``.
+    A failed write does not change ``end``. ``cut`` removes the bytes that it left after the end.
     """
 
     __slots__ = ("_group_number", "_previous", "end", "file", "generation", "number")
@@ -42,11 +42,11 @@ class LogFile:
 
     @property
     def last_crc(self) -> int:
-        """The CRC of the last group's body; 0 when there is none."""
+        """The CRC of the last group's body, 0 if there is none."""
         return self._previous[1]
 
     async def write_header(self, header: FileHeader) -> None:
-        """Writes the file header; not durable yet."""
+        """Writes the file header, which is not durable yet."""
         await self.file.write(0, [encode_file_header(header)])
 
     async def append(self, buffers: Sequence[bytes], count: int, *, is_durable: bool) -> int:
@@ -68,6 +68,6 @@ class LogFile:
         return start
 
     async def cut(self) -> None:
-        """Removes whatever is behind the last group, reserved space too, durably."""
+        """Durably removes everything after the last group, including reserved space."""
         await self.file.truncate(self.end)
         await self.file.sync()

@@ -1,11 +1,11 @@
-"""The bytes of a log file: a file header, then commit groups of records.
+"""The format of a log file: a file header, then commit groups of records.
 
-A group is what one sync makes durable. Its header names the file's generation (a random number that
-nobody else knows), so that bytes of another life, or bytes that a client put into an entry, are
-never taken for a group, and the length and CRC of the group before it, so that groups form a chain.
-Inside, each record has a CRC of its own, so that one record can be verified when it is read.
+A group is what one sync makes durable. Its header holds the file's generation, a secret random
+number, so that bytes of a deleted file, or bytes that a client put into an entry, are never taken
+for a group. It also holds the length and CRC of the previous group, so that groups form a chain.
+Each record has its own CRC, so that one record can be verified when it is read.
 
-All integers are big-endian, CRCs are CRC32C of what stands before them, unless said otherwise.
+All integers are big-endian. A CRC is the CRC32C of the preceding bytes, unless said otherwise.
 
 - file header, 512 bytes: magic, version, kind, number, generation, the previous file's number, end
   and last CRC, bookie id, zeros, CRC;
@@ -13,7 +13,7 @@ All integers are big-endian, CRCs are CRC32C of what stands before them, unless 
   and CRC of the body, CRC;
 - record: length (top bit: a state record, else an entry), CRC of the bytes, bytes.
 
-Invariant: in one file, group numbers are 0, 1, 2 ... without a hole.
+Invariant: the group numbers of a file are 0, 1, 2, ... without a gap.
 """
 
 import struct
@@ -26,7 +26,7 @@ from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, ForeignDataError
 
 FORMAT_VERSION = 1
-"""Of log files. A file of another version is refused, never guessed at."""
+"""Version of the file format. A file with another version is refused."""
 
 FILE_HEADER_BYTES = 512
 LOG_KIND = 1
@@ -35,7 +35,7 @@ SORTED_KIND = 2
 RECORD_HEADER = struct.Struct(">II")
 RECORD_HEADER_BYTES = RECORD_HEADER.size
 STATE_BIT = 0x8000_0000
-"""In a record's length: a state record."""
+"""Bit in a record's length that marks a state record."""
 
 OFFSET_BITS = 40
 """A position is ``file number << OFFSET_BITS | offset of the record's bytes``."""
@@ -55,7 +55,7 @@ _pack_crc = _CRC.pack
 
 
 class FileHeader(NamedTuple):
-    """Who wrote a file and where the file before it ended. ``previous_number`` 0: there is none."""
+    """The header of a file, with the end of the previous file (``previous_number`` 0: none)."""
 
     kind: int
     number: int
@@ -67,7 +67,7 @@ class FileHeader(NamedTuple):
 
 
 class GroupHeader(NamedTuple):
-    """A group's place in its file's chain and what its body must be."""
+    """The header of a group: its position in the file's chain, and its body's length and CRC."""
 
     record_count: int
     generation: int
@@ -79,7 +79,7 @@ class GroupHeader(NamedTuple):
 
 
 def encode_file_header(header: FileHeader) -> bytes:
-    """The first 512 bytes of a file."""
+    """Return the first 512 bytes of a file."""
     name = header.bookie.encode("ascii")
     assert len(name) <= 250
     fields = _FILE_FIELDS.pack(_FILE_MAGIC, FORMAT_VERSION, *header[:6], name)
@@ -88,13 +88,13 @@ def encode_file_header(header: FileHeader) -> bytes:
 
 
 def decode_file_header(data: bytes, path: str) -> FileHeader:
-    """Reads a file header.
+    """Decodes a file header.
 
-    Raises CorruptionError (too short, checksum), ForeignDataError (whole, but not our format).
+    Raises CorruptionError (too short, wrong checksum), ForeignDataError (intact, another format).
     """
     head = data[:FILE_HEADER_BYTES]
     if len(head) < FILE_HEADER_BYTES or head[-4:] != _pack_crc(crc32c(head[:-4])):
-        raise CorruptionError(f"{path}: its header is damaged")
+        raise CorruptionError(f"{path}: the file header is damaged")
     magic, version, kind, number, generation, previous, end, crc, name = _FILE_FIELDS.unpack_from(
         head
     )
@@ -109,13 +109,13 @@ def decode_file_header(data: bytes, path: str) -> FileHeader:
 
 
 def encode_group_header(header: GroupHeader) -> bytes:
-    """What stands before a group's body."""
+    """Return the bytes before a group's body."""
     fields = _pack_group(GROUP_MAGIC, *header)
     return fields + _pack_crc(crc32c(fields))
 
 
 def decode_group_header(data: bytes, offset: int = 0) -> GroupHeader | None:
-    """The group header at ``offset``, or None if there is no whole and valid one."""
+    """Return the group header at ``offset``, None if there is no complete and valid one."""
     end = offset + GROUP_HEADER_BYTES
     if len(data) < end or data[offset : offset + 4] != GROUP_MAGIC:
         return None
@@ -126,36 +126,41 @@ def decode_group_header(data: bytes, offset: int = 0) -> GroupHeader | None:
 
 
 def encode_record(data: bytes, *, is_state: bool = False) -> bytes:
-    """One record; the hot path packs its header itself."""
+    """Return the bytes of one record. The hot path packs the record header itself."""
     return RECORD_HEADER.pack(len(data) | (STATE_BIT if is_state else 0), crc32c(data)) + data
 
 
 def iterate_records(body: bytes) -> Iterator[tuple[int, bytes, bool]]:
-    """(offset of the bytes in the body, bytes, whether state) of each record of a verified body.
+    """Yield (offset in the body, bytes, is a state record) of each record of a verified body.
 
-    Raises CorruptionError when the records do not fill the body exactly.
+    Raises CorruptionError if the records do not fill the body exactly.
     """
     offset, end = 0, len(body)
     unpack = RECORD_HEADER.unpack_from
     while offset < end:
         if end - offset < RECORD_HEADER_BYTES:
-            raise CorruptionError(f"a record header is cut at {offset} of {end}")
+            raise CorruptionError(f"a record header is truncated at byte {offset} of {end}")
         length, _ = unpack(body, offset)
         offset += RECORD_HEADER_BYTES
         stop = offset + (length & ~STATE_BIT)
         if stop > end:
-            raise CorruptionError(f"a record of {length & ~STATE_BIT} bytes is cut at {end}")
+            raise CorruptionError(
+                f"a record of {length & ~STATE_BIT} bytes is truncated at byte {end}"
+            )
         yield offset, body[offset:stop], length >= STATE_BIT
         offset = stop
 
 
 def check_record(data: bytes, length: int) -> bytes:
-    """The entry in ``data``, which begins with its record header. Raises CorruptionError."""
+    """Return the entry in ``data``, which begins with a record header.
+
+    Raises CorruptionError.
+    """
     return bytes(record_in(memoryview(data), 0, length))
 
 
 def record_in(data: memoryview, at: int, length: int) -> memoryview:
-    """The entry in ``data`` whose record header begins ``at``, in place. Raises CorruptionError."""
+    """Return a view of the entry whose record header begins at ``at``. Raises CorruptionError."""
     start = at + RECORD_HEADER_BYTES
     entry = data[start : start + length]
     if len(entry) != length or data[at:start] != RECORD_HEADER.pack(length, crc32c(entry)):

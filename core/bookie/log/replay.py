@@ -1,9 +1,9 @@
-"""Reading a file of groups back, and telling a torn end from damage.
+"""Replay of a log file, which distinguishes a torn end from damage (rule BKE-15).
 
-A group that cannot be read is damage when it must have been complete once: a good group of the same
-file comes after it, or the next file's header says that this one went on, or the operating system
-never went down (then what was written is there, and a killed process leaves only a cut end). What
-remains is the torn end of a group that nobody was told about.
+An unreadable group is damage if it must have been complete once: a good group of the same file
+follows, or the next file's header shows that this file continued, or the operating system never
+went down (then all written bytes are there, and a killed process leaves only a truncated end). Any
+other unreadable end is the torn end of a group that was never acknowledged.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ _BODY_BYTES_MAX = 128 << 20
 _PAUSE_BYTES = 256 << 10
 
 OnGroup = Callable[[int, bytes], None]
-"""(offset of the body in the file, body)"""
+"""Callback with the offset of a group's body in the file, and the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A region of a file that was once written and cannot be read."""
+    """A region of a file that was written once and cannot be read."""
 
     number: int
     start: int
@@ -42,10 +42,10 @@ class Damage:
 
 @dataclass(slots=True)
 class FileScan:
-    """What a scan of one file found.
+    """The result of scanning one file.
 
-    ``end``: behind the last good group; ``group_number``: of the next one; ``previous``: the length
-    and CRC of the last one's body.
+    ``end`` is the end of the last good group, ``group_number`` the number of the next group,
+    ``previous`` the length and CRC of the last group's body.
     """
 
     end: int = FILE_HEADER_BYTES
@@ -54,11 +54,11 @@ class FileScan:
     damages: list[Damage] = field(default_factory=list)
     torn_bytes: int = 0
     is_cut_short: bool = False
-    """The bytes behind ``end`` are the beginning of a group whose rest was never written."""
+    """True if the bytes after ``end`` are the beginning of a group that was not fully written."""
 
 
 class _Window:
-    """Buffered reading of a file that does not change."""
+    """A read buffer over a file that does not change."""
 
     def __init__(self, file: File, size: int) -> None:
         self._file = file
@@ -67,7 +67,7 @@ class _Window:
         self._data = b""
 
     async def at(self, offset: int, length: int) -> bytes:
-        """The bytes there, fewer at the end of the file."""
+        """Return ``length`` bytes at ``offset``, fewer at the end of the file."""
         length = max(0, min(length, self.size - offset))
         if not (self._start <= offset and offset + length <= self._start + len(self._data)):
             self._data = await self._file.read(offset, max(length, _CHUNK_BYTES))
@@ -76,8 +76,8 @@ class _Window:
         return self._data[start : start + length]
 
 
-async def _no_pace(_: int) -> None:
-    await asyncio.sleep(0)  # others have work too
+async def _yield_to_loop(_: int) -> None:
+    await asyncio.sleep(0)
 
 
 async def scan_file(
@@ -85,13 +85,13 @@ async def scan_file(
     header: FileHeader,
     end: int | None,
     on_group: OnGroup,
-    pace: Callable[[int], Awaitable[None]] = _no_pace,
+    throttle: Callable[[int], Awaitable[None]] = _yield_to_loop,
 ) -> FileScan:
     """Calls ``on_group`` for each good group.
 
-    ``pace`` is awaited now and then with the count of bytes that were read since.
-    ``end``: where the file is known to end; None for the newest, which may have a torn end.
-    Raises DiskFailedError when the file cannot be read at all.
+    ``throttle`` is awaited regularly with the number of bytes that were read since the last call.
+    ``end`` is the known end of the file, or None for the newest file, which may have a torn end.
+    Raises DiskFailedError if the file cannot be read at all.
     """
     size = await file.size()
     window = _Window(file, size if end is None else min(size, end))
@@ -106,14 +106,14 @@ async def scan_file(
             on_group(offset + GROUP_HEADER_BYTES, body)
             offset += GROUP_HEADER_BYTES + group.length
             if offset >= pause_at:
-                await pace(offset - pause_at + _PAUSE_BYTES)
+                await throttle(offset - pause_at + _PAUSE_BYTES)
                 pause_at = offset + _PAUSE_BYTES
             number, previous = group.number + 1, (group.length, group.crc)
             scan.end, scan.group_number, scan.previous = offset, number, previous
             continue
         found = await _next_group(window, offset + 1, header, number)
         if found is None:
-            _judge_end(scan, window.size, group, body, fault, is_last=end is None)
+            _classify_end(scan, window.size, group, body, fault, is_last=end is None)
             return _with_missing_end(scan, header.number, end)
         scan.damages.append(Damage(header.number, offset, found[0], fault))
         offset, number, previous = found[0], found[1].number, found[1][3:5]
@@ -132,13 +132,13 @@ async def _group_at(
 def _fault_of(
     group: GroupHeader | None, body: bytes, number: int, previous: tuple[int, int]
 ) -> str | None:
-    """What is wrong with a group, or None."""
+    """Return the reason why a group is bad, None if it is good."""
     if group is None:
         return "no valid group header"
     if group.number != number or (group.previous_length, group.previous_crc) != previous:
-        return f"group {group.number} stands where {number} belongs"
+        return f"found group {group.number} in place of group {number}"
     if len(body) != group.length:
-        return f"group {group.number} is cut short"
+        return f"group {group.number} is truncated"
     if crc32c(body) != group.crc:
         return f"group {group.number} does not match its checksum"
     return None
@@ -147,7 +147,7 @@ def _fault_of(
 async def _next_group(
     window: _Window, offset: int, header: FileHeader, number: int
 ) -> tuple[int, GroupHeader] | None:
-    """The first valid group header of this file from ``offset`` on, with a later number."""
+    """Return the next valid group header of this file with a later number, and its offset."""
     while offset < window.size:
         data = await window.at(offset, _CHUNK_BYTES)
         at = data.find(GROUP_MAGIC)
@@ -162,12 +162,12 @@ async def _next_group(
     return None
 
 
-def _judge_end(
+def _classify_end(
     scan: FileScan, size: int, group: GroupHeader | None, body: bytes, fault: str, *, is_last: bool
 ) -> None:
-    """An unreadable end with nothing good behind it."""
+    """Classifies an unreadable end that no good group follows."""
     if not is_last:
-        return  # _with_missing_end says so
+        return  # _with_missing_end reports it
     scan.torn_bytes = size - scan.end
     is_head_cut = size - scan.end < GROUP_HEADER_BYTES
     scan.is_cut_short = is_head_cut or (group is not None and len(body) != group.length)

@@ -1,7 +1,8 @@
-"""A sorted file: entries of many ledgers, each ledger's together and in order, slice by slice.
+"""A sorted file: the output of a compaction, with the entries of each ledger together.
 
-Its form is that of a log file (groups.py). The first group holds one record that says how many
-bytes each ledger has here, so that garbage can be told without reading the rest.
+A sorted file consists of slices; within a slice, the entries are ordered by ledger and entry id. It
+has the format of a log file (log_format.py). The first group holds one record with the number of
+bytes of each ledger, so that the garbage can be computed without reading the rest.
 """
 
 from array import array
@@ -34,7 +35,7 @@ GROUP_BYTES = 512 << 10
 
 @dataclass(slots=True)
 class SortedFile:
-    """What is known of one in memory."""
+    """The properties of a sorted file that are kept in memory."""
 
     number: int
     end: int
@@ -42,16 +43,16 @@ class SortedFile:
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of all its entries, live or not."""
+        """Bytes of all entries in the file, live or not."""
         return sum(self.ledger_bytes.values())
 
     def live_bytes(self, live: Container[int]) -> int:
-        """Bytes of ledgers that are in ``live``."""
+        """Return the bytes of the ledgers in ``live``."""
         return sum(size for ledger, size in self.ledger_bytes.items() if ledger in live)
 
 
 class SortedFileWriter:
-    """Writes one sorted file, run by run; durable after ``finish``."""
+    """Writes one sorted file, which is durable after ``finish``."""
 
     def __init__(self, files: FileSet, bookie: BookieId, number: int, generation: int) -> None:
         self._files = files
@@ -79,16 +80,16 @@ class SortedFileWriter:
     def add(
         self, source: memoryview, base: int, rows: LedgerEntries, *, is_in_order: bool
     ) -> "array[int]":
-        """Appends records as they stand in ``source``, whose first byte has position ``base``.
+        """Appends the records of ``rows`` from ``source``, whose first byte has position ``base``.
 
-        ``is_in_order``: their positions rise. Returns their positions here. ``flush`` has to follow
-        when ``is_full``.
+        ``is_in_order`` means that the positions of the rows rise. Returns the positions in this
+        file. The caller must call ``flush`` when ``is_full``.
         """
         head = RECORD_HEADER_BYTES
         positions, lengths = rows.positions, rows.lengths
         size = sum(lengths) + head * len(rows)
         start = positions[0] - base - head
-        # Records don't overlap: rows in order that fill the room that they span have no gaps.
+        # Records do not overlap, so rows in order whose sizes add up to their span have no gaps.
         is_run = positions[-1] + lengths[-1] - positions[0] + head == size
         if is_run and is_in_order:
             self._buffers.append(source[start : start + size])
@@ -108,11 +109,11 @@ class SortedFileWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the group that is being made is long enough."""
+        """True if the current group has reached its size."""
         return self._body_bytes >= GROUP_BYTES
 
     async def finish(self) -> int:
-        """Makes the file and its name durable; returns where it ends."""
+        """Makes the file and its name durable; returns the end of the file."""
         assert self._file is not None
         if self._count:
             await self.flush()
@@ -123,7 +124,7 @@ class SortedFileWriter:
         return self._offset
 
     async def flush(self) -> None:
-        """Writes the group durably: much that waits to be written would delay the log's syncs."""
+        """Writes the group durably, as many unsynced bytes would delay the log's syncs."""
         assert self._file is not None
         body = b"".join(self._buffers)
         crc = crc32c(body)

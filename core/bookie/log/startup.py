@@ -1,13 +1,13 @@
-"""Opening storage: from the files that a crash left to a consistent state in memory.
+"""Opening of a storage: restores a consistent state in memory from the files on disk.
 
-1. Headers first: the newest file names the one before it and where that one ended, and so on. A
-   file that nobody names, and that no good header places, was never used.
-2. The logs in order, from the first one whose entries the index does not cover: state records and
-   entries. Each log begins with a snapshot of the state before it.
-3. Sorted files that the manifest names; their entries are read, oldest file first, only when the
-   index has to be rebuilt, and hold where no log has the same id.
+1. Read the headers. Each file names the previous one and its end. A log with a damaged header that
+   no other file names was never used.
+2. Replay the logs in order, from the first one whose entries the index does not cover: state
+   records and entries. Each log begins with a snapshot of the state before it.
+3. Find the sorted files that the manifest names. Their entries are read, oldest file first, only if
+   the index must be rebuilt, and count only if no log has the same entry.
 
-What is unreadable begins a limbo (limbo.py). Nothing is changed on disk here.
+Unreadable data begins a limbo (limbo.py). Nothing on disk is changed here.
 """
 
 from collections.abc import Callable
@@ -42,23 +42,23 @@ OnEntries = Callable[[list[IndexedEntry]], None]
 
 @dataclass(slots=True)
 class OpenedFiles:
-    """What was found. ``logs`` are the file numbers in use, rising."""
+    """The result of opening the files. ``logs`` holds the numbers of the logs in use, rising."""
 
     states: LedgerRecords
     logs: list[int] = field(default_factory=list)
     sorted: dict[int, SortedFile] = field(default_factory=dict)
     last_log: LogFile | None = None
-    """Where the log ended; a new file goes on behind it."""
+    """The newest log with its end, after which a new file continues."""
     unused_logs: list[int] = field(default_factory=list)
-    """Logs whose creation was not finished."""
+    """Logs whose creation was interrupted."""
     highest_number: int = 0
     damages: list[Damage] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
-    """Files that are gone as a whole; each is among the damages, too."""
+    """Numbers of missing files; each is listed in ``damages`` too."""
     torn_bytes: int = 0
 
-    def lose(self, number: int, end: int, reason: str) -> None:
-        """A file that should be there is not."""
+    def add_lost_file(self, number: int, end: int, reason: str) -> None:
+        """Records a missing file as damage."""
         self.lost.append(number)
         self.damages.append(Damage(number, 0, end, reason))
 
@@ -78,10 +78,10 @@ async def open_files(
     covered_log: int,
     on_entries: OnEntries,
 ) -> OpenedFiles:
-    """Replays the logs. ``covered_log``: entries of lower files are in the index or sorted already.
+    """Replays the logs. Entries of logs below ``covered_log`` are in the index already.
 
-    ``on_entries`` gets the rows of the others, in order: the last one of an id holds. It may get
-    rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
+    ``on_entries`` gets the rows of the other logs in order: the last row of an id counts. It may
+    get rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
     """
     opened = OpenedFiles(LedgerRecords())
     logs = await _find_logs(files, bookie, opened)
@@ -92,12 +92,12 @@ async def open_files(
         damages = len(opened.damages)
         for log in logs[first:]:
             await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
-        if first == 0 or states.has_whole_snapshot:
+        if first == 0 or states.has_complete_snapshot:
             break
         del opened.damages[damages:]
-        first -= 1  # its snapshot cannot be read: the state of before is in the log before
+        first -= 1  # the snapshot is unreadable, so the state comes from the log before it
     if states.sealed_for > max((log.number for log in logs), default=0):
-        opened.lose(states.sealed_for, 0, f"log {states.sealed_for} is missing")
+        opened.add_lost_file(states.sealed_for, 0, f"log {states.sealed_for} is missing")
     _check_floor(opened, logs)
     await _find_sorted_files(files, opened, bookie)
     return opened
@@ -107,7 +107,7 @@ async def open_files(
 
 
 async def _find_logs(files: FileSet, bookie: BookieId, opened: OpenedFiles) -> list[_Log]:
-    """The logs in order; each with the end that its successor's header gives it."""
+    """Return the logs in order, each with its end according to the header of its successor."""
     numbers = await files.numbers(LOG_KIND)
     _raise_highest(opened, numbers)
     logs = [_Log(number, await _header(files, LOG_KIND, number, bookie)) for number in numbers]
@@ -117,15 +117,19 @@ async def _find_logs(files: FileSet, bookie: BookieId, opened: OpenedFiles) -> l
         if previous is not None:
             previous.end, previous.crc = header.previous_end, header.previous_crc
         elif header.previous_number > numbers[0]:
-            opened.lose(header.previous_number, 0, f"log {header.previous_number} is missing")
+            opened.add_lost_file(
+                header.previous_number, 0, f"log {header.previous_number} is missing"
+            )
     return logs
 
 
 async def _header(files: FileSet, kind: int, number: int, bookie: BookieId) -> FileHeader | None:
-    """A file's header, or None when it is damaged. Raises ForeignDataError."""
+    """Return a file's header, None if it is damaged. Raises ForeignDataError."""
     path = file_path(kind, number)
     if not 0 < number <= FILE_NUMBER_MAX:
-        raise ForeignDataError(f"{path}: no such file number")
+        raise ForeignDataError(
+            f"{path}: file number {number} is not between 1 and {FILE_NUMBER_MAX}"
+        )
     file = await files.open(kind, number)
     try:
         header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), path)
@@ -137,7 +141,7 @@ async def _header(files: FileSet, kind: int, number: int, bookie: BookieId) -> F
 
 
 def _first_to_replay(logs: list[_Log], covered_log: int) -> int:
-    """Index of the first log to read: the covered one, or an older one if that has no header."""
+    """Return the index of the first log to read: the covered one, or an older one with a header."""
     first = max((i for i, log in enumerate(logs) if log.number <= covered_log), default=0)
     while first > 0 and logs[first].header is None:
         first -= 1
@@ -154,7 +158,7 @@ async def _replay_log(
 ) -> None:
     states = opened.states
     if log.header is None:
-        # Only a file that the one before it names was ever used (write_log, invariant 4).
+        # A file was used only if the previous one names it (write_log, invariant 4).
         if log.end is None and states.sealed_for != log.number:
             opened.unused_logs.append(log.number)
         else:
@@ -175,7 +179,7 @@ async def _replay_log(
         reason = "its last group is not the one that the next file names"
         opened.damages.append(Damage(log.number, scan.end, scan.end, reason))
     if log.end is None:
-        _judge_torn_end(opened, scan, log.number, boot_id)
+        _classify_torn_end(opened, scan, log.number, boot_id)
     opened.last_log = LogFile(
         file,
         log.number,
@@ -186,23 +190,23 @@ async def _replay_log(
     )
 
 
-def _judge_torn_end(opened: OpenedFiles, scan: FileScan, number: int, boot_id: str) -> None:
-    """A bad last group: cut; but was it ever whole? (Module replay says why.)"""
+def _classify_torn_end(opened: OpenedFiles, scan: FileScan, number: int, boot_id: str) -> None:
+    """Records a bad last group as damage if it may have been complete (see module replay)."""
     opened.torn_bytes = scan.torn_bytes
     known = opened.states.boot_id
     if not scan.torn_bytes or not boot_id or not known:
         return
     if known != boot_id:
-        reason = "the operating system went down while this was written"
+        reason = "the operating system went down while the last group was written"
     elif not scan.is_cut_short:
-        reason = "the last group was written and is bad now"
+        reason = "the last group was complete once and is damaged now"
     else:
         return
     opened.damages.append(Damage(number, scan.end, scan.end + scan.torn_bytes, reason))
 
 
 def _read_group(states: LedgerRecords, body: bytes, base: int) -> list[IndexedEntry]:
-    """Applies a group's state records; returns its entries and counts their LACs."""
+    """Applies a group's state records and the LACs of its entries; returns the entries' rows."""
     rows: list[IndexedEntry] = []
     ledgers = states.ledgers
     unpack = ENTRY_HEADER.unpack_from
@@ -211,7 +215,7 @@ def _read_group(states: LedgerRecords, body: bytes, base: int) -> list[IndexedEn
             states.apply(data)
             continue
         if len(data) < ENTRY_HEADER_BYTES:
-            raise CorruptionError(f"an entry of {len(data)} bytes")
+            raise CorruptionError(f"an entry of {len(data)} bytes is shorter than its header")
         ledger_id, entry_id, lac, _ = unpack(data)
         rows.append(IndexedEntry(ledger_id, entry_id, base + offset, len(data)))
         ledger = ledgers.get(ledger_id)
@@ -222,24 +226,24 @@ def _read_group(states: LedgerRecords, body: bytes, base: int) -> list[IndexedEn
 
 
 def _check_floor(opened: OpenedFiles, logs: list[_Log]) -> None:
-    """Logs below the manifest's floor are leftovers; the floor itself must be there."""
+    """Drops logs below the manifest's floor, which are leftovers; the floor itself must exist."""
     floor = opened.states.manifest.log_floor
     used = [log.number for log in logs if log.number not in opened.unused_logs]
     opened.logs = [number for number in used if number >= floor]
     if floor and (not opened.logs or opened.logs[0] != floor):
-        opened.lose(floor, 0, "the oldest log is missing")
+        opened.add_lost_file(floor, 0, "the oldest log is missing")
 
 
 # --- sorted files -------------------------------------------------------------------------------
 
 
 async def _find_sorted_files(files: FileSet, opened: OpenedFiles, bookie: BookieId) -> None:
-    """The sorted files that the manifest names, each with what its first group says of it."""
+    """Finds the sorted files that the manifest names, and reads the first group of each."""
     numbers = await files.numbers(SORTED_KIND)
     _raise_highest(opened, numbers)
     for number, end in opened.states.manifest.sorted_files.items():
         if number not in numbers:
-            opened.lose(number, end, "a sorted file is missing")
+            opened.add_lost_file(number, end, "a sorted file is missing")
             continue
         header = await _header(files, SORTED_KIND, number, bookie)
         ledger_bytes: dict[int, int] | None = None
@@ -269,11 +273,11 @@ async def _read_ledger_bytes(
 async def replay_sorted(
     files: FileSet, bookie: BookieId, opened: OpenedFiles, on_entries: OnEntries
 ) -> None:
-    """For a rebuild of the index: rows of the sorted files, oldest file first."""
+    """Passes the rows of the sorted files, oldest file first, to rebuild the index."""
     for number, known in opened.sorted.items():
         header = await _header(files, SORTED_KIND, number, bookie)
         if header is None:
-            continue  # reported when it was found
+            continue  # _find_sorted_files has reported it
         states = LedgerRecords()
 
         def on_group(

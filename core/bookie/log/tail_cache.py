@@ -1,13 +1,13 @@
-"""The newest part of the write log in memory, group by group: what tail reads are served from.
+"""The tail cache: the newest part of the write log in memory, which serves tail reads.
 
-It keeps the bodies of whole groups as they were written, so an add costs it nothing of its own.
+The cache keeps the bodies of complete groups as they were written, so an add has no extra cost.
 """
 
 from bisect import bisect_right
 
 
 class TailCache:
-    """Group bodies by position, oldest out first. Positions only rise. Bounded in bytes."""
+    """Group bodies by position, limited in bytes; the oldest are dropped first. Positions rise."""
 
     __slots__ = ("_bodies", "_bytes_max", "_dropped", "_starts", "held_bytes")
 
@@ -15,12 +15,12 @@ class TailCache:
         self._bytes_max = bytes_max
         self._starts: list[int] = []
         self._bodies: dict[int, bytes] = {}
-        self._dropped = 0  # leading elements of _starts whose bodies are gone
+        self._dropped = 0  # leading elements of _starts whose bodies were dropped
         self.held_bytes = 0
 
     def put(self, position: int, body: bytes) -> None:
-        """Keeps a group's body that stands at ``position``."""
-        assert not self._starts or position > self._starts[-1], "groups come in order"
+        """Adds the body of the group at ``position``."""
+        assert not self._starts or position > self._starts[-1], "positions rise"
         self._starts.append(position)
         self._bodies[position] = body
         self.held_bytes += len(body)
@@ -32,7 +32,7 @@ class TailCache:
             self._dropped = 0
 
     def get(self, position: int, length: int) -> bytes | None:
-        """The ``length`` bytes at ``position`` if their group is here."""
+        """Return ``length`` bytes at ``position``, None if their group is not in the cache."""
         at = bisect_right(self._starts, position, self._dropped) - 1
         if at < self._dropped:
             return None

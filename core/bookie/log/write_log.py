@@ -1,15 +1,15 @@
 """The write log: every entry once, in order of arrival, in commit groups.
 
-What comes while one group is being written goes into the next, so the time of a sync sets the size
-of groups and nobody waits for a timer. Invariants:
+Records that arrive while one group is being written go into the next group, so the duration of a
+sync determines the group size and no add waits for a timer. Invariants (rules BKE-9, BKE-14):
 
-1. one group is in flight at a time, so an unfinished group is always the last one of its file;
+1. one group is in flight at a time, so an incomplete group is always the last one of its file;
 2. a group's ``on_durable`` runs only after its bytes and all bytes before them are durable;
-3. after a failed write or sync nothing is written, and so nothing acknowledged, ever again, until
-   the log is opened anew (the operating system drops dirty pages on error);
-4. a file begins with a snapshot of all state, durable before anything else is in it; then the file
-   before it is sealed by a record that names it, and only then is it used. So a file with a broken
-   header that nobody names was never used, and one that is named is damaged.
+3. after a failed write or sync, nothing is written or acknowledged until the log is opened again
+   (the operating system drops dirty pages on error);
+4. a file begins with a snapshot of all state, which is durable before any other record. Then a seal
+   record in the previous file names the new file, and only then is it used. So a file with a
+   damaged header was never used if no seal names it, and is damaged if one does.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import ClosedError, DiskFullError, InvariantBrokenError, RhumblineError
 from ...runtime.disk import File
-from ...runtime.tasks import Tasks, settled
+from ...runtime.tasks import Tasks, wait_until_done
 from ..config import BookieConfig
 from ..ledger_records import seal_record
 from .commit_group import CommitGroup, OnDurable
@@ -28,43 +28,43 @@ from .log_file import LogFile
 from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
 
 _SNAPSHOT_GROUP_BYTES = 1 << 20
-_UNHURRIED_S = 0.05
+_LAZY_WRITE_S = 0.05
 
 
 class LogOwner(Protocol):
-    """Whom the log tells, and whom it asks."""
+    """The owner of the log: provides numbers and state, and handles events."""
 
     def next_file_number(self) -> int:
-        """A number above all that any file of this bookie ever had."""
+        """Return a file number above all numbers that this bookie has used."""
         ...
 
     def next_generation(self) -> int:
-        """64 random bits."""
+        """Return 64 random bits."""
         ...
 
     def snapshot(self) -> Iterator[bytes]:
-        """State records for the head of a new file."""
+        """Yield the state records for the beginning of a new file."""
         ...
 
     def group_durable(self, group: CommitGroup, position: int, body: bytes) -> None:
-        """The group's body stands durably at ``position``."""
+        """Called when the group's body is durable at ``position``."""
         ...
 
     def group_refused(self, group: CommitGroup, error: RhumblineError) -> None:
-        """The group was not written (disk full, log failed); it may or may not come back."""
+        """Called when writing the group failed; a replay may or may not find it."""
         ...
 
     def file_sealed(self, number: int) -> None:
-        """The log goes on in another file."""
+        """Called when the log continues in another file."""
         ...
 
     def log_failed(self, error: RhumblineError) -> None:
-        """The log will never write again."""
+        """Called when the log has failed for good."""
         ...
 
 
 class WriteLog:
-    """The log that is being written. ``group`` is open for appends between awaits."""
+    """Writes commit groups to the current log file; ``group`` is open for appends."""
 
     def __init__(
         self, files: FileSet, config: BookieConfig, bookie: BookieId, owner: LogOwner
@@ -80,9 +80,9 @@ class WriteLog:
         self._current: LogFile | None = None
         self._roll_at = 0
         self._carried: list[bytes] = []
-        """State records of refused groups: still true in memory, so they go before the next one."""
+        """State records of refused groups, which are written before the next group."""
         self.group = CommitGroup()
-        self._is_kicked = False  # the open group is to be written as soon as possible
+        self._is_kicked = False  # the open group must be written as soon as possible
         self._timer: asyncio.TimerHandle | None = None
         self.failure: RhumblineError | None = None
         self.sync_count = 0
@@ -105,17 +105,17 @@ class WriteLog:
         return self._full_bytes + self.group.body_bytes
 
     async def open(self, previous: LogFile | None) -> None:
-        """Begins a new file behind ``previous``. Raises DiskFullError, DiskFailedError."""
+        """Begins a new file after ``previous``. Raises DiskFullError, DiskFailedError."""
         await self._begin_file(previous)
 
     def kick(self) -> None:
-        """Has what is pending written soon. Cheap to repeat."""
+        """Starts writing the pending records. Cheap to repeat."""
         self._is_kicked = True
         if self._writer is None and self.failure is None:
             self._writer = self._tasks.spawn(self._write_all(), "write log")
 
     def open_group(self) -> CommitGroup:
-        """The group for the next append: the open one, or another if that is full."""
+        """Return the group for the next append: the open group, or a new one if that is full."""
         group = self.group
         config = self._config
         if group.body_bytes >= config.group_bytes_max or group.count >= config.group_count_max:
@@ -134,7 +134,7 @@ class WriteLog:
     ) -> None:
         """Journals a state record; ``on_durable`` is called with None, or with the failure.
 
-        One that is not urgent goes with what comes next, and goes alone only after 50 ms.
+        A record that is not urgent is written with the next records, or alone after 50 ms.
         """
         if self.failure is not None:
             if on_durable is not None:
@@ -152,7 +152,7 @@ class WriteLog:
     def _kick_later(self) -> None:
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_UNHURRIED_S, self._on_timer)
+            self._timer = loop.call_later(_LAZY_WRITE_S, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -160,20 +160,20 @@ class WriteLog:
             self.kick()
 
     def roll_next(self) -> None:
-        """Has the next group begin a new file, if there is space for one."""
+        """Makes the next group begin a new file, if there is space for it."""
         self._roll_at = 0
 
     async def aclose(self) -> None:
-        """Writes what is pending and stops. Safe to repeat."""
+        """Writes the pending records and stops. Safe to repeat."""
         if self._timer is not None:
             self._timer.cancel()
             self._on_timer()
         while self._writer is not None and self.failure is None:
-            await settled(self._writer)
+            await wait_until_done(self._writer)
         await self._tasks.aclose()
         if self.failure is None:
             if self._current is not None:
-                await self._current.cut()  # gives back what was reserved and not used
+                await self._current.cut()  # frees the reserved space
             self.failure = ClosedError("the write log is closed")
 
     # --- the writer -----------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class WriteLog:
             self._carried.clear()
 
     async def _roll(self) -> None:
-        """Goes on in a new file; stays in this one a while longer when there is no space."""
+        """Continues in a new file, or for a while in this one if the disk is full."""
         sealed = self.current
         try:
             await self._begin_file(sealed)
@@ -228,7 +228,7 @@ class WriteLog:
         self._owner.file_sealed(sealed.number)
 
     async def _begin_file(self, previous: LogFile | None) -> None:
-        """Makes a new file durable, then has the old one say so, then uses it."""
+        """Makes a new file durable, seals the old one with a record that names it, then uses it."""
         number = self._owner.next_file_number()
         end = (0, 0, 0) if previous is None else (previous.number, previous.end, previous.last_crc)
         try:
@@ -238,12 +238,12 @@ class WriteLog:
             await new.file.sync()
             await self._files.sync_directory(LOG_KIND)
             if previous is not None:
-                await previous.cut()  # what is torn, and what was reserved
+                await previous.cut()  # removes a torn group and reserved space
                 record = encode_record(seal_record(number), is_state=True)
                 await previous.append([record], 1, is_durable=True)
         except DiskFullError:
-            # Gone for good before another byte goes into the old file: the new one's header says
-            # that the old one ends here.
+            # The new file must be removed before another byte goes into the old one, because its
+            # header says that the old file ends here.
             await self._files.remove(LOG_KIND, [number])
             raise
         self._current = new
@@ -251,7 +251,7 @@ class WriteLog:
         self.written_bytes += new.end
 
     async def _create(self, number: int) -> File:
-        """A new file with its space reserved; on a nearly full disk without."""
+        """Creates a file with reserved space, or without it on a nearly full disk."""
         try:
             return await self._files.create(LOG_KIND, number, self._config.log_file_bytes)
         except DiskFullError:
@@ -271,11 +271,11 @@ class WriteLog:
             await file.append(buffers, len(buffers), is_durable=False)
 
     def _writer_failed(self, error: BaseException) -> None:
-        """Poisons the log: nothing of what is pending is ever acknowledged."""
+        """Fails the log permanently: no pending record is ever acknowledged."""
         if isinstance(error, RhumblineError):
             failure = error
         else:
-            failure = InvariantBrokenError(f"writing the log failed: {error!r}")
+            failure = InvariantBrokenError(f"the log writer failed: {error!r}")
             failure.__cause__ = error
         self.failure = failure
         self._writer = None

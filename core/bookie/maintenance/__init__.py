@@ -1,1 +1,1 @@
-"""Background work: compaction, garbage collection, scrubbing, leaving limbo, verification."""
+"""Background work: compaction, garbage collection, scrubbing, limbo recovery, verification."""

@@ -1,19 +1,18 @@
-"""The sorter: rewrites sealed files grouped by ledger, leaving out what was deleted or replaced.
+"""The compactor: rewrites sealed files grouped by ledger, without deleted and replaced entries.
 
-The same steps serve a sealed log (so that its space comes back and catch-up reads are sequential)
-and a sorted file in which much is garbage. A crash between any two leaves all entries where an
-index, old or new, finds them:
+Compaction turns a sealed log into a sorted file, which frees its space and makes catch-up reads
+sequential, and rewrites a sorted file that is mostly garbage. Both take the same steps. A crash
+between any two steps leaves every entry where the index, old or new, finds it (rule BKE-18):
 
 1. the new file and its name are durable;
-2. the manifest names it, durably: from now on a rebuild reads it;
+2. the manifest names it, durably: from now on a rebuild of the index reads it;
 3. the index points to it, durably: from now on the old file is not needed;
-4. the manifest no longer names the old file, durably, and asks for an index of step 3 or later;
+4. the manifest no longer names the old file, durably, and requires an index of step 3 or later;
 5. the old file is removed.
 
-An entry is handled once to find it, as part of an array from then on, and its bytes are copied with
-the record around them. Memory is bounded: the file is sorted in slices, each in order by itself,
-and beside a slice there are 20 bytes for each entry. The work is done in steps of a millisecond
-with pauses between (pacing.py).
+Each entry is parsed once and then handled as part of an array; its bytes are copied together with
+their record header. Memory is limited: the file is sorted slice by slice, and each entry takes 20
+bytes beside the slice. The work pauses about every millisecond (duty_cycle.py).
 """
 
 from array import array
@@ -33,74 +32,77 @@ from ..log.log_format import (
 )
 from ..log.sorted_file import GROUP_BYTES, SortedFile, SortedFileWriter
 from .duty_cycle import DutyCycle
-from .live_rows import ROWS_AT_ONCE, LiveRows, rises
+from .live_rows import ROWS_AT_ONCE, LiveRows, is_ascending
 
 if TYPE_CHECKING:
     from ..storage import Storage
 
 SLICE_BYTES = 16 << 20
 _CHECKED_AT_ONCE = 1 << 20
-_LEDGER_COST = 2  # in rows
-_RUN_COST = 20
+_LEDGER_COST = 2  # cost of visiting a ledger, in rows
+_RUN_COST = 20  # cost of copying a run, in rows
 
 
 class Compactor:
-    """Rewrites one file at a time; the caller sees to that."""
+    """Rewrites one file at a time; calls must not overlap."""
 
     def __init__(
-        self, storage: "Storage", pace: DutyCycle | None = None, slice_bytes: int = SLICE_BYTES
+        self,
+        storage: "Storage",
+        duty_cycle: DutyCycle | None = None,
+        slice_bytes: int = SLICE_BYTES,
     ) -> None:
         self._storage = storage
-        self._pace = DutyCycle() if pace is None else pace
+        self._duty_cycle = DutyCycle() if duty_cycle is None else duty_cycle
         self._slice_bytes = slice_bytes
         self._cost = 0
-        self._unnamed: list[int] = []
-        """Written for manifests that the journal did not take."""
+        self._unreferenced_files: list[int] = []
+        """Files of manifests that could not be journaled."""
         self.written_bytes = 0
         self.removed_count = 0
 
-    async def sort_log(self, number: int) -> bool:
-        """Rewrites the oldest sealed log, which the index must cover; False: it is damaged.
+    async def compact_log(self, number: int) -> bool:
+        """Rewrites the oldest sealed log, which the index must cover; returns False if damaged.
 
-        Raises DiskFullError, DiskFailedError; a repeat begins anew.
+        Raises DiskFullError, DiskFailedError; a repeated call starts from the beginning.
         """
         storage = self._storage
-        assert number == storage.states.manifest.log_floor, "logs go oldest first"
-        assert number < storage.index.store.covered_log, "the index has to cover it"
+        assert number == storage.states.manifest.log_floor, "the oldest log is compacted first"
+        assert number < storage.index.store.covered_log, "the index must cover the log"
         if not await self._rewrite(LOG_KIND, number):
             return False
         floor = next((log for log in storage.sealed_logs if log > number), storage.log.number)
-        await self._name(floor, storage.states.manifest.sorted_files)
+        await self._write_manifest(floor, storage.states.manifest.sorted_files)
         storage.sealed_logs.remove(number)
         await self._remove(LOG_KIND, number)
         return True
 
-    async def compact(self, number: int) -> bool:
-        """Rewrites a sorted file; False: it is damaged. Raises as ``sort_log``."""
+    async def compact_sorted_file(self, number: int) -> bool:
+        """Rewrites a sorted file; returns False if it is damaged. Raises as ``compact_log``."""
         storage = self._storage
         if not await self._rewrite(SORTED_KIND, number):
             return False
         manifest = storage.states.manifest
-        others = {one: end for one, end in manifest.sorted_files.items() if one != number}
-        await self._name(manifest.log_floor, others)
+        others = {name: end for name, end in manifest.sorted_files.items() if name != number}
+        await self._write_manifest(manifest.log_floor, others)
         del storage.sorted[number]
         await self._remove(SORTED_KIND, number)
         return True
 
     async def _rewrite(self, kind: int, number: int) -> bool:
-        """Steps 1 to 3. False: something that is still needed cannot be read."""
+        """Performs steps 1 to 3; returns False if data that is still needed cannot be read."""
         storage = self._storage
-        self._pace.begin()
+        self._duty_cycle.begin()
         live = LiveRows(storage, kind, number, self._slice_bytes)
-        await live.read(self._pace)
+        await live.read(self._duty_cycle)
         if live.ledgers:
             await self._write_sorted(kind, number, live)
-            await self._move(number, live.ledgers)
+            await self._move_index_rows(number, live.ledgers)
         await storage.checkpoint()
         return live.is_whole or not self._is_still_needed(number)
 
     async def _write_sorted(self, kind: int, number: int, live: LiveRows) -> None:
-        """Steps 1 and 2; the rows of ``live`` say the new places afterwards."""
+        """Performs steps 1 and 2; the rows of ``live`` hold the new positions afterwards."""
         storage = self._storage
         writer = storage.new_sorted_file()
         try:
@@ -110,7 +112,7 @@ class Compactor:
                 source = memoryview(await self._read(kind, number, start, end))
                 base = number << OFFSET_BITS | start
                 for ledger_id, at in done.items():
-                    await self._spent(_LEDGER_COST)
+                    await self._spend(_LEDGER_COST)
                     rows = live.ledgers[ledger_id]
                     stop = bisect_left(rows.positions, base + end - start, at)
                     if stop > at:
@@ -128,16 +130,20 @@ class Compactor:
         self.written_bytes += written
         manifest = storage.states.manifest
         try:
-            await self._name(manifest.log_floor, {**manifest.sorted_files, writer.number: written})
+            await self._write_manifest(
+                manifest.log_floor, {**manifest.sorted_files, writer.number: written}
+            )
         except RhumblineError:
-            # Not removed at once: a log that began meanwhile may have named it in its snapshot.
-            self._unnamed.append(writer.number)
+            # Not removed yet: the snapshot of a log that began meanwhile may name the file.
+            self._unreferenced_files.append(writer.number)
             raise
         storage.sorted[writer.number] = SortedFile(writer.number, written, live.ledger_bytes)
 
-    async def _name(self, log_floor: int, sorted_files: dict[int, int]) -> None:
-        """Has the manifest name these files, durably. If the journal does not take that, it names
-        what it did, for the repeat. Raises DiskFullError, DiskFailedError."""
+    async def _write_manifest(self, log_floor: int, sorted_files: dict[int, int]) -> None:
+        """Changes the manifest durably, or restores it if the journal fails.
+
+        Raises DiskFullError, DiskFailedError.
+        """
         storage, manifest = self._storage, self._storage.states.manifest
         before = manifest.log_floor, manifest.sorted_files
         manifest.log_floor, manifest.sorted_files = log_floor, sorted_files
@@ -148,16 +154,16 @@ class Compactor:
             raise
 
     async def _remove(self, kind: int, number: int) -> None:
-        """Step 5, also for the files that a manifest was refused for: this one is without them."""
+        """Performs step 5, also for unreferenced files, which the manifest does not name by now."""
         files = self._storage.files
         await files.remove(kind, [number])
         self.removed_count += 1
-        unnamed, self._unnamed = self._unnamed, []
-        if unnamed:
-            await files.remove(SORTED_KIND, unnamed)
+        unreferenced, self._unreferenced_files = self._unreferenced_files, []
+        if unreferenced:
+            await files.remove(SORTED_KIND, unreferenced)
 
     async def _read(self, kind: int, number: int, start: int, end: int) -> bytes:
-        """A slice, its groups verified again: what is copied has to be what was read before."""
+        """Reads a slice and verifies its groups again, so that the copied bytes are intact."""
         file = await self._storage.files.open(kind, number)
         source = await file.read(start, end - start)
         view = memoryview(source)
@@ -166,11 +172,11 @@ class Compactor:
             group = decode_group_header(source, at)
             at += GROUP_HEADER_BYTES
             if group is None or crc32c(view[at : at + group.length]) != group.crc:
-                raise CorruptionError(f"file {number} changed while it was sorted")
+                raise CorruptionError(f"file {number} changed during its compaction")
             at += group.length
             if at - checked > _CHECKED_AT_ONCE:
                 checked = at
-                await self._pace.pause()
+                await self._duty_cycle.pause()
         return source
 
     async def _copy(
@@ -178,12 +184,12 @@ class Compactor:
         source: memoryview,
         base: int,
         rows: LedgerEntries,
-        places: range,
+        span: range,
         writer: SortedFileWriter,
         is_in_order: bool,
     ) -> None:
-        """Copies the rows of one ledger in one slice; notes their new positions."""
-        start, stop = places.start, places.stop
+        """Copies the rows of one ledger in one slice and records their new positions."""
+        start, stop = span.start, span.stop
         while start < stop:
             part = rows.part(start, min(start + ROWS_AT_ONCE, stop))
             while len(part) > 1 and sum(part.lengths) > GROUP_BYTES:
@@ -193,18 +199,18 @@ class Compactor:
             start = end
             if writer.is_full:
                 await writer.flush()
-                await self._pace.pause()
-            await self._spent(len(part) + _RUN_COST)
+                await self._duty_cycle.pause()
+            await self._spend(len(part) + _RUN_COST)
 
-    async def _spent(self, cost: int) -> None:
-        """Pauses when the costs since the last pause, in rows, come to what a slice may cost."""
+    async def _spend(self, cost: int) -> None:
+        """Pauses when the cost since the last pause, in rows, reaches that of a slice."""
         self._cost += cost
         if self._cost >= ROWS_AT_ONCE:
             self._cost = 0
-            await self._pace.pause()
+            await self._duty_cycle.pause()
 
-    async def _move(self, old_number: int, ledgers: dict[int, LedgerEntries]) -> None:
-        """Has the index point to the new places, where it still points to the old file."""
+    async def _move_index_rows(self, old_number: int, ledgers: dict[int, LedgerEntries]) -> None:
+        """Points the index to the new positions, except for rows that have left the old file."""
         while ledgers:
             ledger_id, rows = ledgers.popitem()
             for start in range(0, len(rows), ROWS_AT_ONCE):
@@ -212,10 +218,10 @@ class Compactor:
                 _order(part, 0, len(part))
                 part.last = part.ids[-1]
                 self._storage.index.move(ledger_id, old_number, part)
-                await self._pace.pause()
+                await self._duty_cycle.pause()
 
     def _is_still_needed(self, number: int) -> bool:
-        """Whether the index points to the file at all; a walk over everything."""
+        """Return whether the index points to the file at all; reads the whole index."""
         index = self._storage.index
         for ledger_id in index.ledgers():
             first = 0
@@ -227,8 +233,8 @@ class Compactor:
 
 
 def _order(rows: LedgerEntries, start: int, stop: int) -> None:
-    """Sorts some of the rows by id."""
-    if not rises(rows.ids[start:stop]):
+    """Sorts the rows from ``start`` to ``stop`` by entry id."""
+    if not is_ascending(rows.ids[start:stop]):
         order = sorted(range(start, stop), key=rows.ids.__getitem__)
         for column in (rows.ids, rows.positions, rows.lengths):
             column[start:stop] = array(column.typecode, [column[at] for at in order])

@@ -1,4 +1,4 @@
-"""Pauses between slices of background work, so that what clients wait for comes first."""
+"""A duty cycle: pauses between slices of background work, so that client requests come first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,32 +6,32 @@ from collections.abc import Awaitable, Callable
 _PAUSE_S_MAX = 1.0
 
 
-async def nothing_between() -> None:
-    """What is done in a pause when nothing has to be."""
+async def do_nothing() -> None:
+    """The default work in a pause: none."""
 
 
 class DutyCycle:
-    """One piece of background work takes ``share`` (0 to 1) of the time that it goes on.
+    """Limits background work to a ``share`` (0 to 1) of the elapsed time.
 
-    Waiting for the disk counts as work: a busy disk is left alone the longer. ``between`` is
-    awaited in each pause: what must not wait for the end of long work.
+    Waiting for the disk counts as work, so pauses are longer when the disk is busy. ``between`` is
+    awaited in each pause, for urgent work that must not wait until the background work ends.
     """
 
     def __init__(
         self,
         share: Callable[[], float] = lambda: 1.0,
-        between: Callable[[], Awaitable[None]] = nothing_between,
+        between: Callable[[], Awaitable[None]] = do_nothing,
     ) -> None:
         self._share = share
         self._between = between
         self._since_s = 0.0
 
     def begin(self) -> None:
-        """Work begins."""
+        """Starts measuring the work."""
         self._since_s = asyncio.get_running_loop().time()
 
     async def pause(self) -> None:
-        """After a slice that held the loop for a millisecond at most."""
+        """Pauses after a slice, which should block the event loop for at most a millisecond."""
         loop = asyncio.get_running_loop()
         worked_s = loop.time() - self._since_s
         pause_s = worked_s / max(self._share(), 0.01) - worked_s

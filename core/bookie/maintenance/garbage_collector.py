@@ -1,9 +1,9 @@
-"""Garbage collection: forgetting ledgers that are gone from the metadata (bugs B27, B29).
+"""Garbage collection: deletes ledgers whose metadata does not exist (rules BKE-21, BKE-22).
 
-A listing of ledger ids is only a hint of whom to ask about. A ledger is deleted after a point read
-said that it is gone, in a store that proved to be this cluster's, and never more than a tenth of
-all (at least one) in one cycle without an operator's word. A tombstone stays, so that a late write
-does not bring the ledger back.
+A listing of ledger ids only shows which ledgers to check (bug B29). A ledger is deleted after a
+point read found no metadata, in a metadata store that has the bookie's instance id. One cycle
+deletes at most a tenth of the bookie's ledgers (at least one), unless an operator lifts the limit.
+A tombstone remains, so that a late write does not bring the ledger back (bug B27).
 """
 
 import asyncio
@@ -20,24 +20,24 @@ _SHARE = 10
 
 
 class LedgerListing(Protocol):
-    """Pages of the ids of all ledgers of the cluster, rising."""
+    """A listing of the ids of all ledgers in the cluster, in rising pages."""
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
-        """Ids above ``after``. Raises MetadataError."""
+        """Return up to ``limit`` ids above ``after``. Raises MetadataError."""
         ...
 
 
 @dataclass(slots=True)
-class Collection:
-    """What one cycle found and did."""
+class CollectionReport:
+    """Counts of one cycle: ledgers without metadata, deleted ledgers, postponed deletions."""
 
-    gone: int = 0
+    missing: int = 0
     deleted: int = 0
     held_back: int = 0
 
 
 class GarbageCollector:
-    """Compares what is here with the metadata, now and then."""
+    """Compares the bookie's ledgers with the metadata and deletes garbage, on each ``collect``."""
 
     def __init__(self, service: EntryService, ledgers: LedgerListing, config: BookieConfig) -> None:
         self._service = service
@@ -45,38 +45,41 @@ class GarbageCollector:
         self._config = config
         self.deleted_count = 0
         self.held_back_count = 0
-        """Gone ledgers that the last cycle left because there were too many."""
+        """Ledgers without metadata that the last cycle kept because of its limit."""
 
-    async def collect(self, instance_id: str, expected: str, *, is_unlimited: bool) -> Collection:
-        """One cycle. ``is_unlimited``: an operator said that many may go.
+    async def collect(
+        self, instance_id: str, expected: str, *, is_unlimited: bool
+    ) -> CollectionReport:
+        """Runs one cycle; ``is_unlimited`` lifts the limit of deletions, for an operator.
 
-        ``instance_id`` is what the metadata store says that it is, ``expected`` what this storage
-        belongs to. Raises WrongClusterError when they differ, MetadataError.
+        ``instance_id`` is that of the metadata store, ``expected`` that of this storage. Raises
+        WrongClusterError if they differ, MetadataError.
         """
         if instance_id != expected:
             raise WrongClusterError(
-                f"nothing is deleted: the metadata store is that of {instance_id}, not {expected}"
+                f"nothing is deleted: the metadata store belongs to cluster {instance_id}, "
+                f"not to {expected}"
             )
-        result = Collection()
+        result = CollectionReport()
         known = sorted(self._service.ledgers)
         limit = len(known) if is_unlimited else max(1, len(known) // _SHARE)
         for ledger_id in await self._not_listed(known):
-            if await self._service.proofs.look(ledger_id) is not MembershipCheck.GONE:
+            if await self._service.membership.read(ledger_id) is not MembershipCheck.DELETED:
                 continue
-            result.gone += 1
+            result.missing += 1
             if result.deleted >= limit:
                 result.held_back += 1
                 continue
             self._delete(ledger_id)
             result.deleted += 1
-        self._forget_tombstones()
+        self._drop_old_tombstones()
         await self._drop_orphans()
         self.deleted_count += result.deleted
         self.held_back_count = result.held_back
         return result
 
     async def _not_listed(self, known: list[int]) -> list[int]:
-        """Ledgers that are here and in no page of the listing."""
+        """Return the ledgers on this bookie that the listing does not contain."""
         missing = dict.fromkeys(known)
         after: int | None = None
         while page := await self._ledgers.ids(after, _PAGE):
@@ -89,19 +92,19 @@ class GarbageCollector:
         ledger = self._service.ledgers.get(ledger_id)
         if ledger is None:
             return
-        ledger.takes_adds = False
+        ledger.accepts_adds = False
         self._service.storage.delete_ledger(ledger_id)
         self._service.polls.wake_all(ledger)
 
-    def _forget_tombstones(self) -> None:
-        """Old ones go: by then no client holds a handle of that ledger any more."""
+    def _drop_old_tombstones(self) -> None:
+        """Drops expired tombstones: by then no client holds a handle of the ledger any more."""
         tombstones = self._service.storage.states.tombstones
         before = self._service.storage.wall_ms() - self._config.tombstone_ms
-        for ledger_id in [one for one, wall_ms in tombstones.items() if wall_ms < before]:
+        for ledger_id in [key for key, wall_ms in tombstones.items() if wall_ms < before]:
             del tombstones[ledger_id]
 
     async def _drop_orphans(self) -> None:
-        """Index rows of ledgers that are not held: left over from a rebuild over old files."""
+        """Drops index rows of unknown ledgers, which a rebuild from old files may leave."""
         storage = self._service.storage
         for count, ledger_id in enumerate(list(storage.index.ledgers())):
             if not storage.is_held(ledger_id):

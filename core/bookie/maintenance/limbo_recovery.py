@@ -1,18 +1,20 @@
-"""Getting out of limbo: draws the bound, and lets ledgers out whose end no longer hangs on us.
+"""Limbo recovery: releases ledgers from limbo when their end no longer depends on this bookie.
 
-That is so when a ledger is gone, or closed, or when its last fragment does not name this bookie:
-every entry before the last fragment is confirmed, so no recovery will ask for it to find the end.
-Then what should be here is compared with what is, and what is missing comes from the other
-replicas; what none of them gives now is left to repair, which can list it as soon as the ledger is
-out. A fence may have been among the lost, so a ledger that is not open any more is fenced anew.
+While a ledger is in limbo (limbo.py), this bookie may have lost some of its acknowledged entries.
+The first step is to allocate a ledger id, as the upper bound of the limbo. Then a ledger is
+released (rule BKE-17) if it was deleted, or closed, or if its last fragment does not name this
+bookie: every entry below the last fragment is confirmed, so no recovery reads it to find the
+ledger's end. Before the release, missing entries are fetched from the other replicas. Entries that
+no replica provides are left to repair, which can list them after the release. A fence may be among
+the lost records, so a ledger that is no longer open is fenced again.
 
-An open ledger that counts on this bookie stays in limbo, whatever the other replicas hold: its
-writer may count an acknowledgement of ours whose entry we lost, and make the quorum full with one
-that is still on its way. As we take no adds its writer replaces us, or its next owner closes it
-through the others; only an operator's word does it without them.
+An open ledger whose last fragment names this bookie stays in limbo, whatever the other replicas
+hold: its writer may count an acknowledgement whose entry is lost here, and complete the quorum with
+one that is still in flight. Since this bookie refuses its adds, the writer replaces the bookie, or
+the next owner recovers the ledger from the other replicas. Only an operator can end limbo earlier.
 
-Ledgers that are not known here may have been among the lost, too. So one pass goes over the list of
-all ledgers, and when it ends with nobody left the limbo is over.
+Ledgers that are unknown here may have been lost too. Therefore one pass goes over the list of all
+ledgers in the cluster, and limbo ends when a pass leaves no ledger in it.
 """
 
 import asyncio
@@ -28,32 +30,32 @@ from ...wire.entry import master_key
 from ..ledger_records import limbo_cleared_record, limbo_records
 from ..storage import Storage
 
-_LOOKS_AT_ONCE = 1_000
+_LEDGERS_PER_STEP = 1_000
 _PAGE = 10_000
 _RESTORED_MAX = 10_000
 
 Restore = Callable[[int, int], Awaitable[bool]]
-"""(ledger id, entry id) -> whether the entry came from a replica and stands here now."""
+"""Function of (ledger id, entry id) that restores an entry from a replica; False if it failed."""
 
 
 class LimboMetadata(Protocol):
-    """What limbo asks of the metadata store."""
+    """Access to the metadata store for limbo recovery."""
 
     async def next_id(self) -> int:
-        """A new ledger id, above all that were ever given. Raises MetadataError."""
+        """Return a new ledger id, above all that were allocated before. Raises MetadataError."""
         ...
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
-        """Ids of the cluster's ledgers above ``after``, rising. Raises MetadataError."""
+        """Return ids of the cluster's ledgers above ``after``, rising. Raises MetadataError."""
         ...
 
     async def read(self, ledger_id: int) -> tuple[LedgerMetadata, Version]:
-        """See proofs.LedgerReader."""
+        """See MetadataReader."""
         ...
 
 
 class LimboRecovery:
-    """Shrinks the limbo of one storage."""
+    """Releases the ledgers of one storage from limbo, step by step."""
 
     def __init__(
         self, storage: Storage, metadata: LimboMetadata, bookie: BookieId, restore: Restore
@@ -63,13 +65,13 @@ class LimboRecovery:
         self._bookie = bookie
         self._restore = restore
         self._after = -1
-        self._is_anybody_left = False
+        self._has_uncleared = False
         self.restored_count = 0
         self.missing_count = 0
-        """Entries that were let out of limbo although nobody gave them back: for repair."""
+        """Entries of released ledgers that no replica provided; repair restores them."""
 
     async def step(self) -> None:
-        """Looks at the next ledgers. Raises MetadataError; a repeat goes on."""
+        """Examines the next ledgers. Raises MetadataError; a repeated call continues."""
         limbo = self._storage.states.limbo
         if not limbo.is_active:
             return
@@ -80,45 +82,47 @@ class LimboRecovery:
         ids, is_last = await self._next_ids()
         for ledger_id in ids:
             if limbo.covers(ledger_id):
-                await self._look(ledger_id)
+                await self._examine(ledger_id)
             self._after = ledger_id
         if is_last:
-            if not self._is_anybody_left:
-                await clear_all(self._storage)
+            if not self._has_uncleared:
+                await end_limbo(self._storage)
             self._begin_pass()
 
     def _begin_pass(self) -> None:
-        self._after, self._is_anybody_left = -1, False
+        self._after, self._has_uncleared = -1, False
 
     async def _next_ids(self) -> tuple[list[int], bool]:
-        """The next ledgers below the bound, listed or known here; whether these are the last."""
+        """Return the next ledgers below the bound, listed or known here, and True for the last."""
         below = self._storage.states.limbo.below
         assert below is not None
-        listed = await self._metadata.ids(self._after, _LOOKS_AT_ONCE)
-        is_last = len(listed) < _LOOKS_AT_ONCE or listed[-1] >= below
+        listed = await self._metadata.ids(self._after, _LEDGERS_PER_STEP)
+        is_last = len(listed) < _LEDGERS_PER_STEP or listed[-1] >= below
         until = below - 1 if is_last else listed[-1]
-        known = [one for one in self._storage.states.ledgers if self._after < one <= until]
-        return sorted(dict.fromkeys([*(one for one in listed if one < below), *known])), is_last
+        known = [ledger for ledger in self._storage.states.ledgers if self._after < ledger <= until]
+        return sorted(
+            dict.fromkeys([*(ledger for ledger in listed if ledger < below), *known])
+        ), is_last
 
-    async def _look(self, ledger_id: int) -> None:
+    async def _examine(self, ledger_id: int) -> None:
         try:
             metadata, _ = await self._metadata.read(ledger_id)
         except NoSuchLedgerError:
             await self.clear(ledger_id)
             return
         except CorruptionError:
-            self._is_anybody_left = True
+            self._has_uncleared = True
             return
-        is_ours = self._bookie in metadata.bookies()
+        is_member = self._bookie in metadata.bookies()
         is_open = metadata.state is not LedgerState.CLOSED
         if is_open and self._bookie in metadata.last_fragment.bookies:
-            self._is_anybody_left = True
-        elif is_ours or ledger_id in self._storage.states.ledgers:
+            self._has_uncleared = True
+        elif is_member or ledger_id in self._storage.states.ledgers:
             await self._complete(metadata)
             await self.clear(ledger_id)
 
     async def _complete(self, metadata: LedgerMetadata) -> None:
-        """Fetches what should be here and is not, and fences what is not open."""
+        """Restores the missing entries of a ledger, and fences it unless it is open."""
         storage, ledger_id = self._storage, metadata.ledger_id
         ledger = storage.states.ledgers.get(ledger_id)
         if ledger is None:
@@ -126,53 +130,54 @@ class LimboRecovery:
             ledger = storage.create_ledger(ledger_id, key, is_proven=True)
         if metadata.state is not LedgerState.OPEN:
             await storage.fence_durably(ledger)
-        restored, is_helped = 0, True
+        restored, is_available = 0, True
         for missing in self._missing(metadata):
             for entry_id in missing:
-                if is_helped and restored < _RESTORED_MAX:
-                    is_helped = await self._restored(ledger_id, entry_id)
-                    restored += is_helped
-                    self.missing_count += not is_helped
+                if is_available and restored < _RESTORED_MAX:
+                    is_available = await self._try_restore(ledger_id, entry_id)
+                    restored += is_available
+                    self.missing_count += not is_available
                 else:
                     self.missing_count += 1
             await asyncio.sleep(0)
         self.restored_count += restored
 
-    async def _restored(self, ledger_id: int, entry_id: int) -> bool:
+    async def _try_restore(self, ledger_id: int, entry_id: int) -> bool:
         try:
             return await self._restore(ledger_id, entry_id)
         except RhumblineError:
             return False
 
     def _missing(self, metadata: LedgerMetadata) -> Iterator[list[int]]:
-        """Entries that should be here and are not, page by page."""
+        """Yield the ids of missing entries, page by page."""
         index, ledger_id = self._storage.index, metadata.ledger_id
-        for span in spans_of(metadata, self._bookie):
+        for span in ranges_of(metadata, self._bookie):
             for start in range(span.first, span.last + 1, _PAGE):
                 stop = min(start + _PAGE, span.last + 1)
                 held = {row.entry_id for row in index.page(ledger_id, start, stop - start)}
-                yield [one for one in range(start, stop) if span.has(one) and one not in held]
+                entry_ids = range(start, stop)
+                yield [entry for entry in entry_ids if span.has(entry) and entry not in held]
 
     async def _journal_limbo(self) -> None:
         states = self._storage.states
         for record in list(limbo_records(states.limbo)):
             await self._storage.journal(record)
-        states.settle()
+        states.refresh_accepts_adds()
 
     async def clear(self, ledger_id: int) -> None:
-        """The ledger's end is decided without us."""
+        """Releases a ledger, whose end does not depend on this bookie."""
         states = self._storage.states
         if states.limbo.covers(ledger_id):
             states.limbo.clear(ledger_id)
             await self._storage.journal(limbo_cleared_record(ledger_id))
             ledger = states.ledgers.get(ledger_id)
             if ledger is not None:
-                states.settle_ledger(ledger)
+                states.refresh_accepts_adds_of(ledger)
 
 
 @dataclass(frozen=True, slots=True)
 class LimboRange:
-    """A fragment that names a bookie, and which of its entries are that bookie's."""
+    """The entries of a fragment that belong to one of its bookies, by the striping rule."""
 
     first: int
     last: int
@@ -181,12 +186,12 @@ class LimboRange:
     write_quorum: int
 
     def has(self, entry_id: int) -> bool:
-        """Whether the entry belongs there, by the striping rule."""
+        """Return whether the entry belongs to the bookie."""
         return (self.index - entry_id) % self.ensemble_size < self.write_quorum
 
 
-def spans_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[LimboRange]:
-    """The fragments that name ``bookie``, without the last one of a ledger that has no end."""
+def ranges_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[LimboRange]:
+    """Yield the fragments that name ``bookie``, except the last one of an unclosed ledger."""
     fragments = metadata.fragments
     firsts = [fragment.first_entry_id for fragment in fragments]
     lasts = [first - 1 for first in firsts[1:]]
@@ -199,13 +204,14 @@ def spans_of(metadata: LedgerMetadata, bookie: BookieId) -> Iterator[LimboRange]
             yield LimboRange(fragment.first_entry_id, last, index, size, copies)
 
 
-async def clear_all(storage: Storage) -> None:
-    """Nobody is left in limbo; or, by an operator's word, nothing was lost.
+async def end_limbo(storage: Storage) -> None:
+    """Ends limbo for all ledgers: none is left in it, or an operator declares no loss.
 
-    Such a word is wrong if something was: then "never had it" may be a lie, and shorten a ledger.
+    If the declaration is wrong, the bookie may deny an entry that it acknowledged, and a recovery
+    may then close a ledger before its real end.
     """
     states = storage.states
     states.limbo.begin(0)
     for record in list(limbo_records(states.limbo)):
         await storage.journal(record)
-    states.settle()
+    states.refresh_accepts_adds()

@@ -1,4 +1,4 @@
-"""What of a file is still needed: the entries that the index points to, in the file's order."""
+"""The live rows of a file: the entries to which the index points, in the order of the file."""
 
 import struct
 from array import array
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from ..storage import Storage
 
 ROWS_AT_ONCE = 1_000
-"""So many rows take a millisecond at most."""
+"""Rows of one slice of work, which takes at most about a millisecond."""
 
 _RECORD = struct.Struct(">IIqq")
-"""A record's header, and the ledger and entry id with which an entry begins."""
+"""A record header, and the ledger id and entry id at the beginning of an entry."""
 
-_HOLES_MAX = 16
+_GAP_FACTOR_MAX = 16
+"""Ids per row above which rows are looked up one by one, since the id range has many gaps."""
 
 
 class LiveRows:
-    """Made by ``read``. Rows of a ledger are in the order of the file, not of their ids."""
+    """Live rows by ledger, filled by ``read``; the rows are in file order, not in id order."""
 
     def __init__(self, storage: "Storage", kind: int, number: int, slice_bytes: int) -> None:
         self._storage = storage
@@ -42,12 +43,12 @@ class LiveRows:
         self.ledgers: dict[int, LedgerEntries] = {}
         self.ledger_bytes: dict[int, int] = {}
         self.slices: list[tuple[int, int]] = []
-        """Regions of whole good groups, (start, end) in the file, each as long as may be."""
+        """Regions (start, end) of good groups, each as long as the slice size permits."""
         self.is_whole = False
         self.unordered: set[int] = set()
-        """Ledgers whose ids do not rise throughout the file."""
+        """Ledgers whose entry ids are not in rising order in the file."""
 
-    async def read(self, pace: DutyCycle) -> None:
+    async def read(self, duty_cycle: DutyCycle) -> None:
         """Reads the file to its end. Raises DiskFailedError."""
         storage = self._storage
         file = await storage.files.open(self._kind, self._number)
@@ -57,13 +58,13 @@ class LiveRows:
             return
 
         async def parse(_: int) -> None:
-            await self._parse_all(pace)
+            await self._parse_all(duty_cycle)
 
         scan = await scan_file(file, header, await file.size(), self._on_group, parse)
-        await self._parse_all(pace)
+        await self._parse_all(duty_cycle)
         self.is_whole = not scan.damages
         for ledger_id in list(self.ledgers):
-            await self._keep_live(ledger_id, pace)
+            await self._keep_live(ledger_id, duty_cycle)
 
     def _on_group(self, offset: int, body: bytes) -> None:
         start, end = offset - GROUP_HEADER_BYTES, offset + len(body)
@@ -75,16 +76,16 @@ class LiveRows:
         self.slices.append((start, end))
         self._unread.append((offset, body))
 
-    async def _parse_all(self, pace: DutyCycle) -> None:
+    async def _parse_all(self, duty_cycle: DutyCycle) -> None:
         for offset, body in self._unread:
             at = 0
             while at < len(body):
                 at = self._parse(self._number << OFFSET_BITS | offset, body, at)
-                await pace.pause()
+                await duty_cycle.pause()
         self._unread.clear()
 
     def _parse(self, base: int, body: bytes, at: int) -> int:
-        """Notes the entries of some records from ``at`` on; returns where the next one begins."""
+        """Records the entries of some records from ``at`` on; returns the offset of the next."""
         unpack, end = _RECORD.unpack_from, len(body)
         current: int | None = None
         for _ in range(ROWS_AT_ONCE):
@@ -109,22 +110,22 @@ class LiveRows:
             at += size
         return at
 
-    async def _keep_live(self, ledger_id: int, pace: DutyCycle) -> None:
-        """Leaves out the rows of a ledger that the index does not point to."""
+    async def _keep_live(self, ledger_id: int, duty_cycle: DutyCycle) -> None:
+        """Drops the rows of a ledger to which the index does not point."""
         rows = self.ledgers[ledger_id]
         live, size = LedgerEntries(), 0
         for part in _parts(rows):
             if not self._storage.is_held(ledger_id):
                 break
             part = self._live_of(ledger_id, part)
-            if part and not (rises(part.ids) and part.ids[0] > live.last):
+            if part and not (is_ascending(part.ids) and part.ids[0] > live.last):
                 self.unordered.add(ledger_id)
             live.last = max(live.last, max(part.ids, default=-1))
             live.ids += part.ids
             live.positions += part.positions
             live.lengths += part.lengths
             size += sum(part.lengths)
-            await pace.pause()
+            await duty_cycle.pause()
         if live:
             self.ledgers[ledger_id], self.ledger_bytes[ledger_id] = live, size
         else:
@@ -133,7 +134,7 @@ class LiveRows:
     def _live_of(self, ledger_id: int, rows: LedgerEntries) -> LedgerEntries:
         index = self._storage.index
         first, last = min(rows.ids), max(rows.ids)
-        if last - first < len(rows) * _HOLES_MAX:
+        if last - first < len(rows) * _GAP_FACTOR_MAX:
             known = index.span(ledger_id, first, last)
             if known.ids == rows.ids and known.positions == rows.positions:
                 return rows
@@ -152,6 +153,6 @@ def _parts(rows: LedgerEntries) -> Iterator[LedgerEntries]:
         yield rows.part(start, start + ROWS_AT_ONCE)
 
 
-def rises(ids: "array[int]") -> bool:
-    """Whether each id is above the one before. Ids do not repeat."""
+def is_ascending(ids: "array[int]") -> bool:
+    """Return whether the ids, which do not repeat, are in rising order."""
     return ids.tolist() == sorted(ids)

@@ -1,7 +1,7 @@
-"""What a bookie does beside serving: checkpoints, sorting, garbage collection, leaving limbo.
+"""The maintenance task: index checkpoints, compaction, garbage collection, limbo recovery.
 
-One task does one thing at a time, so none of them has to mind another. A step that fails because
-the disk or the metadata store is not usable now is tried again at the next turn.
+One task runs one kind of work at a time, so none of them needs to handle another. Work that fails
+because the disk or the metadata store is unavailable is retried in the next round.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from .duty_cycle import DutyCycle
 from .garbage_collector import GarbageCollector
 from .limbo_recovery import LimboRecovery
 
-_QUIET_S = 0.1
-_SHARE_WHEN_QUIET = 0.5
+_IDLE_S = 0.1
+_SHARE_WHEN_IDLE = 0.5
 
 
 class Maintenance:
-    """The steps in turn; ``run`` for the life of a bookie, ``step`` for tests."""
+    """Runs all maintenance work in rounds: ``run`` for a serving bookie, ``step`` for tests."""
 
     def __init__(
         self,
@@ -34,39 +34,45 @@ class Maintenance:
         self._collector = collector
         self._limbo = limbo
         self._config = config
-        self._ask_instance, self._expected_instance = instance_ids
+        self._read_instance_id, self._expected_instance = instance_ids
         self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._step_lock = asyncio.Lock()
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
-        self._worn: dict[int, None] = {}
-        self.sorter = Compactor(storage, DutyCycle(self._share, self._checkpoint))
+        self._retired_files: dict[int, None] = {}
+        self.compactor = Compactor(storage, DutyCycle(self._share, self._checkpoint))
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0
         self.last_failure: RhumblineError | None = None
         self.may_delete_many = False
-        """Set by an operator; the next collection has no limit, and resets it."""
-        storage.on_tasks_due = self._wake.set
+        """Set by an operator: the next garbage collection has no limit, and resets the flag."""
+        storage.on_maintenance_due = self._wake.set
 
     async def run(self) -> None:
-        """Turns until cancelled."""
+        """Runs rounds until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._config.maintenance_ms / 1000):
                     await self._wake.wait()
             except TimeoutError:
-                pass  # a turn is due anyway
+                pass  # the regular round is due
             self._wake.clear()
             await self.step()
 
     async def step(self) -> None:
-        """One turn of everything that is due."""
-        async with self._turn:
+        """Runs one round of all work that is due."""
+        async with self._step_lock:
             await self._step()
 
     async def _step(self) -> None:
-        for work in (self._checkpoint, self._limbo.step, self._collect, self._sort, self._compact):
+        for work in (
+            self._checkpoint,
+            self._limbo.step,
+            self._collect,
+            self._compact_logs,
+            self._compact_sorted_files,
+        ):
             try:
                 await work()
             except (RhumblineError, MetadataError) as error:
@@ -88,31 +94,31 @@ class Maintenance:
         self._collected_s = now_s
         is_unlimited, self.may_delete_many = self.may_delete_many, False
         await self._collector.collect(
-            await self._ask_instance(), self._expected_instance, is_unlimited=is_unlimited
+            await self._read_instance_id(), self._expected_instance, is_unlimited=is_unlimited
         )
 
     @property
     def _backlog(self) -> int:
-        """Sealed logs beyond those that are kept as they are."""
+        """Number of sealed logs that wait for compaction."""
         return len(self._storage.sealed_logs) - self._config.sealed_logs_kept
 
     def _share(self) -> float:
-        """How much of the time rewriting may take.
+        """Return the share of the time that compaction may take.
 
-        Half while nobody adds. Otherwise a part that grows with the backlog: in the long run as
-        much is sorted as is added, and after a burst clients come first.
+        The share is a half while there are no adds. Otherwise it grows with the backlog: in the
+        long run compaction keeps up with the adds, and after a burst client requests come first.
         """
         now_s = asyncio.get_running_loop().time()
         written = self._storage.log.written_bytes
         if written != self._seen_bytes:
             self._seen_bytes = written
-            self._busy_until_s = now_s + _QUIET_S
+            self._busy_until_s = now_s + _IDLE_S
         if now_s >= self._busy_until_s:
-            return _SHARE_WHEN_QUIET
-        return min(1.0, max(1, self._backlog) / max(1, self._config.sort_backlog_logs))
+            return _SHARE_WHEN_IDLE
+        return min(1.0, max(1, self._backlog) / max(1, self._config.compaction_backlog_logs))
 
-    async def _sort(self) -> None:
-        """Oldest log first; what else is due has its turn when a turn's time is over."""
+    async def _compact_logs(self) -> None:
+        """Compacts waiting logs, oldest first, until the round's time is over."""
         storage = self._storage
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._config.maintenance_ms / 1000
@@ -123,34 +129,34 @@ class Maintenance:
             number = storage.sealed_logs[0]
             if number in self._damaged or number >= storage.index.store.covered_log:
                 return
-            if not await self.sorter.sort_log(number):
-                self._damaged.add(number)  # stays until scrub has repaired it
+            if not await self.compactor.compact_log(number):
+                self._damaged.add(number)  # skipped until the scrubber has repaired it
                 return
 
-    async def _compact(self) -> None:
-        """A damaged sorted file, or the one with most garbage, if that is worth the copying."""
+    async def _compact_sorted_files(self) -> None:
+        """Rewrites a repaired sorted file, or else the one with the most garbage."""
         storage = self._storage
         live = storage.states.ledgers
-        worst, worst_share = self._next_worn(), self._config.compact_below_percent / 100
+        worst, worst_share = self._next_retired_file(), self._config.compact_below_percent / 100
         for number, known in storage.sorted.items() if worst is None else ():
             total = known.entry_bytes
             share = known.live_bytes(live) / total if total else 0.0
             if share < worst_share and number not in self._damaged:
                 worst, worst_share = number, share
-        if worst is not None and not await self.sorter.compact(worst):
+        if worst is not None and not await self.compactor.compact_sorted_file(worst):
             self._damaged.add(worst)
 
-    def _next_worn(self) -> int | None:
-        """A damaged file that is no longer needed, or hardly: what is good in it moves out."""
-        while self._worn:
-            number = next(iter(self._worn))
-            del self._worn[number]
+    def _next_retired_file(self) -> int | None:
+        """Return the next damaged file to rewrite: its good entries move to a new file."""
+        while self._retired_files:
+            number = next(iter(self._retired_files))
+            del self._retired_files[number]
             if number in self._storage.sorted:
                 return number
         return None
 
-    def repaired(self, numbers: list[int]) -> None:
-        """Scrub has found damage in these files, and repaired what it could: they may go now."""
+    def retire_files(self, numbers: list[int]) -> None:
+        """Schedules the rewriting of damaged files whose entries the scrubber has repaired."""
         self._damaged.clear()
-        self._worn.update(dict.fromkeys(numbers))
+        self._retired_files.update(dict.fromkeys(numbers))
         self._wake.set()

@@ -1,7 +1,7 @@
-"""Offline: reads every byte of a storage and says what it holds and what is damaged.
+"""Offline verification: reads every byte of a storage and reports its ledgers and damage.
 
-Changes nothing and needs no metadata store. The bookie must not run; the disk sees to that. The
-index is not looked at: it is a cache, and whoever doubts it has it built anew.
+Verification changes nothing and needs no metadata store. The bookie must not be running, which the
+lock on the directory ensures. The index is not verified: it is a cache that can be rebuilt.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from ..log.log_format import (
 )
 from ..log.replay import Damage, scan_file
 from ..log.startup import OpenedFiles, open_files, replay_sorted
-from ..storage import LOG_GONE
+from ..storage import LOG_MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """One ledger of a storage."""
+    """The contents of one ledger in a storage."""
 
     ledger_id: int
     entry_count: int
@@ -42,7 +42,7 @@ class LedgerSummary:
 
 @dataclass(frozen=True, slots=True)
 class StorageSummary:
-    """What a storage holds. ``torn_bytes``: the unfinished end of the log, which is no damage."""
+    """The contents of a storage. ``torn_bytes``, the unfinished end of the log, is not damage."""
 
     identity: Identity
     ledgers: tuple[LedgerSummary, ...]
@@ -55,7 +55,7 @@ class StorageSummary:
 
 
 class StoredEntry(NamedTuple):
-    """The header of one entry, and where it stands."""
+    """The header of one entry, and its location."""
 
     kind: int
     number: int
@@ -74,11 +74,11 @@ def _ignore(_: int) -> None:
 async def verify_storage(
     disk: Disk, boot_id: str = "", on_progress: Callable[[int], None] = _ignore
 ) -> StorageSummary:
-    """Reads all files and compares every checksum.
+    """Reads all files and verifies every checksum.
 
-    ``boot_id`` (see BookieConfig) lets a bad last group be told from an unfinished one;
-    ``on_progress`` hears now and then how many entries were read. Raises ForeignDataError,
-    CorruptionError (the identity, or no log where there was one), DiskFailedError.
+    ``boot_id`` (see BookieConfig) distinguishes a bad last group from an unfinished one.
+    ``on_progress`` is called regularly with the number of entries read. Raises ForeignDataError,
+    CorruptionError (damaged identity, missing log), DiskFailedError.
     """
     identity = await read_identity(disk)
     files = FileSet(disk, 0)
@@ -95,7 +95,7 @@ async def verify_storage(
     try:
         opened = await open_files(files, bookie, boot_id, 0, lambda rows: counted(rows, index))
         if identity.was_opened and opened.last_log is None:
-            raise CorruptionError(LOG_GONE)
+            raise CorruptionError(LOG_MISSING)
         await replay_sorted(files, bookie, opened, lambda rows: counted(rows, older))
     finally:
         await files.aclose()
@@ -133,10 +133,10 @@ def _summary(identity: Identity, opened: OpenedFiles, index: MemoryIndex) -> Sto
 
 
 async def dump_storage(disk: Disk, on_entry: Callable[[StoredEntry], None]) -> list[Damage]:
-    """Tells every entry as it stands in the files, in their order, replaced ones too.
+    """Calls ``on_entry`` for every entry in the files, in file order, including replaced ones.
 
-    Returns what could not be read; an unfinished end is among it. Raises ForeignDataError,
-    CorruptionError (the identity), DiskFailedError.
+    Returns the unreadable regions, including an unfinished end. Raises ForeignDataError,
+    CorruptionError (damaged identity), DiskFailedError.
     """
     await read_identity(disk)
     files = FileSet(disk, 0)

@@ -1,9 +1,9 @@
-"""Scrub: a slow walk over all sealed files that verifies every byte, and repairs what it can.
+"""The scrubber: a slow scan of all sealed files that verifies and repairs them (rule BKE-23).
 
-A damaged region is looked up in the index: the entries that still stand in it are read one by one,
-and written to the log anew, so that nothing needs that region any more. Those that cannot be read
-come from a replica (by ``fetch``, which verifies them) and are read back here. Until then a read of
-such an entry says "unknown".
+For a damaged region, the scrubber finds the entries that the index locates in it. Entries that are
+still readable one by one are written to the log again. The others are fetched from a replica (by
+``fetch``, which verifies them), written to the log and read back. Then nothing needs the damaged
+region any more. Until then, reads of an unreadable entry fail with "unknown".
 """
 
 import asyncio
@@ -28,26 +28,26 @@ from ..storage import Storage
 _PAGE = 10_000
 
 Fetch = Callable[[int, int], Awaitable[bytes | None]]
-"""(ledger id, entry id) -> the whole entry from another bookie, its digest verified; or None."""
+"""Function of (ledger id, entry id) that returns a verified entry from a replica, or None."""
 
 
 @dataclass(slots=True)
 class ScrubReport:
-    """What one walk found."""
+    """The results of one scrub."""
 
     file_count: int = 0
     verified_bytes: int = 0
     damages: list[Damage] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
-    """(ledger id, entry id) that no replica gave back."""
+    """(ledger id, entry id) of entries that no replica provided."""
     rescued_count: int = 0
-    """Entries that were whole within a damaged group."""
+    """Number of intact entries in damaged groups that were written again."""
     repaired_count: int = 0
-    """Entries that came from a replica."""
+    """Number of entries that were restored from a replica."""
 
 
 class Scrubber:
-    """Walks over one storage. ``fetch`` may be set at any time; without it nothing is repaired."""
+    """Scrubs one storage. ``fetch`` may be set at any time; without it replicas are not used."""
 
     def __init__(self, storage: Storage, bytes_per_s: int) -> None:
         self._storage = storage
@@ -65,7 +65,7 @@ class Scrubber:
         kinds += [(SORTED_KIND, number) for number in storage.sorted]
         for kind, number in kinds:
             if number not in storage.sealed_logs and number not in storage.sorted:
-                continue  # sorted or compacted away meanwhile
+                continue  # compacted and removed meanwhile
             damages = await self._verify(kind, number, report)
             if damages:
                 report.damages.extend(damages)
@@ -74,7 +74,7 @@ class Scrubber:
         return report
 
     async def _verify(self, kind: int, number: int, report: ScrubReport) -> list[Damage]:
-        """Reads one file to its end; an unreadable head or file is damage as a whole."""
+        """Reads one file to its end; an unreadable file or header damages the whole file."""
         storage = self._storage
         report.file_count += 1
         try:
@@ -83,14 +83,14 @@ class Scrubber:
             header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
             known = storage.sorted.get(number)
             end = size if known is None else known.end
-            scan = await scan_file(file, header, end, lambda offset, body: None, self._pace)
+            scan = await scan_file(file, header, end, lambda offset, body: None, self._throttle)
         except (RhumblineError, FileNotFoundError) as error:
             return [Damage(number, 0, OFFSET_MASK, str(error))]
         report.verified_bytes += size
         return scan.damages
 
-    async def _pace(self, count: int) -> None:
-        """Sleeps as long as ``count`` bytes may take."""
+    async def _throttle(self, count: int) -> None:
+        """Sleeps to keep the read rate, after ``count`` bytes."""
         now_s = asyncio.get_running_loop().time()
         self._paid_until_s = max(self._paid_until_s, now_s) + count / self._bytes_per_s
         await asyncio.sleep(self._paid_until_s - now_s)
@@ -107,7 +107,7 @@ class Scrubber:
                 report.unreadable.append((ledger_id, entry_id))
 
     async def _rescue(self, ledger_id: int, entry_id: int, location: Location) -> bool:
-        """Writes an entry anew that is whole, although the group around it is not."""
+        """Writes an intact entry of a damaged group to the log again; False if it is bad."""
         try:
             entry = await self._storage.read_from_file(ledger_id, entry_id, location)
             await restore_entry(self._storage, entry)
@@ -116,7 +116,7 @@ class Scrubber:
         return True
 
     async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry]:
-        """Rows of the index that stand in a damaged region; a walk over the whole index."""
+        """Return the index rows in the damaged regions; reads the whole index."""
         index = self._storage.index
         found: list[IndexedEntry] = []
         for ledger_id in list(index.ledgers()):
@@ -128,7 +128,7 @@ class Scrubber:
         return found
 
     async def restore(self, ledger_id: int, entry_id: int) -> bool:
-        """Fetches an entry, writes it anew, reads it back; False if any of that fails."""
+        """Fetches an entry, writes it to the log and reads it back; returns False if that fails."""
         if self.fetch is None:
             return False
         try:
@@ -140,7 +140,7 @@ class Scrubber:
             location = self._storage.find(ledger_id, entry_id)
             return await self._storage.read_from_file(ledger_id, entry_id, location) == entry
         except RhumblineError:
-            return False  # it stays unknown; the next walk tries again
+            return False  # reads stay "unknown"; the next scrub retries
 
 
 def _is_in(row: IndexedEntry, number: int, damages: list[Damage]) -> bool:
@@ -155,30 +155,31 @@ def _check_identity(entry: bytes, ledger_id: int, entry_id: int) -> None:
         ledger_id,
         entry_id,
     ):
-        raise CorruptionError(f"a replica gave another entry for {ledger_id}:{entry_id}")
+        raise CorruptionError(f"a replica returned another entry for {ledger_id}:{entry_id}")
 
 
 class _Restoring:
-    """Stands where a connection would: waits for one entry to be durable."""
+    """A response sink without a connection, which waits until one entry is durable."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def answered(self, outbox: Outbox) -> None:
-        """See commit_group.Answerer."""
+    def deliver(self, outbox: Outbox) -> None:
+        """See commit_group.ResponseSink."""
         if not self.done.done():
             self.done.set_result(None)
 
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.Answerer."""
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        """See commit_group.ResponseSink."""
         if not self.done.done():
             self.done.set_exception(error)
 
 
 async def restore_entry(storage: Storage, entry: bytes) -> None:
-    """Writes an entry of a known ledger to the log anew; durable when it returns.
+    """Writes an entry of a known ledger to the log again and waits until it is durable.
 
-    Raises UnknownStateError when the ledger is not known, and what the log failed with.
+    Raises UnknownStateError (limbo) or NoSuchLedgerError if the ledger is unknown, or the failure
+    of the log.
     """
     ledger_id = ENTRY_HEADER.unpack_from(entry)[0]
     ledger = storage.states.ledgers.get(ledger_id)

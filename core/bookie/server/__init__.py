@@ -1,1 +1,1 @@
-"""What answers clients: connections, requests in both wire forms, reads and long polls."""
+"""Client-facing code: connections, requests in both wire forms, reads and long polls."""

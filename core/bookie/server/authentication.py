@@ -1,25 +1,25 @@
-"""The AUTH handshake: clients of ours name the bookie id that they want; others are let in."""
+"""The AUTH handshake: a Rhumbline client names the bookie id that it wants (rule BKE-5)."""
 
 from typing import NamedTuple
 
 from ...protocol.bookie_id import BookieId
-from ...wire.handshake import APACHE_NO_AUTH_PLUGIN, PLUGIN, decode_hello, encode_answer
+from ...wire.handshake import APACHE_NO_AUTH_PLUGIN, PLUGIN, decode_hello, encode_response
 
 
-class AuthAnswer(NamedTuple):
-    """What to send; the connection is closed behind it unless it is accepted."""
+class AuthOutcome(NamedTuple):
+    """The response to send; the connection is closed after it unless ``is_accepted``."""
 
     plugin: str
     payload: bytes
     is_accepted: bool
 
 
-def authenticate(plugin: str, payload: bytes, here: BookieId) -> AuthAnswer:
-    """Answers an AUTH message. Raises ProtocolError for a greeting that is none.
+def authenticate(plugin: str, payload: bytes, here: BookieId) -> AuthOutcome:
+    """Checks an AUTH message. Raises ProtocolError if the greeting is malformed.
 
-    A plugin that is not ours gets what a bookie without authentication says: no need.
+    Another plugin gets the response of a bookie without authentication and is accepted.
     """
     if plugin != PLUGIN:
-        return AuthAnswer(APACHE_NO_AUTH_PLUGIN, b"", True)
+        return AuthOutcome(APACHE_NO_AUTH_PLUGIN, b"", True)
     wanted = decode_hello(payload)
-    return AuthAnswer(PLUGIN, encode_answer(wanted, here), wanted == here)
+    return AuthOutcome(PLUGIN, encode_response(wanted, here), wanted == here)

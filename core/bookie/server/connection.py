@@ -1,13 +1,13 @@
-"""One client's connection: frames in, answers out, bounded bytes in between.
+"""A client connection of the bookie: splits frames, serves them, sends responses, limits memory.
 
-All whole frames of a chunk are served in one loop, and what is answered at once leaves with one
-write. A plain v2 add to a ledger that takes them is handled here, in place; everything else goes
-through the rules of ``service`` by way of its form (requests_v2, requests_v3). Both forms may come
-on one connection: the first byte of each frame says which.
+All complete frames of a received chunk are served in one loop, and immediate responses leave with
+one write. A plain v2 add to a ledger that accepts adds is handled here, in place (rules BKE-8,
+BKE-9). Every other request is decoded by its wire form (requests_v2, requests_v3) and served by
+``EntryService``. Both forms may be mixed on one connection: the first byte of a frame shows which.
 
-Limits of a connection: unanswered adds in bytes, unsent answers in bytes, reads that wait for a
-file, parked polls. Above the first three its socket is not read; above the last, polls are refused.
-Frames that do not end are bounded over all connections (half_frames.py).
+Each connection has limits: bytes of adds in flight, bytes of unsent responses, queued file reads
+and parked polls. Above one of the first three, the socket is not read; further polls are refused.
+Partial frames are limited over all connections (partial_frames.py).
 """
 
 import asyncio
@@ -35,15 +35,15 @@ from .requests import FileRead
 _PLAIN_ADD = b"\x02\x01\x00\x00"
 _ADD_HEAD = struct.Struct(">4s20sqqq8x")
 _ADD_HEAD_BYTES = _ADD_HEAD.size
-_ENTRY_AT = 24
+_ENTRY_OFFSET = 24
 _ADD_OK = RESPONSE.pack(ADD_RESPONSE_WORD, 0, 0, 0)[:12]
 _V2_BYTE = 0x02
-_PART_BYTES_MIN = 2048  # on average; a system call looks at each part, so small ones are joined
+_PART_BYTES_MIN = 2048  # on average; smaller parts are joined, as each part costs in a writev
 _V3_BYTE = 0x0A
 
 
 class ClientConnection:
-    """The server's side of a connection."""
+    """The server side of a connection."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ClientConnection:
         tasks: Tasks,
         registry: "dict[ClientConnection, None]",
         closed_reasons: Counter[str],
-        half_frames: PartialFrames,
+        partial_frames: PartialFrames,
     ) -> None:
         self.service = service
         self.polls: dict[ParkedPoll, None] = {}
@@ -59,8 +59,8 @@ class ClientConnection:
         self._registry = registry
         self._closed_reasons = closed_reasons
         self._splitter = FrameSplitter()
-        self._half_frames = half_frames
-        self._is_holding = False  # part of a frame
+        self._partial_frames = partial_frames
+        self._has_partial_frame = False
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._is_serving = False
@@ -76,7 +76,7 @@ class ClientConnection:
         """See asyncio.Protocol."""
         self._transport = cast("asyncio.Transport", transport)
         if len(self._registry) >= self.service.config.connection_count_max:
-            self.hang_up("too-many-connections")
+            self.close("too-many-connections")
             return
         self._registry[self] = None
         self._transport.set_write_buffer_limits(self.service.config.connection_write_bytes_max)
@@ -88,21 +88,21 @@ class ClientConnection:
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._transport = None
-        self._forget()
+        self._release()
         self._out.clear()
 
     def pause_writing(self) -> None:
-        """The peer doesn't take its answers: read no more of its requests."""
+        """Stops reading requests, because the peer does not read its responses."""
         self._is_write_blocked = True
         self._throttle()
 
     def resume_writing(self) -> None:
-        """The peer takes them again."""
+        """Reads requests again."""
         self._is_write_blocked = False
         self._throttle()
 
     def data_received(self, data: bytes) -> None:
-        """Serves every whole frame."""
+        """Serves every complete frame."""
         if self._transport is None:
             return
         self._is_serving = True
@@ -111,13 +111,13 @@ class ClientConnection:
             self._serve(data, starts, stops)
             held_bytes = self._splitter.held_bytes
             if held_bytes:
-                self._is_holding = True
-                self._half_frames.hold(self, held_bytes, is_new=bool(starts))
-            elif self._is_holding:
-                self._is_holding = False
-                self._half_frames.release(self)
+                self._has_partial_frame = True
+                self._partial_frames.hold(self, held_bytes, is_new=bool(starts))
+            elif self._has_partial_frame:
+                self._has_partial_frame = False
+                self._partial_frames.release(self)
         except ProtocolError as error:
-            self.hang_up("malformed", error)
+            self.close("malformed", error)
         finally:
             self._is_serving = False
         if self._out:
@@ -132,19 +132,23 @@ class ClientConnection:
         log = service.storage.log
         config = service.config
         bytes_max, count_max = config.group_bytes_max, config.group_count_max
-        takes_adds = service.takes_adds
+        accepts_adds = service.accepts_adds
         unpack, pack_record = _ADD_HEAD.unpack_from, RECORD_HEADER.pack
         group = log.group
         outbox = group.outboxes.get(self)
         request_bytes = 0
+        # Nothing in this loop awaits, so no other connection can fence a ledger or close the group
+        # between the checks of an add and its append.
         for start, stop in zip(starts, stops, strict=True):
-            if stop - start >= _ADD_HEAD_BYTES and takes_adds:
+            if stop - start >= _ADD_HEAD_BYTES and accepts_adds:
                 kind, key, ledger_id, entry_id, lac = unpack(data, start)
                 ledger = ledgers.get(ledger_id)
+                # The checks of EntryService, for an add that no check refuses. Any other frame
+                # falls through to the dispatch, which also finds the right error.
                 if (
                     kind == _PLAIN_ADD
                     and ledger is not None
-                    and ledger.takes_adds
+                    and ledger.accepts_adds
                     and ledger.master_key == key
                     and -1 <= lac < entry_id
                 ):
@@ -153,7 +157,9 @@ class ClientConnection:
                         outbox = None
                     if outbox is None:
                         outbox = group.outbox_of(self)
-                    start += _ENTRY_AT
+                    # The record is appended here exactly as Storage.add does it, which saves a
+                    # request object and several calls for each entry.
+                    start += _ENTRY_OFFSET
                     entry = data[start:stop]
                     size = stop - start
                     offset = group.body_bytes + RECORD_HEADER_BYTES
@@ -161,18 +167,21 @@ class ClientConnection:
                     group.adds.append((ledger, entry_id, lac, offset, size))
                     group.body_bytes = offset + size
                     group.count += 1
-                    outbox.answers.append(_ADD_OK + entry[:16])
+                    # The response repeats the entry's first 16 bytes: ledger id and entry id. It
+                    # waits in the outbox until the group is durable.
+                    outbox.responses.append(_ADD_OK + entry[:16])
                     request_bytes += size
                     if ledger.polls:
-                        service.storage.hear(ledger, lac)
+                        service.storage.raise_lac(ledger, lac)
                     outbox.request_bytes += size
                     continue
             self._dispatch(data[start:stop])
+            # The dispatch may have appended to the group, or filled it and opened another.
             group = log.group
             outbox = group.outboxes.get(self)
         if request_bytes:
             self._inflight_bytes += request_bytes
-            log.kick()
+            log.kick()  # once for all adds of the chunk
 
     def _dispatch(self, frame: bytes) -> None:
         form = frame[0]
@@ -181,12 +190,12 @@ class ClientConnection:
         elif form == _V3_BYTE:
             requests_v3.serve(self, self.service, frame)
         else:
-            raise ProtocolError(f"a frame that begins with {form:#04x}")
+            raise ProtocolError(f"a frame begins with the unknown byte {form:#04x}")
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        """Queues an answer; what is queued in one turn of the loop leaves with one write."""
+        """Queues a response; responses of one event-loop iteration leave with one write."""
         if self._transport is None:
             return
         self._out.append(frame)
@@ -195,7 +204,7 @@ class ClientConnection:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Sends a large answer now, without copying its parts together if they are worth it."""
+        """Sends a large response now; joins its parts only if they are small."""
         if self._transport is None:
             return
         if sum(map(len, parts)) < _PART_BYTES_MIN * len(parts):
@@ -209,60 +218,60 @@ class ClientConnection:
             frames, self._out = self._out, []
             self._transport.write(b"".join(frames))
 
-    def expect(self, request_bytes: int) -> None:
-        """An add was taken that will be answered through an outbox, or by ``settle``."""
+    def add_inflight(self, request_bytes: int) -> None:
+        """Counts the bytes of an accepted add until its response is sent."""
         self._inflight_bytes += request_bytes
 
-    def settle(self, request_bytes: int) -> None:
-        """So many bytes of requests have been answered."""
+    def release_inflight(self, request_bytes: int) -> None:
+        """Stops counting the bytes of adds whose responses were sent."""
         self._inflight_bytes -= request_bytes
         assert self._inflight_bytes >= 0
         if self.is_paused:
             self._throttle()
 
-    def answered(self, outbox: Outbox) -> None:
-        """See commit_group.Answerer."""
+    def deliver(self, outbox: Outbox) -> None:
+        """See commit_group.ResponseSink."""
         if self._transport is not None:
-            self._transport.write(b"".join(outbox.answers))
-        self.settle(outbox.request_bytes)
+            self._transport.write(b"".join(outbox.responses))
+        self.release_inflight(outbox.request_bytes)
 
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.Answerer.
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        """See commit_group.ResponseSink.
 
-        Adds that found no space are told so. Of others this bookie cannot tell the outcome: it
-        hangs up.
+        Adds that found no space get an error response. The outcome of others is unknown, so the
+        connection is closed.
         """
         if isinstance(error, DiskFullError):
             if self._transport is not None:
-                self._transport.write(refusals_of(outbox.answers, error))
-            self.settle(outbox.request_bytes)
+                self._transport.write(refusals_of(outbox.responses, error))
+            self.release_inflight(outbox.request_bytes)
             return
-        self.settle(outbox.request_bytes)
-        self.hang_up("write-refused", error)
+        self.release_inflight(outbox.request_bytes)
+        self.close("write-refused", error)
 
-    def hang_up(self, reason: str, error: RhumblineError | None = None) -> None:
-        """Closes this connection, and nothing else, for a reason that is counted."""
+    def close(self, reason: str, error: RhumblineError | None = None) -> None:
+        """Closes this connection and counts the reason."""
         if self._transport is None:
             return
         self._closed_reasons[reason] += 1
         self._flush()
         self._transport.close()
         self._transport = None
-        self._forget()
+        self._release()
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         self._registry.pop(self, None)
-        self._half_frames.release(self)
+        self._partial_frames.release(self)
         self.service.polls.drop(self.polls)
         self._reads.clear()
 
     def abort(self) -> None:
-        """Closes at once, dropping what was not sent (shutdown)."""
+        """Closes the connection immediately and drops unsent responses (shutdown)."""
         if self._transport is not None:
             self._transport.abort()
 
     def _throttle(self) -> None:
-        """Reads the socket or not, by what is in flight."""
+        """Pauses or resumes reading the socket according to the limits."""
         if self._transport is None:
             return
         config = self.service.config
@@ -282,8 +291,8 @@ class ClientConnection:
 
     # --- reads from files -----------------------------------------------------------------------
 
-    def read_later(self, read: FileRead) -> None:
-        """Runs a read that needs a file; so many side by side, the others in their turn."""
+    def enqueue_read(self, read: FileRead) -> None:
+        """Queues a read that needs a file; at most ``READERS_MAX`` run concurrently."""
         self._reads.add(read)
 
     def _on_read(self) -> None:

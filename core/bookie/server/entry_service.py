@@ -1,11 +1,12 @@
-"""What a bookie does with requests, in whichever form they came: the rules of adds, fences, reads.
+"""The rules by which a bookie serves adds, fences, reads and LACs, in either wire form.
 
 Invariants:
-1. no answer to a fencing request, positive or negative, leaves before the fence is durable;
-2. after a fence no plain add is taken; recovery adds pass;
-3. "never had it" is said to a recoverer only for a ledger whose metadata names this bookie and that
-   is not in limbo; otherwise the answer is "unknown";
-4. an add is acknowledged only when it is durable.
+1. no response to a fencing request, positive or negative, leaves before the fence is durable (rule
+   BKE-10);
+2. after a fence no plain add is accepted, while recovery adds are (rule BKE-11);
+3. a recovery gets "never had it" only for a ledger whose metadata names this bookie and that is not
+   in limbo; otherwise the response is "unknown" (rule BKE-7);
+4. an add is acknowledged only when it is durable (rule BKE-9).
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
 from ..storage import Storage
 from ..storage_listener import StorageListener
 from .file_reads import BatchReading, EntryReading
-from .long_poll import ParkedPoll, Poll, PollDesk
+from .long_poll import LongPollRegistry, ParkedPoll, Poll
 from .requests import BatchRead, EntryAdd, EntryRead, WriteLac
 
 _LIST_PAGE = 20_000
@@ -42,7 +43,7 @@ _NEGATIVE = (NoSuchEntryError, NoSuchLedgerError)
 
 
 class EntryService(StorageListener):
-    """The request rules over one storage."""
+    """Serves requests from one storage."""
 
     def __init__(
         self,
@@ -57,83 +58,83 @@ class EntryService(StorageListener):
         self.bookie = bookie
         self.config = config
         self.storage = storage
-        self.proofs = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
-        self.polls = PollDesk(config.long_poll_ms_max, config.connection_polls_max)
-        self.takes_adds = True
-        """Whether plain adds are taken at all; false on a full or failed disk, or by command."""
-        self.takes_recovery_adds = True
+        self.membership = LedgerMembership(ledgers, bookie, tasks, config.learning_count_max)
+        self.polls = LongPollRegistry(config.long_poll_ms_max, config.connection_polls_max)
+        self.accepts_adds = True
+        """True if plain adds are accepted; false on a full or failed disk, or by command."""
+        self.accepts_recovery_adds = True
         self.failure: RhumblineError | None = None
         self.ran_out_of_space = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called when the log failed or found no space; the owner decides what is taken then."""
+        """Called when the log failed or found no space, so that the owner updates the mode."""
         storage.listener = self
 
     @property
     def ledgers(self) -> dict[int, LedgerRecord]:
-        """The ledgers known here."""
+        """The ledgers on this bookie, by id."""
         return self.storage.states.ledgers
 
     # --- adds -----------------------------------------------------------------------------------
 
     def add(self, op: EntryAdd) -> None:
-        """Takes an add, or refuses it at once, or after a look at the ledger's metadata."""
+        """Appends or refuses an add, after a membership check if the ledger is not proven."""
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is not None and (ledger.is_proven or op.is_recovery):
             self._add(op, ledger)
         elif op.is_recovery:
             self._add_to_new_ledger(op, is_proven=False)
         else:
-            fault = self._fault_of_add(op, ledger)
-            if fault is not None:
-                op.connection.send(op.answer(fault))
+            refusal = self._add_refusal(op, ledger)
+            if refusal is not None:
+                op.connection.send(op.response(refusal))
                 return
-            op.connection.expect(len(op.entry))
-            self._prove(op, lambda proof: self._add_after(op, proof))
+            op.connection.add_inflight(len(op.entry))
+            self._check_membership(op, lambda membership: self._continue_add(op, membership))
 
-    def _add_after(self, op: EntryAdd, proof: MembershipCheck) -> None:
-        op.connection.settle(len(op.entry))
-        if proof is not MembershipCheck.NAMED:
-            error = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
-            op.connection.send(op.answer(error))
+    def _continue_add(self, op: EntryAdd, membership: MembershipCheck) -> None:
+        op.connection.release_inflight(len(op.entry))
+        if membership is not MembershipCheck.NAMED:
+            error = UnknownStateError(f"the metadata of ledger {op.ledger_id} {membership.value}")
+            op.connection.send(op.response(error))
             return
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is None:
             self._add_to_new_ledger(op, is_proven=True)
             return
-        self.storage.prove(ledger)
+        self.storage.mark_proven(ledger)
         self._add(op, ledger)
 
     def _add_to_new_ledger(self, op: EntryAdd, *, is_proven: bool) -> None:
-        fault = self._fault_of_add(op, None)
-        if fault is not None:
-            op.connection.send(op.answer(fault))
+        refusal = self._add_refusal(op, None)
+        if refusal is not None:
+            op.connection.send(op.response(refusal))
             return
         ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=is_proven)
         self._add(op, ledger)
 
     def _add(self, op: EntryAdd, ledger: LedgerRecord) -> None:
-        fault = self._fault_of_add(op, ledger)
-        if fault is not None:
-            op.connection.send(op.answer(fault))
+        refusal = self._add_refusal(op, ledger)
+        if refusal is not None:
+            op.connection.send(op.response(refusal))
             return
-        op.connection.expect(len(op.entry))
-        self.storage.add(ledger, op.entry, op.connection, op.answer(None))
+        op.connection.add_inflight(len(op.entry))
+        self.storage.add(ledger, op.entry, op.connection, op.response(None))
 
     def _create_ledger(self, ledger_id: int, master_key: bytes, *, is_proven: bool) -> LedgerRecord:
         ledger = self.storage.create_ledger(ledger_id, master_key, is_proven=is_proven)
-        self.polls.began(ledger)
+        self.polls.ledger_created(ledger)
         return ledger
 
-    def _fault_of_add(self, op: EntryAdd, ledger: LedgerRecord | None) -> RhumblineError | None:
+    def _add_refusal(self, op: EntryAdd, ledger: LedgerRecord | None) -> RhumblineError | None:
         if self.failure is not None:
-            return DiskFailedError("the write log has failed; this bookie takes no adds")
-        if not (self.takes_recovery_adds if op.is_recovery else self.takes_adds):
+            return DiskFailedError("the write log has failed; this bookie accepts no adds")
+        if not (self.accepts_recovery_adds if op.is_recovery else self.accepts_adds):
             return ReadOnlyError("this bookie is read-only")
         if ledger is None:
             if op.ledger_id in self.storage.states.tombstones:
                 return NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
             if len(self.ledgers) >= self.config.ledger_count_max:
-                return TooManyRequestsError("this bookie holds as many ledgers as it may")
+                return _too_many_ledgers(len(self.ledgers))
             return None
         if ledger.master_key != op.master_key:
             return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
@@ -145,66 +146,71 @@ class EntryService(StorageListener):
             return UnknownStateError(f"ledger {op.ledger_id} is in limbo here")
         return None
 
-    def _prove(
-        self, op: EntryAdd | EntryRead | WriteLac, on_proof: Callable[[MembershipCheck], None]
+    def _check_membership(
+        self, op: EntryAdd | EntryRead | WriteLac, on_check: Callable[[MembershipCheck], None]
     ) -> None:
         try:
-            self.proofs.ask(op.ledger_id, on_proof)
+            self.membership.check(op.ledger_id, on_check)
         except TooManyRequestsError as error:
             if isinstance(op, EntryAdd):
-                op.connection.settle(len(op.entry))
-            op.connection.send(op.answer(error))
+                op.connection.release_inflight(len(op.entry))
+            op.connection.send(op.response(error))
 
     # --- reads ----------------------------------------------------------------------------------
 
     def read(self, op: EntryRead) -> None:
-        """Answers a read, after the fence if it has one."""
+        """Serves a read, after the fence if it has one."""
         if not op.is_fencing:
             self._read_now(op)
         elif not op.master_key:
-            op.connection.send(op.answer(UnauthorizedError("a fence needs the master key")))
+            op.connection.send(
+                op.response(UnauthorizedError("a fencing read needs the master key"))
+            )
         else:
             ledger = self.ledgers.get(op.ledger_id)
             if ledger is not None and ledger.is_proven:
                 self._fence(op, ledger)
             else:
-                self._prove(op, lambda proof: self._fence_after(op, proof))
+                self._check_membership(op, lambda membership: self._continue_fence(op, membership))
 
-    def _fence_after(self, op: EntryRead, proof: MembershipCheck) -> None:
-        """Fences a ledger that this bookie has no proof of, or learns to be its own."""
+    def _continue_fence(self, op: EntryRead, membership: MembershipCheck) -> None:
+        """Fences a ledger after its membership check; creates its state if needed (rule BKE-12)."""
         ledger = self.ledgers.get(op.ledger_id)
         if ledger is None:
-            if proof is MembershipCheck.GONE or op.ledger_id in self.storage.states.tombstones:
+            if (
+                membership is MembershipCheck.DELETED
+                or op.ledger_id in self.storage.states.tombstones
+            ):
                 op.connection.send(
-                    op.answer(UnknownStateError(f"ledger {op.ledger_id} was deleted"))
+                    op.response(UnknownStateError(f"ledger {op.ledger_id} was deleted"))
                 )
                 return
-            fault = self._fault_of_new_fence()
-            if fault is not None:
-                op.connection.send(op.answer(fault))
+            refusal = self._new_fence_refusal()
+            if refusal is not None:
+                op.connection.send(op.response(refusal))
                 return
             ledger = self._create_ledger(
-                op.ledger_id, op.master_key, is_proven=proof is MembershipCheck.NAMED
+                op.ledger_id, op.master_key, is_proven=membership is MembershipCheck.NAMED
             )
-        elif proof is MembershipCheck.NAMED:
-            self.storage.prove(ledger)
+        elif membership is MembershipCheck.NAMED:
+            self.storage.mark_proven(ledger)
         self._fence(op, ledger)
 
-    def _fault_of_new_fence(self) -> RhumblineError | None:
+    def _new_fence_refusal(self) -> RhumblineError | None:
         if len(self.ledgers) >= self.config.ledger_count_max:
-            return TooManyRequestsError("this bookie holds as many ledgers as it may")
+            return _too_many_ledgers(len(self.ledgers))
         return None
 
     def _fence(self, op: EntryRead, ledger: LedgerRecord) -> None:
         if ledger.master_key != op.master_key:
             error = UnauthorizedError(f"ledger {op.ledger_id} has another master key")
-            op.connection.send(op.answer(error))
+            op.connection.send(op.response(error))
             return
         was_fenced = ledger.is_fenced
 
         def durable(error: RhumblineError | None) -> None:
             if error is not None:
-                op.connection.send(op.answer(error))
+                op.connection.send(op.response(error))
                 return
             if not was_fenced:
                 self.polls.wake_all(ledger)
@@ -214,29 +220,32 @@ class EntryService(StorageListener):
 
     def _read_now(self, op: EntryRead) -> None:
         if isinstance(op, BatchRead):
-            op.connection.read_later(BatchReading(self, op))
+            op.connection.enqueue_read(BatchReading(self, op))
             return
         try:
             entry_id, location = self.locate(op.ledger_id, op.entry_id)
         except RhumblineError as error:
-            op.connection.send(op.answer(self.negative(op, error)))
+            op.connection.send(op.response(self.weaken_denial(op, error)))
             return
         entry = self.storage.cached(location)
         if entry is not None:
-            op.connection.send(op.answer(None, entry))
+            op.connection.send(op.response(None, entry))
             return
-        op.connection.read_later(EntryReading(self, op, entry_id, location))
+        op.connection.enqueue_read(EntryReading(self, op, entry_id, location))
 
-    def negative(self, op: EntryRead, error: RhumblineError) -> RhumblineError:
-        """What may be said of an entry that is not here (invariant 3)."""
+    def weaken_denial(self, op: EntryRead, error: RhumblineError) -> RhumblineError:
+        """Turns a denial into "unknown" unless the ledger is proven (invariant 3)."""
         if op.is_fencing and isinstance(error, _NEGATIVE):
             ledger = self.ledgers.get(op.ledger_id)
             if ledger is None or not ledger.is_proven:
-                return UnknownStateError(f"ledger {op.ledger_id} is not known to be held here")
+                return UnknownStateError(f"ledger {op.ledger_id} is not known to be on this bookie")
         return error
 
     def locate(self, ledger_id: int, entry_id: int) -> tuple[int, Location]:
-        """The id (for -1: of the last entry) and place of an entry. Raises as ``Storage.find``."""
+        """Return an entry's id (-1 stands for the last entry) and location.
+
+        Raises as ``Storage.find``.
+        """
         if entry_id == NO_ENTRY:
             entry_id = self.storage.last_entry(ledger_id)
             if entry_id == NO_ENTRY:
@@ -244,7 +253,10 @@ class EntryService(StorageListener):
         return entry_id, self.storage.find(ledger_id, entry_id)
 
     async def fetch(self, ledger_id: int, entry_id: int) -> bytes:
-        """An entry (-1: the last one) from memory or file. Raises as Storage.find and read."""
+        """Return an entry (-1: the last one) from memory or its file.
+
+        Raises as ``Storage.find`` and ``Storage.read``.
+        """
         entry_id, location = self.locate(ledger_id, entry_id)
         entry = self.storage.cached(location)
         if entry is None:
@@ -252,9 +264,9 @@ class EntryService(StorageListener):
         return entry
 
     async def entry_ids(self, ledger_id: int) -> list[int]:
-        """The ids of all entries of a ledger that are here, rising; other work goes on meanwhile.
+        """Return the ids of a ledger's entries on this bookie, rising; yields between pages.
 
-        Raises NoSuchLedgerError; UnknownStateError when the list may be too short (limbo).
+        Raises NoSuchLedgerError, UnknownStateError if entries may have been lost (limbo).
         """
         absence = self.storage.absence(ledger_id)
         if not isinstance(absence, NoSuchEntryError):
@@ -270,20 +282,21 @@ class EntryService(StorageListener):
 
     # --- LAC ------------------------------------------------------------------------------------
 
-    def poll(self, poll: Poll, of_connection: dict[ParkedPoll, None]) -> None:
+    def poll(self, poll: Poll, connection_polls: dict[ParkedPoll, None]) -> None:
         """Waits for a higher LAC. Raises NoSuchLedgerError (deleted), TooManyRequestsError."""
         if poll.ledger_id in self.storage.states.tombstones:
             raise NoSuchLedgerError(f"ledger {poll.ledger_id} was deleted")
-        self.polls.serve(poll, self.ledgers.get(poll.ledger_id), of_connection)
+        self.polls.serve(poll, self.ledgers.get(poll.ledger_id), connection_polls)
 
     def write_lac(self, op: WriteLac) -> None:
-        """Keeps an explicit LAC; creates the ledger's state if need be.
+        """Stores an explicit LAC and creates the ledger's state if needed.
 
-        One that says that nothing is confirmed yet introduces the ledger (``_introduce``).
+        An explicit LAC of -1 introduces the ledger: the writer sends it before its first add, so
+        that the bookie checks its membership early (``_introduce``, rule BKE-6).
         """
-        fault = self._fault_of_lac(op)
-        if fault is not None:
-            op.connection.send(op.answer(fault))
+        refusal = self._lac_refusal(op)
+        if refusal is not None:
+            op.connection.send(op.response(refusal))
             return
         ledger = self.ledgers.get(op.ledger_id)
         if lac_of_body(op.body) == NO_ENTRY:
@@ -291,61 +304,69 @@ class EntryService(StorageListener):
             return
         if ledger is None:
             ledger = self._create_ledger(op.ledger_id, op.master_key, is_proven=False)
-        self.storage.write_lac(ledger, op.body, lambda error: op.connection.send(op.answer(error)))
+        self.storage.write_lac(
+            ledger, op.body, lambda error: op.connection.send(op.response(error))
+        )
 
     def _introduce(self, op: WriteLac, ledger: LedgerRecord | None) -> None:
-        """Looks the ledger up now, as its first add would have it looked up.
+        """Checks the ledger's membership before its first add arrives.
 
-        So that add needs no metadata store, which may be away by then. Nothing is weaker for it:
-        the rule is the same point read of the same ledger by the same incarnation, and what is kept
-        is what the first add would leave had it come now, but for the entry. A fence that comes in
-        between is a fence, and a ledger that is deleted in between gets its tombstone.
+        The first add then does not need the metadata store, which may be unavailable by then. The
+        guarantee is the same: the same incarnation makes the same linearizable read, and the state
+        that it creates is what the first add would create, without the entry. A fence or a deletion
+        between this request and the first add takes effect as usual.
         """
         if ledger is not None and ledger.is_proven:
-            op.connection.send(op.answer(None))
+            op.connection.send(op.response(None))
         else:
-            self._prove(op, lambda proof: self._introduce_after(op, proof))
+            self._check_membership(
+                op, lambda membership: self._continue_introduction(op, membership)
+            )
 
-    def _introduce_after(self, op: WriteLac, proof: MembershipCheck) -> None:
-        fault = self._fault_of_lac(op)  # again: others were served meanwhile
+    def _continue_introduction(self, op: WriteLac, membership: MembershipCheck) -> None:
+        refusal = self._lac_refusal(op)  # checked again, since other requests were served meanwhile
         ledger = self.ledgers.get(op.ledger_id)
-        if fault is None and proof is not MembershipCheck.NAMED:
-            fault = UnknownStateError(f"ledger {op.ledger_id}: its metadata is {proof.value}")
-        elif fault is None and ledger is None:
+        if refusal is None and membership is not MembershipCheck.NAMED:
+            refusal = UnknownStateError(f"the metadata of ledger {op.ledger_id} {membership.value}")
+        elif refusal is None and ledger is None:
             self._create_ledger(op.ledger_id, op.master_key, is_proven=True)
-        elif fault is None and ledger is not None:
-            self.storage.prove(ledger)
-        op.connection.send(op.answer(fault))
+        elif refusal is None and ledger is not None:
+            self.storage.mark_proven(ledger)
+        op.connection.send(op.response(refusal))
 
-    def _fault_of_lac(self, op: WriteLac) -> RhumblineError | None:
+    def _lac_refusal(self, op: WriteLac) -> RhumblineError | None:
         ledger = self.ledgers.get(op.ledger_id)
-        if self.failure is not None or not self.takes_adds:
+        if self.failure is not None or not self.accepts_adds:
             return ReadOnlyError("this bookie is read-only")
         if not 16 <= len(op.body) <= LAC_BODY_BYTES_MAX or lac_of_body(op.body) < NO_ENTRY:
-            return RefusedError("not the body of an explicit LAC")
+            return RefusedError("malformed body of an explicit LAC")
         if ledger is None and op.ledger_id in self.storage.states.tombstones:
             return NoSuchLedgerError(f"ledger {op.ledger_id} was deleted")
         if ledger is None and len(self.ledgers) >= self.config.ledger_count_max:
-            return TooManyRequestsError("this bookie holds as many ledgers as it may")
+            return _too_many_ledgers(len(self.ledgers))
         if ledger is not None and ledger.master_key != op.master_key:
             return UnauthorizedError(f"ledger {op.ledger_id} has another master key")
         return None
 
-    # --- what storage tells ---------------------------------------------------------------------
+    # --- StorageListener ------------------------------------------------------------------------
 
     def ledgers_advanced(self, ledgers: list[LedgerRecord]) -> None:
         """See StorageListener."""
         for ledger in ledgers:
-            self.polls.advanced(ledger)
+            self.polls.lac_advanced(ledger)
 
     def log_failed(self, error: RhumblineError) -> None:
         """See StorageListener."""
         self.failure = error
-        self.takes_adds = self.takes_recovery_adds = False
+        self.accepts_adds = self.accepts_recovery_adds = False
         self.on_change()
 
     def space_ran_out(self, error: RhumblineError) -> None:
         """See StorageListener."""
-        self.takes_adds = self.takes_recovery_adds = False
+        self.accepts_adds = self.accepts_recovery_adds = False
         self.ran_out_of_space = True
         self.on_change()
+
+
+def _too_many_ledgers(count: int) -> TooManyRequestsError:
+    return TooManyRequestsError(f"this bookie holds {count} ledgers, which is its maximum")

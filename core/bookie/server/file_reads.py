@@ -1,4 +1,4 @@
-"""Reads whose entries are in files: run in their turn, answered when the bytes are there."""
+"""Reads of entries in files, which the connection's read queue runs."""
 
 import asyncio
 import sys
@@ -15,7 +15,7 @@ _BATCH_MS_MAX = 50
 
 
 class EntryReading:
-    """A read whose entry is in a file."""
+    """A read of one entry in a file."""
 
     __slots__ = ("entry_id", "location", "op", "service")
 
@@ -32,16 +32,16 @@ class EntryReading:
         op = self.op
         try:
             entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
-            op.connection.send(op.answer(None, entry))
+            op.connection.send(op.response(None, entry))
         except RhumblineError as error:
-            op.connection.send(op.answer(self.service.negative(op, error)))
+            op.connection.send(op.response(self.service.weaken_denial(op, error)))
 
 
 class BatchReading:
-    """Consecutive entries until one is missing, the answer is full, or it has taken long.
+    """A read of consecutive entries, up to a missing one, a full response, or ``_BATCH_MS_MAX``.
 
-    Without that last bound a client with less patience would hang up and ask for the same again,
-    for ever.
+    Without the time limit, a client with a shorter timeout would close the connection and repeat
+    the same request for ever.
     """
 
     __slots__ = ("op", "service")
@@ -75,6 +75,6 @@ class BatchReading:
                     entries.append(entry)
         except RhumblineError as error:
             if not entries:
-                op.connection.send(op.answer(self.service.negative(op, error)))
+                op.connection.send(op.response(self.service.weaken_denial(op, error)))
                 return
-        op.connection.send_parts(op.answer_batch(entries))
+        op.connection.send_parts(op.batch_response(entries))

@@ -1,8 +1,8 @@
-"""Long polls: requests that wait for a ledger's LAC to rise. A parked one costs an object, no more.
+"""Long polls: requests that wait for a ledger's LAC to rise. A parked poll costs one object.
 
-A poll is woken by a higher LAC, by the fence of its ledger, or by its deadline, and is then
-answered once. What it answers is the form's business. A ledger that is not here yet is waited for,
-too: its readers may well be faster than the first entry of its writer.
+A poll is woken by a higher LAC, by the fence or deletion of its ledger, or by its deadline, and
+then sends one response, which depends on the wire form. A poll may also wait for a ledger that is
+not here yet, since a reader can be faster than the first entry of the writer.
 """
 
 from ...protocol.errors import TooManyRequestsError
@@ -11,7 +11,7 @@ from .timer_wheel import TimerWheel
 
 
 class Poll:
-    """A request to wait until the LAC is above ``previous_lac``."""
+    """A request that waits until the LAC is above ``previous_lac``, for at most ``timeout_ms``."""
 
     __slots__ = ("ledger_id", "previous_lac", "timeout_ms")
 
@@ -21,35 +21,35 @@ class Poll:
         self.timeout_ms = timeout_ms
 
     def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
-        """Answers, once. Without ``ledger`` there is none here."""
+        """Sends the response, once. ``ledger`` is None if it is not on this bookie."""
         raise NotImplementedError
 
 
 class ParkedPoll:
-    """A poll that waits, known to its ledger, its connection and the wheel."""
+    """A waiting poll, referenced by its ledger, its connection and the timer wheel."""
 
-    __slots__ = ("desk", "ledger", "of_connection", "poll", "tick")
+    __slots__ = ("connection_polls", "ledger", "poll", "registry", "tick")
 
     def __init__(
         self,
-        desk: "PollDesk",
+        registry: "LongPollRegistry",
         ledger: LedgerRecord | None,
         poll: Poll,
-        of_connection: "dict[ParkedPoll, None]",
+        connection_polls: "dict[ParkedPoll, None]",
     ) -> None:
-        self.desk = desk
+        self.registry = registry
         self.ledger = ledger
         self.poll = poll
-        self.of_connection = of_connection
+        self.connection_polls = connection_polls
         self.tick = 0
 
     def expired(self) -> None:
-        """Called by the wheel."""
-        self.desk.release(self)
+        """See TimerEntry."""
+        self.registry.release(self)
         self.poll.wake(self.ledger, has_waited=True)
 
 
-class PollDesk:
+class LongPollRegistry:
     """All parked polls of a bookie."""
 
     def __init__(self, timeout_ms_max: int, connection_polls_max: int) -> None:
@@ -60,36 +60,42 @@ class PollDesk:
 
     @property
     def parked_count(self) -> int:
-        """How many wait."""
+        """Number of waiting polls."""
         return self._wheel.count
 
     def serve(
         self,
         poll: Poll,
         ledger: LedgerRecord | None,
-        of_connection: dict[ParkedPoll, None],
+        connection_polls: dict[ParkedPoll, None],
     ) -> None:
-        """Answers at once if there is news, else parks the poll. Raises TooManyRequestsError."""
+        """Wakes the poll at once if the LAC is higher, otherwise parks it.
+
+        Raises TooManyRequestsError.
+        """
         has_news = ledger is not None and ledger.lac > poll.previous_lac
         if has_news or poll.timeout_ms <= 0:
             poll.wake(ledger, has_waited=False)
             return
-        if len(of_connection) >= self._connection_polls_max:
-            raise TooManyRequestsError("too many long polls wait on this connection")
-        parked = ParkedPoll(self, ledger, poll, of_connection)
+        if len(connection_polls) >= self._connection_polls_max:
+            raise TooManyRequestsError(
+                f"{len(connection_polls)} long polls wait on this connection "
+                f"(at most {self._connection_polls_max})"
+            )
+        parked = ParkedPoll(self, ledger, poll, connection_polls)
         if ledger is None:
             self._unknown.setdefault(poll.ledger_id, {})[parked] = None
         elif ledger.polls is None:
             ledger.polls = {parked: None}
         else:
             ledger.polls[parked] = None
-        of_connection[parked] = None
+        connection_polls[parked] = None
         self._wheel.add(parked, min(poll.timeout_ms, self._timeout_ms_max))
 
     def release(self, parked: ParkedPoll) -> None:
-        """It waits no more (and is not answered by this)."""
+        """Removes a parked poll without sending a response."""
         self._wheel.remove(parked)
-        parked.of_connection.pop(parked, None)
+        parked.connection_polls.pop(parked, None)
         if parked.ledger is None:
             waiting = self._unknown[parked.poll.ledger_id]
             del waiting[parked]
@@ -100,8 +106,8 @@ class PollDesk:
             if not parked.ledger.polls:
                 parked.ledger.polls = None
 
-    def began(self, ledger: LedgerRecord) -> None:
-        """The ledger is here from now on: who waited for that waits for its LAC."""
+    def ledger_created(self, ledger: LedgerRecord) -> None:
+        """Moves the polls that waited for this ledger to its new state."""
         waiting = self._unknown.pop(ledger.ledger_id, None)
         if waiting is not None:
             assert ledger.polls is None
@@ -109,24 +115,24 @@ class PollDesk:
             for parked in waiting:
                 parked.ledger = ledger
 
-    def advanced(self, ledger: LedgerRecord) -> None:
-        """The LAC rose: wakes those that waited for that."""
+    def lac_advanced(self, ledger: LedgerRecord) -> None:
+        """Wakes the polls whose LAC is below that of the ledger."""
         for parked in list(ledger.polls or ()):
             if ledger.lac > parked.poll.previous_lac:
                 self.release(parked)
                 parked.poll.wake(ledger, has_waited=True)
 
     def wake_all(self, ledger: LedgerRecord) -> None:
-        """The ledger was fenced or deleted: whoever waits had better look at its metadata."""
+        """Wakes all polls of a fenced or deleted ledger, so that readers read its metadata."""
         for parked in list(ledger.polls or ()):
             self.release(parked)
             parked.poll.wake(ledger, has_waited=True)
 
-    def drop(self, of_connection: dict[ParkedPoll, None]) -> None:
-        """A connection is gone: nobody waits for its polls."""
-        for parked in list(of_connection):
+    def drop(self, connection_polls: dict[ParkedPoll, None]) -> None:
+        """Removes the polls of a closed connection."""
+        for parked in list(connection_polls):
             self.release(parked)
 
     def close(self) -> None:
-        """No poll will be woken by its deadline any more."""
+        """Stops the timer: no poll is woken by its deadline any more."""
         self._wheel.close()

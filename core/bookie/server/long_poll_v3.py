@@ -1,4 +1,4 @@
-"""Long polls in the v3 form: what they answer when they are woken."""
+"""Long polls in the v3 form and their responses."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PlainPoll(Poll):
-    """Waits, then is the plain read that it looks like."""
+    """A read that waits for the LAC and is then served as a plain read."""
 
     __slots__ = ("_read", "_service")
 
@@ -33,7 +33,7 @@ class PlainPoll(Poll):
 
 
 class PiggybackPoll(Poll):
-    """Waits, then brings the LAC and the entry behind the one that the reader knew."""
+    """A poll whose response holds the LAC and the entry after the reader's last one."""
 
     __slots__ = ("_connection", "_ledger", "_request", "_service", "_waited")
 
@@ -69,12 +69,12 @@ class PiggybackPoll(Poll):
             return
         entry = service.storage.cached(location)
         if entry is None:
-            self._connection.read_later(self)
+            self._connection.enqueue_read(self)
         else:
             self._send(entry, entry_id)
 
     async def run(self) -> None:
-        """The entry is in a file. Without it, the LAC alone is an answer too."""
+        """Reads the entry from a file. If that fails, the response holds the LAC alone."""
         wanted = max(self.previous_lac + 1, 0)
         try:
             self._send(await self._service.fetch(self.ledger_id, wanted), wanted)
@@ -84,7 +84,7 @@ class PiggybackPoll(Poll):
     def _send(self, entry: bytes | None, entry_id: int = NO_ENTRY) -> None:
         assert self._ledger is not None
         changed_ms = self._ledger.lac_changed_ms if self._waited and entry is not None else None
-        answer = v3.read_response(
+        response = v3.read_response(
             self._request,
             v3.Status.OK,
             entry,
@@ -92,7 +92,7 @@ class PiggybackPoll(Poll):
             max_lac=self._ledger.lac,
             lac_updated_ms=changed_ms,
         )
-        self._connection.send(v3.frame(answer))
+        self._connection.send(v3.frame(response))
 
     def _refuse(self, error: RhumblineError) -> None:
         self._connection.send(v3.frame(v3.read_response(self._request, status_for(error))))

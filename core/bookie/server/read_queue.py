@@ -1,4 +1,4 @@
-"""Reads of one connection that need a file: so many side by side, the others in their turn."""
+"""The queue of a connection's file reads, of which a limited number run concurrently."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from ...runtime.tasks import Tasks
 from .requests import FileRead
 
 READERS_MAX = 16
-"""File reads of one connection that run side by side."""
+"""Maximum number of concurrent file reads of one connection."""
 
 
 class ReadQueue:
-    """``on_read`` is called after each read. Whoever adds reads bounds how many wait."""
+    """Runs queued reads and calls ``on_read`` after each. The caller limits the queue's length."""
 
     def __init__(self, tasks: Tasks, on_read: Callable[[], None]) -> None:
         self._tasks = tasks
@@ -20,18 +20,18 @@ class ReadQueue:
         self._reader_count = 0
 
     def __len__(self) -> int:
-        """How many have not begun."""
+        """Return the number of reads that have not started."""
         return len(self._waiting)
 
     def add(self, read: FileRead) -> None:
-        """Runs a read as soon as it is its turn."""
+        """Queues a read."""
         self._waiting.append(read)
         if self._reader_count < READERS_MAX and not self._tasks.is_closed:
             self._reader_count += 1
             self._tasks.spawn(self._run(), "read")
 
     def clear(self) -> None:
-        """Forgets those that have not begun."""
+        """Drops the reads that have not started."""
         self._waiting.clear()
 
     async def _run(self) -> None:

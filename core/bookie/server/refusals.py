@@ -1,7 +1,7 @@
-"""Turning answers that were made for success into refusals.
+"""Conversion of prepared success responses into error responses.
 
-Adds are answered OK when their group is durable, so their answers are made beforehand. When a group
-finds no space, which is rare, each of them becomes the answer that tells so.
+The response to an add is encoded as a success when the add is appended, and sent when its group is
+durable. If there is no space for the group, which is rare, its responses are converted.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from ...wire import v2, v3
 from ...wire.error_codes import code_for, status_for
 
 
-def refusals_of(answers: Iterable[bytes], error: RhumblineError) -> bytes:
-    """The same answers, in the same order, saying ``error``."""
-    return b"".join([_refusal_of(answer, error) for answer in answers])
+def refusals_of(responses: Iterable[bytes], error: RhumblineError) -> bytes:
+    """Return the same responses, in the same order, with ``error`` as their outcome."""
+    return b"".join([_refusal_of(response, error) for response in responses])
 
 
-def _refusal_of(answer: bytes, error: RhumblineError) -> bytes:
-    if answer[4] == v2.VERSION:
-        word, _, ledger_id, entry_id = v2.RESPONSE.unpack(answer)
+def _refusal_of(response: bytes, error: RhumblineError) -> bytes:
+    if response[4] == v2.VERSION:
+        word, _, ledger_id, entry_id = v2.RESPONSE.unpack(response)
         return v2.RESPONSE.pack(word, code_for(error), ledger_id, entry_id)
-    return v3.frame(v3.with_status(v3.decode_response(answer[4:]), status_for(error)))
+    return v3.frame(v3.with_status(v3.decode_response(response[4:]), status_for(error)))

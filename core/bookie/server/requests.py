@@ -1,6 +1,7 @@
-"""What a client can ask of a bookie, whichever form it came in; the forms say how it is answered.
+"""Requests to a bookie, independent of their wire form; the forms implement the responses.
 
-One slotted object a request that takes more than a look at memory. ``answer`` makes whole frames.
+There is one small object (slots) for each request, except for plain v2 adds, which need none.
+``response`` returns complete frames.
 """
 
 from collections.abc import Sequence
@@ -10,54 +11,54 @@ from ...protocol.errors import RhumblineError
 from ..log.commit_group import Outbox
 
 
-class Reply(Protocol):
-    """The connection that a request came on."""
+class RequestConnection(Protocol):
+    """The connection on which a request arrived."""
 
     def send(self, frame: bytes) -> None:
-        """Queues an answer; it goes out with others of this turn of the loop."""
+        """Queues a response; it is sent with others of this event-loop iteration."""
         ...
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Sends an answer that is not copied together; behind it the parts must not change."""
+        """Sends a response in parts, which must not change afterwards."""
         ...
 
-    def read_later(self, read: "FileRead") -> None:
-        """Runs a read that needs a file, in its turn."""
+    def enqueue_read(self, read: "FileRead") -> None:
+        """Queues a read that needs a file."""
         ...
 
-    def expect(self, request_bytes: int) -> None:
-        """A request of so many bytes waits for its answer."""
+    def add_inflight(self, request_bytes: int) -> None:
+        """Counts the bytes of a request until its response is sent."""
         ...
 
-    def settle(self, request_bytes: int) -> None:
-        """It waits no more."""
+    def release_inflight(self, request_bytes: int) -> None:
+        """Stops counting the bytes of a request."""
         ...
 
-    def answered(self, outbox: Outbox) -> None:
-        """See commit_group.Answerer."""
+    def deliver(self, outbox: Outbox) -> None:
+        """See commit_group.ResponseSink."""
         ...
 
-    def refused(self, outbox: Outbox, error: RhumblineError) -> None:
-        """See commit_group.Answerer."""
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        """See commit_group.ResponseSink."""
         ...
 
 
 class FileRead(Protocol):
-    """A request whose entries are not in memory."""
+    """A request that reads entries from a file."""
 
     async def run(self) -> None:
-        """Reads and answers; raises nothing that a disk or a peer can cause."""
+        """Reads and responds. Handles every error that a disk or a peer can cause."""
         ...
 
 
 class EntryAdd:
-    """Store an entry, which is well-formed and names ``ledger_id``."""
+    """A request to store an entry, which is well-formed and belongs to ``ledger_id``."""
 
     __slots__ = ("connection", "entry", "is_recovery", "ledger_id", "master_key")
 
     def __init__(
         self,
-        connection: Reply,
+        connection: RequestConnection,
         ledger_id: int,
         master_key: bytes,
         entry: bytes,
@@ -70,19 +71,19 @@ class EntryAdd:
         self.entry = entry
         self.is_recovery = is_recovery
 
-    def answer(self, error: RhumblineError | None) -> bytes:
-        """The frame that tells the outcome."""
+    def response(self, error: RhumblineError | None) -> bytes:
+        """Return the response frame for this outcome."""
         raise NotImplementedError
 
 
 class EntryRead:
-    """Read an entry (-1: the last one); with a fence, that comes first."""
+    """A request to read an entry (-1: the last one), after fencing the ledger if ``is_fencing``."""
 
     __slots__ = ("connection", "entry_id", "is_fencing", "ledger_id", "master_key")
 
     def __init__(
         self,
-        connection: Reply,
+        connection: RequestConnection,
         ledger_id: int,
         entry_id: int,
         master_key: bytes,
@@ -95,38 +96,40 @@ class EntryRead:
         self.master_key = master_key
         self.is_fencing = is_fencing
 
-    def answer(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
-        """The frame that tells the outcome."""
+    def response(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
+        """Return the response frame for this outcome."""
         raise NotImplementedError
 
 
 class BatchRead(EntryRead):
-    """Read consecutive entries from ``entry_id`` on."""
+    """A request to read consecutive entries from ``entry_id`` on."""
 
     __slots__ = ("bytes_max", "count_max", "entry_bytes")
 
     count_max: int
-    """0 or less: no limit."""
+    """Maximum number of entries; no limit if 0 or less."""
     bytes_max: int
-    """Of all entries together, with ``entry_bytes`` more for each."""
+    """Maximum size of all entries, counting ``entry_bytes`` of overhead for each."""
     entry_bytes: int
 
-    def answer_batch(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-        """The frame with the entries found, in parts; an error is told by ``answer``."""
+    def batch_response(self, entries: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Return the frame with the entries, in parts. ``response`` encodes an error."""
         raise NotImplementedError
 
 
 class WriteLac:
-    """Keep an explicit LAC; ``body`` is well-formed and names ``ledger_id``."""
+    """A request to store an explicit LAC; ``body`` is the signed message of the writer."""
 
     __slots__ = ("body", "connection", "ledger_id", "master_key")
 
-    def __init__(self, connection: Reply, ledger_id: int, master_key: bytes, body: bytes) -> None:
+    def __init__(
+        self, connection: RequestConnection, ledger_id: int, master_key: bytes, body: bytes
+    ) -> None:
         self.connection = connection
         self.ledger_id = ledger_id
         self.master_key = master_key
         self.body = body
 
-    def answer(self, error: RhumblineError | None) -> bytes:
-        """The frame that tells the outcome."""
+    def response(self, error: RhumblineError | None) -> bytes:
+        """Return the response frame for this outcome."""
         raise NotImplementedError

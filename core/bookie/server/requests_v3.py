@@ -1,4 +1,4 @@
-"""Requests and answers in the v3 form (protobuf)."""
+"""Requests and responses in the v3 form (protobuf)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from ...wire.error_codes import status_for
 from .authentication import authenticate
 from .long_poll import Poll
 from .long_poll_v3 import PiggybackPoll, PlainPoll
-from .requests import EntryAdd, EntryRead, Reply, WriteLac
+from .requests import EntryAdd, EntryRead, RequestConnection, WriteLac
 
 if TYPE_CHECKING:
     from .connection import ClientConnection
@@ -22,9 +22,9 @@ OK = v3.Status.OK
 
 
 def serve(connection: "ClientConnection", service: "EntryService", frame: bytes) -> None:
-    """Serves one v3 frame. Raises ProtocolError for one that does not parse."""
+    """Serves one v3 frame. Raises ProtocolError if it cannot be decoded."""
     request = v3.decode_request(frame)
-    fault = v3.fault_of(request)
+    fault = v3.rejection_status(request)
     if fault is not None:
         connection.send(v3.frame(v3.refusal(request, fault)))
         return
@@ -37,7 +37,7 @@ def serve(connection: "ClientConnection", service: "EntryService", frame: bytes)
 class _Add(EntryAdd):
     __slots__ = ("_request",)
 
-    def __init__(self, connection: Reply, request: pb.Request) -> None:
+    def __init__(self, connection: RequestConnection, request: pb.Request) -> None:
         body = request.add_request
         super().__init__(
             connection,
@@ -48,7 +48,7 @@ class _Add(EntryAdd):
         )
         self._request = request
 
-    def answer(self, error: RhumblineError | None) -> bytes:
+    def response(self, error: RhumblineError | None) -> bytes:
         status = OK if error is None else status_for(error)
         return v3.frame(v3.add_response(self._request, status))
 
@@ -62,7 +62,7 @@ def _add(connection: "ClientConnection", service: "EntryService", request: pb.Re
 
 
 def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int) -> bool:
-    """Whether the bytes begin with the header of just this entry."""
+    """Return whether the bytes begin with a valid header of this entry."""
     if len(entry) < ENTRY_HEADER_BYTES or entry_id < 0:
         return False
     ledger, number, lac, length = ENTRY_HEADER.unpack_from(entry)
@@ -72,7 +72,9 @@ def _is_entry_of(entry: bytes, ledger_id: int, entry_id: int) -> bool:
 class _Read(EntryRead):
     __slots__ = ("_request", "_service")
 
-    def __init__(self, connection: Reply, service: "EntryService", request: pb.Request) -> None:
+    def __init__(
+        self, connection: RequestConnection, service: "EntryService", request: pb.Request
+    ) -> None:
         body = request.read_request
         is_fencing = body.HasField("flag") and body.flag == pb.ReadRequest.FENCE_LEDGER
         super().__init__(
@@ -81,7 +83,7 @@ class _Read(EntryRead):
         self._request = request
         self._service = service
 
-    def answer(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
+    def response(self, error: RhumblineError | None, entry: bytes = b"") -> bytes:
         if error is not None:
             return v3.frame(v3.read_response(self._request, status_for(error)))
         ledger = None if self.is_fencing else self._service.ledgers.get(self.ledger_id)
@@ -107,7 +109,7 @@ def _read(connection: "ClientConnection", service: "EntryService", request: pb.R
     try:
         service.poll(poll, connection.polls)
     except RhumblineError as error:
-        connection.send(read.answer(error))
+        connection.send(read.response(error))
 
 
 # --- LAC ----------------------------------------------------------------------------------------
@@ -116,12 +118,12 @@ def _read(connection: "ClientConnection", service: "EntryService", request: pb.R
 class _WriteLac(WriteLac):
     __slots__ = ("_request",)
 
-    def __init__(self, connection: Reply, request: pb.Request) -> None:
+    def __init__(self, connection: RequestConnection, request: pb.Request) -> None:
         body = request.write_lac_request
         super().__init__(connection, body.ledger_id, body.master_key, body.body)
         self._request = request
 
-    def answer(self, error: RhumblineError | None) -> bytes:
+    def response(self, error: RhumblineError | None) -> bytes:
         status = OK if error is None else status_for(error)
         return v3.frame(v3.write_lac_response(self._request, status))
 
@@ -133,7 +135,7 @@ def _write_lac(
 
 
 class _LacReading:
-    """A READ_LAC whose last entry is in a file."""
+    """A READ_LAC request, whose response also holds the ledger's last entry."""
 
     __slots__ = ("_connection", "_request", "_service")
 
@@ -154,18 +156,18 @@ class _LacReading:
             entry = await self._service.fetch(ledger_id, NO_ENTRY)
         except RhumblineError as error:
             if body is None:
-                # Apache says "no entry" here also for a ledger that it never saw.
+                # Apache's bookie responds "no entry" here for an unknown ledger too.
                 status = status_for(error)
                 status = v3.Status.NO_ENTRY if status is v3.Status.NO_LEDGER else status
-        answer = v3.read_lac_response(self._request, status, lac_body=body, last_entry=entry)
-        self._connection.send(v3.frame(answer))
+        response = v3.read_lac_response(self._request, status, lac_body=body, last_entry=entry)
+        self._connection.send(v3.frame(response))
 
 
 def _read_lac(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
-    connection.read_later(_LacReading(connection, service, request))
+    connection.enqueue_read(_LacReading(connection, service, request))
 
 
-# --- the rest -----------------------------------------------------------------------------------
+# --- other operations ---------------------------------------------------------------------------
 
 
 def _force(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
@@ -177,7 +179,7 @@ def _force(connection: "ClientConnection", service: "EntryService", request: pb.
 
 
 class _EntryListing:
-    """Which entries of a ledger are here, page by page."""
+    """A request for the list of a ledger's entries on this bookie."""
 
     __slots__ = ("_connection", "_request", "_service")
 
@@ -192,26 +194,26 @@ class _EntryListing:
         ledger_id = self._request.get_list_of_entries_request.ledger_id
         try:
             entry_ids = await self._service.entry_ids(ledger_id)
-            answer = v3.list_entries_response(
+            response = v3.list_entries_response(
                 self._request, OK, availability.encode(availability.runs_of(entry_ids))
             )
         except RhumblineError as error:
-            answer = v3.list_entries_response(self._request, status_for(error))
-        self._connection.send(v3.frame(answer))
+            response = v3.list_entries_response(self._request, status_for(error))
+        self._connection.send(v3.frame(response))
 
 
 def _list_entries(
     connection: "ClientConnection", service: "EntryService", request: pb.Request
 ) -> None:
-    connection.read_later(_EntryListing(connection, service, request))
+    connection.enqueue_read(_EntryListing(connection, service, request))
 
 
 def _info(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
     space = service.space
-    answer = v3.bookie_info_response(
+    response = v3.bookie_info_response(
         request, OK, total_bytes=space.total_bytes, free_bytes=space.free_bytes
     )
-    connection.send(v3.frame(answer))
+    connection.send(v3.frame(response))
 
 
 def _auth(connection: "ClientConnection", service: "EntryService", request: pb.Request) -> None:
@@ -219,19 +221,23 @@ def _auth(connection: "ClientConnection", service: "EntryService", request: pb.R
     try:
         plugin = body.plugin.decode()
     except UnicodeDecodeError as error:
-        raise ProtocolError("a plugin name that is no text") from error
-    answer = authenticate(plugin, body.payload, service.bookie)
-    status = OK if answer.is_accepted else status_for(UnauthorizedError("another bookie"))
-    message = v3.auth_response(request, status, answer.plugin, answer.payload)
+        raise ProtocolError("the name of the authentication plugin is not UTF-8") from error
+    response = authenticate(plugin, body.payload, service.bookie)
+    status = (
+        OK
+        if response.is_accepted
+        else status_for(UnauthorizedError("the client wants another bookie"))
+    )
+    message = v3.auth_response(request, status, response.plugin, response.payload)
     connection.send(v3.frame(message))
-    if not answer.is_accepted:
-        connection.hang_up("other-bookie-wanted")
+    if not response.is_accepted:
+        connection.close("other-bookie-wanted")
 
 
 def _start_tls(
     connection: "ClientConnection", service: "EntryService", request: pb.Request
 ) -> None:
-    status = status_for(RefusedError("no TLS here"))
+    status = status_for(RefusedError("TLS is not supported"))
     connection.send(v3.frame(v3.refusal(request, status)))
 
 

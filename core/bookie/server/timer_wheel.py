@@ -1,4 +1,4 @@
-"""Deadlines of many waiting things with one timer: a waiting thing is an entry in a bucket."""
+"""A timer wheel: one event-loop timer serves the deadlines of many entries, kept in buckets."""
 
 import asyncio
 from heapq import heappop, heappush
@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class TimerEntry(Protocol):
-    """Something with a deadline."""
+    """An entry with a deadline."""
 
     tick: int
-    """The bucket it waits in; 0 while it does not wait. Kept by the wheel."""
+    """Number of the entry's bucket, 0 if it is not on the wheel. Set by the wheel."""
 
     def expired(self) -> None:
-        """The deadline has passed."""
+        """Called when the deadline has passed."""
         ...
 
 
 class TimerWheel:
-    """Buckets of ``tick_ms``; a deadline is kept to within one of them, never early."""
+    """Buckets of ``tick_ms`` each; an entry expires at most one bucket late and never early."""
 
     def __init__(self, tick_ms: int = 10) -> None:
         self._tick_ms = tick_ms
@@ -28,8 +28,8 @@ class TimerWheel:
         self.count = 0
 
     def add(self, item: TimerEntry, delay_ms: int) -> None:
-        """Has ``item.expired`` called after ``delay_ms``, unless it is removed before."""
-        assert item.tick == 0, "it waits already"
+        """Calls ``item.expired`` after ``delay_ms`` unless the entry is removed before."""
+        assert item.tick == 0, "the entry is already on the wheel"
         loop = asyncio.get_running_loop()
         tick = int((loop.time() * 1000 + delay_ms) // self._tick_ms) + 1
         bucket = self._buckets.get(tick)
@@ -42,7 +42,7 @@ class TimerWheel:
         self.count += 1
 
     def remove(self, item: TimerEntry) -> None:
-        """It waits no more. No error when it does not wait."""
+        """Removes an entry. Does nothing if it is not on the wheel."""
         bucket = self._buckets.get(item.tick)
         if bucket is not None and item in bucket:
             del bucket[item]
@@ -50,7 +50,7 @@ class TimerWheel:
         item.tick = 0
 
     def close(self) -> None:
-        """Forgets everything that waits. Safe to repeat."""
+        """Drops all entries without calling them. Safe to repeat."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,1 +1,1 @@
-"""Connections to bookies: one pool for a process, pipelined requests, decoded responses."""
+"""Connections to bookies: the pool of a process, pipelined requests and decoded responses."""

@@ -1,15 +1,16 @@
-"""One TCP connection to one bookie: pipelined requests, answers matched, nothing lost silently.
+"""One TCP connection to one bookie: pipelines requests and matches responses to them.
 
-Adds and plain reads travel as v2 packets and are matched by (ledger, entry); two equal requests
-have equal answers, so either may take either's. Everything whose answer must not be mistaken for
-another's (fencing reads, recovery adds, LAC reads, long polls) is a v3 message with its own number.
+Adds and plain reads are v2 packets and are matched by (ledger, entry). Two equal requests have
+equal responses, so a response may complete either of them. A request whose response must not be
+confused with another's (fencing read, recovery add, LAC read, long poll) is a v3 message with its
+own number.
 
 Invariants:
 
-1. every request that was taken is answered exactly once: by the bookie, by a time-out, or by the
-   loss of the connection (then as unavailable), never from inside the call that made it;
-2. unanswered bytes and requests are bounded; above the bound requests are refused;
-3. one timer per connection looks for requests that waited too long, and none runs when it is idle.
+1. Every accepted request completes exactly once: by the bookie's response, by a time-out, or by the
+   loss of the connection (then as unavailable). It never completes inside the call that sent it.
+2. Pending bytes and requests are bounded. Requests above the bound are refused.
+3. One timer per connection checks for requests that timed out. None runs while it is idle.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from ...protocol.bookie_id import is_incarnate
+from ...protocol.bookie_id import BookieId, has_incarnation
 from ...protocol.errors import (
     BookieUnavailableError,
     DeadlineExceededError,
@@ -30,51 +31,61 @@ from ...wire import bookkeeper_pb2 as pb
 from ...wire import handshake, v2, v3
 from ...wire.error_codes import error_of_code
 from ...wire.frames import FRAME_BYTES_MAX, FrameSplitter
+from ..add_op import AddOp
 from ..config import LedgerConfig
+from ..replica import Replica
 from .large_frame import LargeFrame
+from .link_traffic import LinkTraffic
 
-if TYPE_CHECKING:
-    from ..write.add_op import AddOp
-    from ..write.replica import Replica
-    from .bookie_link import BookieLink
-
-_ADD_ANSWER = struct.Struct(">QI16s")  # as v2.RESPONSE, with the ids as one key
+_ADD_RESPONSE = struct.Struct(">QI16s")  # as v2.RESPONSE, with the ids as one key
 _ADD_HEAD = v2.ADD_RESPONSE_WORD.to_bytes(8, "big")
 _BATCH_HEAD = bytes((v2.VERSION, v2.OP_BATCH_READ))
 _KEY = struct.Struct(">qq")
 _LARGE_BYTES_MIN = 128 << 10
-"""Of frames that are received in place; smaller ones cost less as part of what they come with."""
-_LATE_MAX = 10_000  # adds that one look takes out
-_TICKS = 4  # looks per request time-out
-_PATIENCE = _TICKS + 1  # looks that a request survives: 4 to 5 ticks, as it comes between two
-_CONNECTING, _GREETING, _READY, _LOST = range(4)
+"""Frames of at least this size are received in place. For smaller ones a copy costs less."""
+_LATE_MAX = 10_000  # adds that one tick times out at most
+_TICKS = 4  # timer ticks per request time-out
+_LIFETIME = _TICKS + 1  # ticks until a request times out: it is sent between two ticks
+_CONNECTING, _HANDSHAKE, _READY, _LOST = range(4)
 
 
 OnMessage = Callable[[RhumblineError | None, pb.Response | None], None]
-"""(what went wrong on the way, the answer): exactly one of them."""
+"""Callback of a message: the transport's error or the response, exactly one of them."""
 
 
-_SentAdd = tuple["AddOp", "Replica", int, int]  # op, replica, size, expires
+_SentAdd = tuple[AddOp, Replica, int, int]  # op, replica, size, expires
 
 
-class _Waiting:
-    """A read or message that waits for its answer."""
+class _PendingRequest:
+    """A read or message that waits for its response."""
 
-    __slots__ = ("expires", "on_answer", "size")
+    __slots__ = ("expires", "on_response", "size")
 
     def __init__(
-        self, on_answer: Callable[[RhumblineError | None, Any], None], size: int, expires: int
+        self, on_response: Callable[[RhumblineError | None, Any], None], size: int, expires: int
     ) -> None:
-        self.on_answer = on_answer
+        self.on_response = on_response
         self.size = size
         self.expires = expires
 
 
 class BookieConnection:
-    """Made by a ``BookieLink``, which also decides when to connect again."""
+    """One connection, from the attempt to connect until it is lost.
 
-    def __init__(self, link: "BookieLink", config: LedgerConfig) -> None:
-        self.link = link
+    A ``BookieLink`` creates it and decides when to connect again. ``on_lost`` is called once, when
+    the connection has ended. It is the transport's protocol, see ``asyncio.Protocol``.
+    """
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        config: LedgerConfig,
+        traffic: LinkTraffic,
+        on_lost: Callable[["BookieConnection", RhumblineError], None],
+    ) -> None:
+        self.bookie = bookie
+        self.traffic = traffic
+        self._on_lost = on_lost
         self.in_flight_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._bytes_max = config.in_flight_bytes_max
@@ -87,32 +98,33 @@ class BookieConnection:
         self._splitter = FrameSplitter(FRAME_BYTES_MAX)
         self._out: list[bytes] = []
         self._adds: dict[bytes, _SentAdd] = {}
-        self._reads: dict[bytes, list[_Waiting]] = {}
-        self._numbered: dict[int, _Waiting] = {}
+        self._reads: dict[bytes, list[_PendingRequest]] = {}
+        self._numbered: dict[int, _PendingRequest] = {}
         self._last_number = 0
         self._epoch = 0
-        self._heard_epoch = 0
+        self._received_epoch = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # --- requests -------------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for an answer."""
+        """True if no request waits for its response."""
         return not (self._adds or self._reads or self._numbered)
 
-    def send_add(self, key: bytes, frame: bytes, op: "AddOp", replica: "Replica") -> bool:
-        """Takes an add for ``op.owner``; False (and nothing happened) when there is no room.
+    def send_add(self, key: bytes, frame: bytes, op: AddOp, replica: Replica) -> bool:
+        """Sends an add; returns False, without any effect, if there is no room.
 
-        ``key`` is the entry's first 16 bytes; the owner is told ``replica`` again with the answer.
+        ``key`` holds the entry's first 16 bytes. ``op.on_added`` is called with ``replica`` and the
+        outcome.
         """
         size = len(frame)
         adds = self._adds
         if self.in_flight_bytes + size > self._bytes_max or len(adds) >= self._requests_max:
             return False
-        if key in adds:  # sent again: the newer one waits in its replica
+        if key in adds:  # sent again: the newer one replaces it
             self.in_flight_bytes -= adds.pop(key)[2]
-        adds[key] = (op, replica, size, self._epoch + _PATIENCE)
+        adds[key] = (op, replica, size, self._epoch + _LIFETIME)
         self.in_flight_bytes += size
         out = self._out
         out.append(frame)
@@ -124,14 +136,17 @@ class BookieConnection:
         self,
         ledger_id: int,
         entry_id: int,
-        on_answer: Callable[[RhumblineError | None, bytes], None],
+        on_response: Callable[[RhumblineError | None, bytes], None],
     ) -> bool:
-        """Asks for an entry; ``on_answer(None, entry)`` or ``(error, b"")``. False: no room."""
+        """Reads an entry; returns False if there is no room.
+
+        Calls ``on_response(None, entry)`` or ``on_response(error, b"")``.
+        """
         frame = v2.encode_read(ledger_id, entry_id)
-        waiting = self._wait(on_answer, frame, _PATIENCE)
-        if waiting is None:
+        pending = self._enqueue(on_response, frame, _LIFETIME)
+        if pending is None:
             return False
-        self._reads.setdefault(_KEY.pack(ledger_id, entry_id), []).append(waiting)
+        self._reads.setdefault(_KEY.pack(ledger_id, entry_id), []).append(pending)
         return True
 
     def send_batch_read(
@@ -139,48 +154,52 @@ class BookieConnection:
         ledger_id: int,
         entry_id: int,
         limits: tuple[int, int],
-        on_answer: Callable[[RhumblineError | None, list[bytes | memoryview]], None],
+        on_response: Callable[[RhumblineError | None, list[bytes | memoryview]], None],
     ) -> bool:
-        """Asks for consecutive entries from ``entry_id`` on; ``limits``: (entries, bytes)."""
+        """Reads consecutive entries from ``entry_id`` on; returns False if there is no room.
+
+        ``limits``: the most entries and the most bytes of the response.
+        """
         number = self._next_number()
         count_max, bytes_max = limits
         frame = v2.encode_batch_read(
             ledger_id, entry_id, number, count_max=count_max, bytes_max=bytes_max
         )
-        waiting = self._wait(on_answer, frame, _PATIENCE)
-        if waiting is None:
+        pending = self._enqueue(on_response, frame, _LIFETIME)
+        if pending is None:
             return False
-        self._numbered[number] = waiting
-        self._flush()  # the bookie reads while the reader works on what came before
+        self._numbered[number] = pending
+        self._flush()  # at once: the bookie reads while the reader processes earlier entries
         return True
 
     def send_message(
         self,
         request: pb.Request,
-        on_answer: OnMessage,
+        on_response: OnMessage,
         *,
         extra_ms: int = 0,
     ) -> bool:
-        """Sends a v3 request under the next number; False: no room.
+        """Sends a v3 request under the next number; returns False if there is no room.
 
-        ``extra_ms``: how much longer than other requests it may wait (a long poll's own time-out).
-        The error is the transport's alone: the status in the answer is the caller's to read.
+        ``extra_ms`` is added to the request time-out (the time-out of a long poll). The error
+        passed to ``on_response`` comes from the transport only; the caller evaluates the status in
+        the response.
         """
         request.header.txn_id = number = self._next_number()
-        ticks = _PATIENCE + -(-extra_ms // max(1, int(self._tick_s * 1000)))
-        waiting = self._wait(on_answer, v3.frame(request), ticks)
-        if waiting is None:
+        ticks = _LIFETIME + -(-extra_ms // max(1, int(self._tick_s * 1000)))
+        pending = self._enqueue(on_response, v3.frame(request), ticks)
+        if pending is None:
             return False
-        self._numbered[number] = waiting
+        self._numbered[number] = pending
         return True
 
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
-    def _wait(
-        self, on_answer: Callable[[RhumblineError | None, Any], None], frame: bytes, ticks: int
-    ) -> _Waiting | None:
+    def _enqueue(
+        self, on_response: Callable[[RhumblineError | None, Any], None], frame: bytes, ticks: int
+    ) -> _PendingRequest | None:
         size = len(frame)
         requests = len(self._reads) + len(self._numbered)
         if self.in_flight_bytes + size > self._bytes_max or requests >= self._requests_max:
@@ -189,7 +208,7 @@ class BookieConnection:
         self._out.append(frame)
         if len(self._out) == 1 and self._state == _READY:
             self._loop.call_soon(self._flush)
-        return _Waiting(on_answer, size, self._epoch + ticks)
+        return _PendingRequest(on_response, size, self._epoch + ticks)
 
     def _flush(self) -> None:
         if self._is_paused or self._state != _READY or not self._out:
@@ -197,7 +216,7 @@ class BookieConnection:
         assert self._transport is not None
         out, self._out = self._out, []
         data = b"".join(out) if len(out) > 1 else out[0]
-        self.link.sent_bytes += len(data)
+        self.traffic.sent_bytes += len(data)
         self._transport.write(data)
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_s, self._on_tick)
@@ -205,21 +224,19 @@ class BookieConnection:
     # --- the transport --------------------------------------------------------------------------
 
     async def wait_ready(self) -> None:
-        """Returns when requests flow. Raises BookieUnavailableError when the connection ended."""
+        """Waits until requests can be sent. Raises BookieUnavailableError if it ended before."""
         await asyncio.shield(self._ready)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected: an incarnate bookie must first say that it is the one we want."""
-        transport = cast(asyncio.Transport, transport)  # uvloop's does not say so itself
-        if self._state == _LOST:  # the link gave up meanwhile
+        """Starts the handshake, by which a bookie with an incarnation proves its identity."""
+        transport = cast(asyncio.Transport, transport)  # uvloop's class is not declared as one
+        if self._state == _LOST:  # the link timed out meanwhile
             transport.abort()
             return
         self._transport = transport
-        if is_incarnate(self.link.bookie):
-            self._state = _GREETING
-            transport.write(
-                v2.encode_auth(handshake.PLUGIN, handshake.encode_hello(self.link.bookie))
-            )
+        if has_incarnation(self.bookie):
+            self._state = _HANDSHAKE
+            transport.write(v2.encode_auth(handshake.PLUGIN, handshake.encode_hello(self.bookie)))
         else:
             self._on_ready()
 
@@ -230,11 +247,11 @@ class BookieConnection:
         self._flush()
 
     def pause_writing(self) -> None:
-        """The socket's buffer is full: requests gather here, within their bounds."""
+        """Holds requests back, within their bounds, while the transport's buffer is full."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """The socket takes bytes again."""
+        """Sends the requests that were held back."""
         self._is_paused = False
         self._flush()
 
@@ -243,13 +260,11 @@ class BookieConnection:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer went: every request that waits fails as unavailable."""
-        self.fail(
-            BookieUnavailableError(f"connection to {self.link.bookie} lost: {exc or 'closed'}")
-        )
+        """Fails every pending request as unavailable."""
+        self.fail(BookieUnavailableError(f"connection to {self.bookie} lost: {exc or 'closed'}"))
 
     def fail(self, error: RhumblineError) -> None:
-        """Ends the connection; every waiting request hears ``error``. Safe to repeat."""
+        """Ends the connection; every pending request fails with ``error``. Safe to repeat."""
         if self._state == _LOST:
             return
         self._state = _LOST
@@ -261,36 +276,36 @@ class BookieConnection:
         self._out.clear()
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # whoever waits gets it; nobody needs to
-        self.link.on_lost(self, error)
+            self._ready.exception()  # marks it as retrieved: nobody has to wait for it
+        self._on_lost(self, error)
         adds, self._adds = self._adds, {}
         reads, self._reads = self._reads, {}
         numbered, self._numbered = self._numbered, {}
         self.in_flight_bytes = 0
         for op, replica, _, _ in adds.values():
-            op.owner.on_added(op, replica, error)
+            op.on_added(op, replica, error)
         for queue in reads.values():
-            for waiting in queue:
-                waiting.on_answer(error, b"")
-        for waiting in numbered.values():
-            waiting.on_answer(error, None)
+            for pending in queue:
+                pending.on_response(error, b"")
+        for pending in numbered.values():
+            pending.on_response(error, None)
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Answers arrived; runs of add answers, the hot case, are matched without being cut up."""
-        self._heard_epoch = self._epoch
-        self.link.received_bytes += len(data)
+        """Takes responses. Runs of add responses, the hot case, are not cut into frames."""
+        self._received_epoch = self._epoch
+        self.traffic.received_bytes += len(data)
         try:
             if not self._splitter.held_bytes and data.startswith(_ADD_HEAD):
-                data = self._take_add_answers(data)
+                data = self._take_add_responses(data)
                 if not data:
                     return
             data, starts, stops = self._splitter.cut(data)
             for start, stop in zip(starts, stops, strict=True):
                 if self._state == _LOST:
                     return
-                if data.startswith(_BATCH_HEAD, start):  # large, and looked at in place
+                if data.startswith(_BATCH_HEAD, start):  # large, and decoded in place
                     self._on_batch(v2.decode_batch_response(memoryview(data)[start:stop]))
                 else:
                     self._on_frame(data[start:stop])
@@ -300,16 +315,16 @@ class BookieConnection:
             self.fail(error)
 
     def _receive_large(self) -> None:
-        """Has the rest of a large frame come without being copied together."""
-        begun = self._splitter.take_begun(_LARGE_BYTES_MIN)
+        """Receives the rest of a large frame in place, without copying its parts together."""
+        begun = self._splitter.take_partial_frame(_LARGE_BYTES_MIN)
         if begun is not None and self._transport is not None:
             receiver = LargeFrame(self, *begun)
             self._transport.set_protocol(cast(asyncio.BaseProtocol, receiver))
 
-    def heard(self, size: int) -> None:
+    def on_received(self, size: int) -> None:
         """See FrameOwner."""
-        self._heard_epoch = self._epoch
-        self.link.received_bytes += size
+        self._received_epoch = self._epoch
+        self.traffic.received_bytes += size
 
     def take_large(self, frame: memoryview) -> None:
         """See FrameOwner."""
@@ -324,23 +339,24 @@ class BookieConnection:
         except (ProtocolError, BookieUnavailableError) as error:
             self.fail(error)
 
-    def _take_add_answers(self, data: bytes) -> bytes:
-        """Matches the add answers at the start of ``data`` and returns what follows them."""
+    def _take_add_responses(self, data: bytes) -> bytes:
+        """Takes the add responses at the start of ``data`` and returns the bytes behind them."""
         adds = self._adds
-        whole = len(data) - len(data) % _ADD_ANSWER.size
+        expected, response_bytes = v2.ADD_RESPONSE_WORD, _ADD_RESPONSE.size
+        whole = len(data) - len(data) % response_bytes
         taken = 0
         runs = data if whole == len(data) else data[:whole]
-        for head, code, key in _ADD_ANSWER.iter_unpack(runs):
-            if head != v2.ADD_RESPONSE_WORD:
+        for head, code, key in _ADD_RESPONSE.iter_unpack(runs):
+            if head != expected:
                 break
-            taken += _ADD_ANSWER.size
-            waiting = adds.pop(key, None)
-            if waiting is None:
-                continue  # it waited too long, or was sent twice
-            op, replica, size, _ = waiting
+            taken += response_bytes
+            pending = adds.pop(key, None)
+            if pending is None:
+                continue  # it timed out, or was sent twice
+            op, replica, size, _ = pending
             self.in_flight_bytes -= size
-            op.owner.on_added(op, replica, self._error(code) if code else None)
-            if adds is not self._adds:  # failed meanwhile: those that waited have heard
+            op.on_added(op, replica, self._error(code) if code else None)
+            if adds is not self._adds:  # failed meanwhile: all pending adds have completed
                 return b""
         return data[taken:]
 
@@ -348,47 +364,47 @@ class BookieConnection:
         if not frame or frame[0] != v2.VERSION:
             self._on_message(v3.decode_response(frame))
             return
-        answer = v2.decode_response(frame)
-        if isinstance(answer, v2.ReadResponse):
-            self._on_read(answer)
-        elif isinstance(answer, v2.BatchReadResponse):
-            self._on_batch(answer)
-        elif isinstance(answer, v2.AddResponse):
-            self._take_add_answers(v2.encode_add_response(*answer))
+        response = v2.decode_response(frame)
+        if isinstance(response, v2.ReadResponse):
+            self._on_read(response)
+        elif isinstance(response, v2.BatchReadResponse):
+            self._on_batch(response)
+        elif isinstance(response, v2.AddResponse):
+            self._take_add_responses(v2.encode_add_response(*response))
         else:
-            self._on_greeting(answer)
+            self._on_auth_response(response)
 
-    def _on_read(self, answer: v2.ReadResponse) -> None:
-        key = _KEY.pack(answer.ledger_id, answer.entry_id)
+    def _on_read(self, response: v2.ReadResponse) -> None:
+        key = _KEY.pack(response.ledger_id, response.entry_id)
         queue = self._reads.get(key)
         if queue is None:
             return
-        waiting = queue.pop(0)
+        pending = queue.pop(0)
         if not queue:
             del self._reads[key]
-        self.in_flight_bytes -= waiting.size
-        waiting.on_answer(self._error(answer.code), answer.body)
+        self.in_flight_bytes -= pending.size
+        pending.on_response(self._error(response.code), response.body)
 
-    def _on_batch(self, answer: v2.BatchReadResponse) -> None:
-        self._on_numbered(answer.request_id, self._error(answer.code), answer.entries)
+    def _on_batch(self, response: v2.BatchReadResponse) -> None:
+        self._on_numbered(response.request_id, self._error(response.code), response.entries)
 
     def _on_message(self, response: pb.Response) -> None:
         self._on_numbered(response.header.txn_id, None, response)
 
     def _error(self, code: int) -> RhumblineError | None:
         cls = error_of_code(code)
-        return cls(f"{self.link.bookie} answered code {code}") if cls is not None else None
+        return cls(f"{self.bookie} responded with code {code}") if cls is not None else None
 
-    def _on_numbered(self, number: int, error: RhumblineError | None, answer: object) -> None:
-        waiting = self._numbered.pop(number, None)
-        if waiting is not None:
-            self.in_flight_bytes -= waiting.size
-            waiting.on_answer(error, answer)
+    def _on_numbered(self, number: int, error: RhumblineError | None, response: object) -> None:
+        pending = self._numbered.pop(number, None)
+        if pending is not None:
+            self.in_flight_bytes -= pending.size
+            pending.on_response(error, response)
 
-    def _on_greeting(self, answer: v2.AuthResponse) -> None:
-        if self._state != _GREETING:
-            raise ProtocolError(f"{self.link.bookie} sent an AUTH answer that nobody asked for")
-        handshake.check_answer(answer.plugin, answer.payload, self.link.bookie)
+    def _on_auth_response(self, response: v2.AuthResponse) -> None:
+        if self._state != _HANDSHAKE:
+            raise ProtocolError(f"{self.bookie} sent an AUTH response without a request")
+        handshake.check_response(response.plugin, response.payload, self.bookie)
         self._on_ready()
 
     # --- time -----------------------------------------------------------------------------------
@@ -397,35 +413,35 @@ class BookieConnection:
         self._timer = None
         self._epoch += 1
         late = self._take_late()
-        if late and self._epoch - self._heard_epoch > _TICKS:
-            # Nothing at all came for a whole time-out: a dead peer, or a path that drops packets.
-            self.fail(BookieUnavailableError(f"{self.link.bookie} is silent"))
-        error = DeadlineExceededError(f"{self.link.bookie} did not answer in time")
-        for waiting in late:
-            waiting.on_answer(error, None)
+        if late and self._epoch - self._received_epoch > _TICKS:
+            # Nothing was received for a whole time-out: a dead peer, or a path that drops packets.
+            self.fail(BookieUnavailableError(f"{self.bookie} is silent"))
+        error = DeadlineExceededError(f"{self.bookie} did not respond in time")
+        for pending in late:
+            pending.on_response(error, None)
         if not self.is_idle and self._state == _READY:
             self._timer = self._loop.call_later(self._tick_s, self._on_tick)
 
-    def _take_late(self) -> list[_Waiting]:
-        """Removes the requests that waited too long; adds are in order of sending."""
+    def _take_late(self) -> list[_PendingRequest]:
+        """Removes and returns the requests that timed out. Adds are in the order of sending."""
         now = self._epoch
-        late: list[_Waiting] = []
+        late: list[_PendingRequest] = []
         for key, add in list(islice(self._adds.items(), _LATE_MAX)):
             if add[3] > now:
                 break
             del self._adds[key]
-            late.append(_Waiting(partial(self._add_is_late, add), add[2], now))
+            late.append(_PendingRequest(partial(self._add_is_late, add), add[2], now))
         for key in [key for key, queue in self._reads.items() if queue[0].expires <= now]:
             queue = self._reads[key]
-            late.extend(waiting for waiting in queue if waiting.expires <= now)
-            queue[:] = [waiting for waiting in queue if waiting.expires > now]
+            late.extend(pending for pending in queue if pending.expires <= now)
+            queue[:] = [pending for pending in queue if pending.expires > now]
             if not queue:
                 del self._reads[key]
-        for number in [n for n, waiting in self._numbered.items() if waiting.expires <= now]:
+        for number in [n for n, pending in self._numbered.items() if pending.expires <= now]:
             late.append(self._numbered.pop(number))
-        self.in_flight_bytes -= sum(waiting.size for waiting in late)
+        self.in_flight_bytes -= sum(pending.size for pending in late)
         return late
 
-    def _add_is_late(self, add: "_SentAdd", error: RhumblineError | None, _: object) -> None:
+    def _add_is_late(self, add: _SentAdd, error: RhumblineError | None, _: object) -> None:
         op, replica, _, _ = add
-        op.owner.on_added(op, replica, error)
+        op.on_added(op, replica, error)

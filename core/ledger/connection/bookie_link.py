@@ -1,7 +1,8 @@
-"""The way to one bookie: a connection when there is one, and when to try for the next.
+"""The link to one bookie: its current connection, and the backoff before the next one.
 
-Nobody reconnects on its own: whoever wants to send asks ``connect``, and is refused while a failed
-bookie rests. So a process without traffic has no timers, however many bookies it knows.
+A link does not reconnect by itself. The caller that wants to send calls ``connect``, which returns
+None while the link backs off after a failure. So a process without traffic has no timers, however
+many bookies it knows.
 """
 
 import asyncio
@@ -15,18 +16,19 @@ from ...runtime.tasks import Tasks
 from ...wire.registration import ADDRESS_PREFIX, BookieAddress, Registration, parse_address
 from ..config import LedgerConfig
 from .bookie_connection import BookieConnection
+from .link_traffic import LinkTraffic
 
 
 class Addresses(Protocol):
-    """Where bookies registered."""
+    """Finds the registrations of bookies."""
 
     async def registration(self, bookie: BookieId) -> Registration:
-        """What ``bookie`` registered last. Raises a typed error when it is not registered."""
+        """Returns the bookie's last registration. Raises a RhumblineError if it has none."""
         ...
 
 
 class BookieLink:
-    """Connects on demand; after a failure it rests for a while that doubles, with some jitter."""
+    """Connects on demand. After a failure it backs off for a time that doubles, with jitter."""
 
     __slots__ = (
         "_addresses",
@@ -34,14 +36,13 @@ class BookieLink:
         "_failures",
         "_loop",
         "_region",
-        "_rests_until",
+        "_backoff_until",
         "_runtime",
         "_tasks",
         "bookie",
         "connection",
         "last_error",
-        "received_bytes",
-        "sent_bytes",
+        "traffic",
     )
 
     def __init__(
@@ -64,31 +65,33 @@ class BookieLink:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._failures = 0
-        self._rests_until = 0.0
-        self.sent_bytes = 0  # over all connections so far
-        self.received_bytes = 0
+        self._backoff_until = 0.0
+        self.traffic = LinkTraffic()
 
     def connect(self) -> BookieConnection | None:
-        """The connection, opened if there is none; it takes requests while it is being made.
+        """Returns the connection, which is opened if there is none.
 
-        None while the bookie rests after a failure: ``last_error`` says of what.
+        It accepts requests while it is being established. Returns None while the link backs off
+        after a failure; ``last_error`` is then the reason.
         """
-        if self.connection is None and not self.is_resting and not self._tasks.is_closed:
-            self.connection = BookieConnection(self, self._config)
+        if self.connection is None and not self.is_backing_off and not self._tasks.is_closed:
+            self.connection = BookieConnection(
+                self.bookie, self._config, self.traffic, self.on_lost
+            )
             self._tasks.spawn(self._open(self.connection), f"connect to {self.bookie}")
         return self.connection
 
     @property
-    def is_resting(self) -> bool:
-        """Whether ``connect`` refuses for now."""
-        return self._loop.time() < self._rests_until
+    def is_backing_off(self) -> bool:
+        """True while ``connect`` returns None after a failure."""
+        return self._loop.time() < self._backoff_until
 
     def on_ready(self) -> None:
-        """The bookie proved its identity: the next failure is a first one again."""
+        """Resets the backoff: the bookie has proved its identity."""
         self._failures = 0
 
     def on_lost(self, connection: BookieConnection, error: RhumblineError) -> None:
-        """``connection`` ended: rest before the next."""
+        """Starts the backoff, since ``connection`` has ended."""
         if connection is not self.connection:
             return
         self.connection = None
@@ -98,10 +101,10 @@ class BookieLink:
         )
         self._failures += 1
         jitter = 0.5 + self._runtime.random.random()
-        self._rests_until = self._loop.time() + pause_ms * jitter / 1000
+        self._backoff_until = self._loop.time() + pause_ms * jitter / 1000
 
     def close(self, error: RhumblineError) -> None:
-        """Ends the connection, if any; requests that wait hear ``error``."""
+        """Ends the connection, if any; pending requests fail with ``error``."""
         if self.connection is not None:
             self.connection.fail(error)
 
@@ -117,24 +120,24 @@ class BookieLink:
                 BookieUnavailableError(f"cannot connect to {self.bookie}: {error or 'timed out'}")
             )
         except BaseException:
-            connection.fail(BookieUnavailableError(f"gave up connecting to {self.bookie}"))
+            connection.fail(BookieUnavailableError(f"connecting to {self.bookie} was cancelled"))
             raise
 
 
 def _protocol(connection: BookieConnection) -> Callable[[], Any]:
-    # Any: a class that can be compiled cannot inherit from asyncio's.
+    # Any, since a class that is to be compiled cannot inherit from asyncio's.
     return lambda: connection
 
 
 def address_for(registration: Registration, region: Region | None) -> BookieAddress:
-    """The address that the bookie advertises to viewers in ``region``, else its general one.
+    """Returns the address that the bookie advertises to ``region``, else its general one.
 
-    Raises ProtocolError for a property that is not ``host:port``.
+    Raises ProtocolError if the advertised address is not ``host:port``.
     """
-    special = registration.properties.get(f"{ADDRESS_PREFIX}{region}")
-    if region is None or special is None:
+    advertised = registration.properties.get(f"{ADDRESS_PREFIX}{region}")
+    if region is None or advertised is None:
         return registration.address
-    address = parse_address(special)
+    address = parse_address(advertised)
     if address is None:
-        raise ProtocolError(f"{registration.bookie_id} advertises {special[:80]!r} to {region}")
+        raise ProtocolError(f"{registration.bookie_id} advertises {advertised[:80]!r} to {region}")
     return address

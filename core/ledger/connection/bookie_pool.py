@@ -1,12 +1,13 @@
-"""One link per bookie for all ledgers of a process, and one more to bookies that need it.
+"""The links to bookies that all ledgers of a process share: one per bookie, or two for Apache's.
 
-Apache's bookie takes a connection that once spoke v2 for v2 for good, so v3 messages to it go over
-a second connection; ours look at the first byte of each frame.
+An Apache bookie treats a connection that has carried a v2 packet as a v2 connection from then on,
+so v3 messages to it need a second connection. A Rhumbline bookie distinguishes the protocols by the
+first byte of each frame.
 """
 
 import asyncio
 
-from ...protocol.bookie_id import BookieId, Region, is_incarnate
+from ...protocol.bookie_id import BookieId, Region, has_incarnation
 from ...protocol.errors import ClosedError
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
@@ -15,7 +16,7 @@ from .bookie_link import Addresses, BookieLink
 
 
 class BookiePool:
-    """All links of a process. ``region`` is ours: it chooses among advertised addresses."""
+    """All links of a process. ``region``, its own, selects among advertised addresses."""
 
     def __init__(
         self, runtime: Runtime, addresses: Addresses, *, config: LedgerConfig, region: Region | None
@@ -30,15 +31,15 @@ class BookiePool:
         self._failed_at: dict[BookieId, float] = {}
 
     def link(self, bookie: BookieId) -> BookieLink:
-        """The link for v2 adds and reads."""
+        """Returns the link for v2 adds and reads."""
         link = self._fast.get(bookie)
         if link is None:
             link = self._fast[bookie] = self._make(bookie)
         return link
 
     def message_link(self, bookie: BookieId) -> BookieLink:
-        """The link for v3 messages: the same one when the bookie is ours."""
-        if is_incarnate(bookie):
+        """Returns the link for v3 messages, which is the v2 link unless it is an Apache bookie."""
+        if has_incarnation(bookie):
             return self.link(bookie)
         link = self._message.get(bookie)
         if link is None:
@@ -56,24 +57,25 @@ class BookiePool:
         )
 
     def on_failure(self, bookie: BookieId) -> None:
-        """Remembers that the bookie failed a request, for new ensembles and the read order."""
+        """Records that the bookie failed a request, for new ensembles and the read order."""
         self._failed_at.pop(bookie, None)
         self._failed_at[bookie] = asyncio.get_running_loop().time()
 
     def failed_lately(self) -> list[BookieId]:
-        """The bookies that failed within ``failure_memory_ms``, oldest first."""
+        """Returns the bookies that failed within ``failure_memory_ms``, oldest first."""
         oldest = asyncio.get_running_loop().time() - self._config.failure_memory_ms / 1000
         for bookie in [b for b, at in self._failed_at.items() if at < oldest]:
             del self._failed_at[bookie]
         return list(self._failed_at)
 
     def traffic(self) -> dict[BookieId, tuple[int, int]]:
-        """Bytes (sent, received) by bookie since the start."""
+        """Returns the bytes (sent, received) by bookie since the start."""
         found: dict[BookieId, tuple[int, int]] = {}
         for links in (self._fast, self._message):
             for bookie, link in links.items():
                 sent, received = found.get(bookie, (0, 0))
-                found[bookie] = sent + link.sent_bytes, received + link.received_bytes
+                traffic = link.traffic
+                found[bookie] = sent + traffic.sent_bytes, received + traffic.received_bytes
         return found
 
     async def aclose(self) -> None:

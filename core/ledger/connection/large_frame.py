@@ -1,25 +1,25 @@
-"""The rest of one large frame, received where it will stay.
+"""Receives the rest of one large frame into its final buffer.
 
-While it comes, this stands in the connection's place as the transport's protocol: uvloop has the
-socket's bytes written straight into it. Transports that bring bytes of their own will do as well.
+Meanwhile this object replaces the connection as the transport's protocol. uvloop reads from the
+socket directly into the buffer; transports that deliver bytes objects are supported as well.
 """
 
 from typing import Protocol
 
 
 class FrameOwner(Protocol):
-    """The connection that a large frame is for."""
+    """The connection that receives the frame."""
 
-    def heard(self, size: int) -> None:
-        """So many bytes of the frame have come."""
+    def on_received(self, size: int) -> None:
+        """Counts ``size`` received bytes of the frame."""
         ...
 
     def take_large(self, frame: memoryview) -> None:
-        """The frame is whole, without its length: take it, and the transport back."""
+        """Takes the complete frame, without its length field, and the transport back."""
         ...
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol: what follows the frame."""
+        """See asyncio.Protocol. ``data`` follows the frame."""
         ...
 
     def eof_received(self) -> bool:
@@ -40,12 +40,12 @@ class FrameOwner(Protocol):
 
 
 class LargeFrame:
-    """``size`` bytes, of which ``begun`` have come; at least one has not."""
+    """A frame of ``size`` bytes, of which ``begun`` were received; at least one is missing."""
 
     __slots__ = (
         "_filled",
         "_owner",
-        "_room",
+        "_buffer",
         "connection_lost",
         "eof_received",
         "pause_writing",
@@ -55,8 +55,8 @@ class LargeFrame:
     def __init__(self, owner: FrameOwner, begun: bytes, size: int) -> None:
         assert len(begun) < size
         self._owner = owner
-        self._room = memoryview(bytearray(size))
-        self._room[: len(begun)] = begun
+        self._buffer = memoryview(bytearray(size))
+        self._buffer[: len(begun)] = begun
         self._filled = len(begun)
         self.connection_lost = owner.connection_lost
         self.eof_received = owner.eof_received
@@ -64,21 +64,21 @@ class LargeFrame:
         self.resume_writing = owner.resume_writing
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol: never beyond the frame."""
+        """See asyncio.BufferedProtocol. The buffer ends with the frame."""
         del sizehint
-        return self._room[self._filled :]
+        return self._buffer[self._filled :]
 
     def buffer_updated(self, size: int) -> None:
         """See asyncio.BufferedProtocol."""
         self._filled += size
-        self._owner.heard(size)
-        if self._filled == len(self._room):
-            self._owner.take_large(self._room.toreadonly())
+        self._owner.on_received(size)
+        if self._filled == len(self._buffer):
+            self._owner.take_large(self._buffer.toreadonly())
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        taken = min(len(data), len(self._room) - self._filled)
-        self._room[self._filled : self._filled + taken] = data[:taken]
+        taken = min(len(data), len(self._buffer) - self._filled)
+        self._buffer[self._filled : self._filled + taken] = data[:taken]
         self.buffer_updated(taken)
         if taken < len(data):
             self._owner.data_received(data[taken:])

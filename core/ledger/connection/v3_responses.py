@@ -1,4 +1,4 @@
-"""v3 answers read as what they mean to a ledger client."""
+"""Interprets v3 responses for the ledger client."""
 
 from ...protocol.errors import CorruptionError, NoSuchEntryError, NoSuchLedgerError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
@@ -10,17 +10,17 @@ from ...wire.error_codes import error_of_status
 
 
 def error_in(error: RhumblineError | None, response: pb.Response | None) -> RhumblineError | None:
-    """What went wrong: on the way, or according to the answer's status; None: nothing."""
+    """Returns the transport's error, else the error of the response's status, else None."""
     if error is not None:
         return error
-    assert response is not None, "an answer or an error"
+    assert response is not None, "a response or an error"
     status = v3.status_of(response)
     cls = error_of_status(status)
-    return cls(f"answered status {status}") if cls is not None else None
+    return cls(f"the bookie responded with status {status}") if cls is not None else None
 
 
-def said_of(error: RhumblineError | None) -> AnswerKind:
-    """The three-valued reading: only two answers are a "never", whatever else is unknown (B17)."""
+def answer_kind_of(error: RhumblineError | None) -> AnswerKind:
+    """Returns the three-valued answer: NEVER for two errors, UNKNOWN for all others (bug B17)."""
     if error is None:
         return AnswerKind.HAVE
     if isinstance(error, NoSuchEntryError | NoSuchLedgerError):
@@ -31,15 +31,15 @@ def said_of(error: RhumblineError | None) -> AnswerKind:
 def entry_in(
     response: pb.Response, digest: EntryDigest, ledger_id: int, entry_id: int
 ) -> tuple[Entry, bytes]:
-    """The entry that a read brought, checked, and its bytes. Raises CorruptionError."""
+    """Returns the entry of a read response, verified, and its bytes. Raises CorruptionError."""
     body = bytes(response.read_response.body)
     return decode_entry(digest, ledger_id, entry_id, body), body
 
 
 def lac_in_last_entry(response: pb.Response, digest: EntryDigest, ledger_id: int) -> int:
-    """The LAC that the answer to a read of -1 knows; none if its digest is wrong.
+    """Returns the LAC in the response to a read of entry -1; NO_ENTRY if its digest is wrong.
 
-    A LAC only says where a recovery begins to look, so a damaged one costs time and nothing else.
+    A recovery only starts to read at this LAC, so a damaged one costs time but not correctness.
     """
     try:
         entry, _ = entry_in(response, digest, ledger_id, NO_ENTRY)
@@ -49,12 +49,12 @@ def lac_in_last_entry(response: pb.Response, digest: EntryDigest, ledger_id: int
 
 
 def lac_in(response: pb.Response, digest: EntryDigest, ledger_id: int) -> int:
-    """The LAC that the answer to a LAC read knows. Raises CorruptionError."""
-    answer = response.read_lac_response
+    """Returns the LAC in the response to a LAC read. Raises CorruptionError."""
+    body = response.read_lac_response
     lac = NO_ENTRY
-    if answer.HasField("lac_body"):
-        lac = decode_lac(digest, ledger_id, bytes(answer.lac_body))
-    if answer.HasField("last_entry_body"):
-        last = decode_entry(digest, ledger_id, NO_ENTRY, bytes(answer.last_entry_body))
+    if body.HasField("lac_body"):
+        lac = decode_lac(digest, ledger_id, bytes(body.lac_body))
+    if body.HasField("last_entry_body"):
+        last = decode_entry(digest, ledger_id, NO_ENTRY, bytes(body.last_entry_body))
         lac = max(lac, last.lac)
     return lac

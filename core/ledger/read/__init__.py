@@ -1,1 +1,1 @@
-"""Reading a ledger: entries, the LAC, long polls, and which replica to ask."""
+"""Reading a ledger: entries, the LAC, long polls, and the choice of replicas."""

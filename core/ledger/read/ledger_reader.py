@@ -1,7 +1,8 @@
-"""Reads one ledger: entries up to what is confirmed, and the news of what is.
+"""Reads one ledger: its entries up to the LAC, and the progress of the LAC.
 
-Nothing above the LAC is ever returned. For an open ledger the LAC comes from the bookies of the
-last fragment and only moves forward; for a closed one it is the end in the metadata.
+Nothing above the LAC is ever returned. The LAC of an open ledger comes from the bookies of its last
+fragment and only increases (rule LED-22). The LAC of a closed ledger is the end that its metadata
+records.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
-from ...runtime.tasks import settled
+from ...runtime.tasks import wait_until_done
 from ...wire.entry import Entry, EntryDigest
 from ..context import Backoff, LedgerContext
 from .lac_read import read_lac
@@ -32,7 +33,7 @@ from .range_reader import RangeReader
 
 
 class LedgerReader:
-    """Made by ``LedgerClient.open``. Any number of calls may run side by side."""
+    """A reader that ``LedgerClient.open`` returned. Its methods may be called concurrently."""
 
     def __init__(self, context: LedgerContext, metadata: LedgerMetadata, version: Version) -> None:
         self.ledger_id = metadata.ledger_id
@@ -46,10 +47,10 @@ class LedgerReader:
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._look: MetadataRefresh | None = None
-        self._view_looks: dict[Fragment, MetadataRefresh] = {}
+        self._metadata_refresh: MetadataRefresh | None = None
+        self._view_refreshes: dict[Fragment, MetadataRefresh] = {}
         self._is_hinted = False
-        self._is_over = False
+        self._is_abandoned = False
         self._refresh_lock = asyncio.Lock()
         self._watch = context.ledgers.watch(metadata.ledger_id, self._on_hint)
         context.handles[self] = None
@@ -57,27 +58,27 @@ class LedgerReader:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger has its end: ``last_add_confirmed`` is its last entry then."""
+        """True if the ledger is closed: ``last_add_confirmed`` is then its last entry."""
         return self.metadata.state is LedgerState.CLOSED
 
     # --- metadata -------------------------------------------------------------------------------
 
     def _on_hint(self) -> None:
-        """The metadata may have changed: read it again."""
+        """Reads the metadata again in the background, since it may have changed."""
         self._is_hinted = True
-        if self._refreshing is None and not self._is_over and not self.context.tasks.is_closed:
+        if self._refreshing is None and not self._is_abandoned and not self.context.tasks.is_closed:
             name = f"refresh ledger {self.ledger_id}"
             self._refreshing = self.context.tasks.spawn(self._follow_hints(), name)
 
     async def _follow_hints(self) -> None:
         backoff = Backoff(self.context, self.context.config.metadata_timeout_ms)
         try:
-            while self._is_hinted and not self.is_closed and not self._is_over:
+            while self._is_hinted and not self.is_closed and not self._is_abandoned:
                 self._is_hinted = False
                 try:
                     await self.refresh()
                 except NoSuchLedgerError:
-                    return  # deleted: reads will say so
+                    return  # deleted: reads raise it
                 except UnavailableError:
                     self._is_hinted = True
                     if backoff.is_over:
@@ -87,12 +88,12 @@ class LedgerReader:
             self._refreshing = None
 
     async def refresh(self) -> bool:
-        """Reads the metadata again; True if it is not what it was. Safe to repeat.
+        """Reads the metadata again and returns whether it has changed. Safe to repeat.
 
         Raises NoSuchLedgerError and what the metadata store raises.
         """
         before = self._version
-        async with self._refresh_lock:  # in order, so that an older value never replaces a newer
+        async with self._refresh_lock:  # one at a time: an older value never replaces a newer one
             if self._version == before:
                 stored, version = await self.context.ledgers.read(self.ledger_id)
                 if version != self._version:
@@ -105,7 +106,9 @@ class LedgerReader:
         self._version = version
         self._views.clear()
         self._learn_end()
-        assert not was_closed or self.last_add_confirmed == before, "an end never moves"
+        assert not was_closed or self.last_add_confirmed == before, (
+            "the end of a closed ledger never changes"
+        )
         if self._poll is not None:
             self._poll.end()
 
@@ -114,27 +117,30 @@ class LedgerReader:
             self.last_add_confirmed = self.metadata.last_entry_id
             self._watch.close()
         else:
-            # A fragment begins behind what was confirmed when it was made.
+            # A fragment was created to begin right above the LAC of that moment.
             self.learn_lac(self.metadata.last_fragment.first_entry_id - 1)
 
     async def view_of(self, fragment: Fragment) -> QuorumView:
-        """The arithmetic of a fragment; bookies whose region cannot be looked up now have none."""
+        """Returns the quorum predicate of a fragment.
+
+        If the regions of its bookies cannot be read now, the bookies count as having none.
+        """
         if fragment not in self._views:
             self._check_open()
-            look = self._view_looks.get(fragment)
-            if look is None or look.is_over:
-                look = MetadataRefresh(
+            refresh = self._view_refreshes.get(fragment)
+            if refresh is None or refresh.is_done:
+                refresh = MetadataRefresh(
                     self.context.tasks,
                     partial(self._learn_view, fragment),
                     f"regions of ledger {self.ledger_id}",
                 )
-                self._view_looks[fragment] = look
-            await look.wait()
+                self._view_refreshes[fragment] = refresh
+            await refresh.wait()
         view = self._views.get(fragment)
         if view is None:
             quorum = self.metadata.quorum_at(fragment.first_entry_id)
             return QuorumView(quorum, [None] * len(fragment.bookies))
-        self._view_looks.pop(fragment, None)
+        self._view_refreshes.pop(fragment, None)
         return view
 
     async def _learn_view(self, fragment: Fragment) -> None:
@@ -146,7 +152,7 @@ class LedgerReader:
             self.context.tasks.spawn(self._learn_addresses(fragment.bookies), name)
 
     async def _learn_addresses(self, bookies: Sequence[BookieId]) -> None:
-        """Any replica may be needed while the metadata store is away: its address is known then."""
+        """Caches the bookies' addresses for reads while the metadata store is unavailable."""
         for bookie in bookies:
             with suppress(RhumblineError):
                 await self.context.directory.registration(bookie)
@@ -154,16 +160,17 @@ class LedgerReader:
     # --- entries --------------------------------------------------------------------------------
 
     async def read(self, first: int, last: int) -> list[Entry]:
-        """Entries from ``first`` on, at least one and at most to ``last``, in order.
+        """Returns one or more entries from ``first`` on, at most up to ``last``, in order.
 
-        How many is bounded by the configuration and by fragments: ask again for the rest. Raises
-        InvalidArgumentError beyond the LAC, UnavailableError, CorruptionError, NoSuchEntryError
-        (all replicas say so), NoSuchLedgerError.
+        Their number is limited by the settings and by the end of the fragment: call it again for
+        the rest. Raises InvalidArgumentError for entries above the LAC, UnavailableError,
+        CorruptionError, NoSuchEntryError (if all replicas respond so), and NoSuchLedgerError.
         """
         self._check_open()
         if not 0 <= first <= last <= self.last_add_confirmed:
             raise InvalidArgumentError(
-                f"ledger {self.ledger_id}: entries {first}..{last} of 0..{self.last_add_confirmed}"
+                f"ledger {self.ledger_id}: entries {first}..{last} are not within "
+                f"0..{self.last_add_confirmed}"
             )
         last = min(last, first + self.context.config.read_batch_entries_max - 1)
         while True:
@@ -171,32 +178,36 @@ class LedgerReader:
             try:
                 return await self._read_fragment(first, last)
             except RhumblineError as error:
-                # The replicas that we know may be the wrong ones (bug B24): look again, and try
-                # again only if that told anything new.
-                is_current = self._version == version and await self._look_again()
+                # The known ensemble may be out of date (bug B24): read the metadata, and retry
+                # only if it has changed.
+                is_current = self._version == version and await self._refresh_metadata()
                 if self._version != version:
                     continue
                 if isinstance(error, NoSuchEntryError) and not is_current:
-                    # It is confirmed, so others have it: perhaps the ensemble has changed.
+                    # The entry is confirmed, so a changed ensemble may hold it.
                     raise MetadataUnavailableError(
-                        f"ledger {self.ledger_id}: no answer who has entry {first}"
+                        f"ledger {self.ledger_id}: no known bookie has entry {first}, and the "
+                        "metadata cannot be read now"
                     ) from error
                 raise error
 
-    async def _look_again(self) -> bool:
-        """Reads the metadata again; where the store is away, reads go on with what they know.
+    async def _refresh_metadata(self) -> bool:
+        """Reads the metadata again, waiting for a limited time.
 
-        Returns whether the store was asked and has answered since. Raises NoSuchLedgerError and
-        what else the store says for good.
+        Returns whether a refresh that this call started has succeeded. If the store is unavailable,
+        reads continue with the known metadata. Raises NoSuchLedgerError and other permanent errors
+        of the store.
         """
         self._check_open()
-        look = self._look
-        is_new = look is None or look.is_over
-        if look is None or is_new:
-            name = f"look at ledger {self.ledger_id}"
-            look = self._look = MetadataRefresh(self.context.tasks, self.refresh, name)
-        await look.wait()
-        return is_new and look.has_told
+        refresh = self._metadata_refresh
+        is_new = refresh is None or refresh.is_done
+        if refresh is None or is_new:
+            name = f"read the metadata of ledger {self.ledger_id}"
+            refresh = self._metadata_refresh = MetadataRefresh(
+                self.context.tasks, self.refresh, name
+            )
+        await refresh.wait()
+        return is_new and refresh.has_succeeded
 
     async def _read_fragment(self, first: int, last: int) -> list[Entry]:
         fragments = self.metadata.fragments
@@ -205,29 +216,29 @@ class LedgerReader:
         last = min([last, *(start - 1 for start in following[:1])])
         return await self._ranges.read(fragment, await self.view_of(fragment), first, last)
 
-    # --- what is confirmed ----------------------------------------------------------------------
+    # --- the LAC --------------------------------------------------------------------------------
 
     def learn_lac(self, lac: int) -> None:
-        """A bookie or the metadata says that entries up to ``lac`` are confirmed."""
+        """Raises the known LAC to ``lac``, unless it is already higher or the ledger is closed."""
         if not self.is_closed and lac > self.last_add_confirmed:
             self.last_add_confirmed = lac
             if self._poll is not None and lac > self._poll.previous:
                 self._poll.end()
 
     def keep(self, entry: Entry) -> None:
-        """An entry that came along with a LAC."""
+        """Keeps an entry that came with a LAC, for the next ``wait``."""
         self._piggyback = entry
 
     def hint(self) -> None:
-        """Something suggests that the metadata has changed."""
+        """Reads the metadata again, since something suggests that it has changed."""
         self._on_hint()
 
     async def update_last_add_confirmed(self, fresh: bool = True) -> int:
-        """Asks for the LAC and returns it. Safe to repeat.
+        """Reads the LAC from the bookies and returns it. Safe to repeat.
 
-        ``fresh``: by quorum and current metadata, so that everything is seen whose confirmation a
-        later entry or an explicit LAC carried before this call; otherwise the first news will do.
-        Raises UnavailableError when too few bookies answer.
+        If ``fresh``, the metadata is read first and enough bookies must respond to see every LAC
+        that a later entry or an explicit LAC carried before this call. Otherwise the first response
+        with a higher LAC is sufficient. Raises UnavailableError if too few bookies respond.
         """
         self._check_open()
         if fresh and not self.is_closed:
@@ -235,14 +246,23 @@ class LedgerReader:
         if not self.is_closed:
             fragment = self.metadata.last_fragment
             view = await self.view_of(fragment)
-            self.learn_lac(await read_lac(self, fragment, view, fresh=fresh))
+            lac = await read_lac(
+                self.context.pool,
+                self.ledger_id,
+                self.digest,
+                fragment,
+                view,
+                known=self.last_add_confirmed,
+                fresh=fresh,
+            )
+            self.learn_lac(lac)
         return self.last_add_confirmed
 
     async def wait(self, beyond: int, timeout_ms: int) -> list[Entry]:
-        """Waits until something behind entry ``beyond`` is confirmed.
+        """Waits until an entry above ``beyond`` is confirmed.
 
-        Returns entries from ``beyond + 1`` on; [] when the ledger is closed and ends at or before
-        ``beyond`` (``is_closed``), or at the time-out. Raises as ``read``.
+        Returns entries from ``beyond + 1`` on. Returns [] at the time-out, or if the ledger is
+        closed (``is_closed``) and ends at or before ``beyond``. Raises like ``read``.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -264,7 +284,7 @@ class LedgerReader:
         view = await self.view_of(self.metadata.last_fragment)
         before = self._poll
         if before is not None and not before.is_ended:
-            return  # somebody else was faster
+            return  # another call has started one
         is_stuck = before is not None and before.previous == self.last_add_confirmed
         pause_ms = before.pause_ms if before is not None and is_stuck else PAUSE_MS_MIN
         self._poll = LongPoll(self, view, pause_ms)
@@ -272,23 +292,23 @@ class LedgerReader:
     # --- the end --------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        if self._is_over:
+        if self._is_abandoned:
             raise ClosedError(f"the reader of ledger {self.ledger_id} was closed")
 
     def abandon(self) -> None:
-        """The client was closed, or this reader: calls that wait raise ClosedError."""
-        self._is_over = True
+        """Ends this reader, or its client was closed: waiting calls raise ClosedError."""
+        self._is_abandoned = True
         self._watch.close()
         self.context.handles.pop(self, None)
         if self._poll is not None:
             self._poll.end()
 
     async def aclose(self) -> None:
-        """Stops watching; calls that wait raise ClosedError. Safe to repeat."""
+        """Closes the reader and its watch; waiting calls raise ClosedError. Safe to repeat."""
         self.abandon()
         if self._refreshing is not None:
             self._refreshing.cancel()
-            await settled(self._refreshing)
-        for look in (self._look, *list(self._view_looks.values())):
-            if look is not None:
-                await look.aclose()
+            await wait_until_done(self._refreshing)
+        for refresh in (self._metadata_refresh, *list(self._view_refreshes.values())):
+            if refresh is not None:
+                await refresh.aclose()

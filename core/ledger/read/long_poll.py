@@ -1,41 +1,65 @@
-"""Waits for news of one ledger at its bookies: woken by the LAC, not by a time-out.
+"""Waits for a higher LAC of one ledger with long polls, which bookies answer when it arrives.
 
-The nearest replica is asked first. If it stays silent for a while the next is asked as well, so
-that a bookie which was cut off from the writer costs a bounded delay and nothing else.
+The poll is sent to the first replica in the read order. If there is no response for a while, it is
+also sent to the next one. A bookie that is cut off from the writer thus causes a bounded delay.
 """
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...protocol.errors import CorruptionError, RhumblineError, UnavailableError
+from ...protocol.ledger_metadata import LedgerMetadata
 from ...protocol.quorum import QuorumView
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
+from ...wire.entry import Entry, EntryDigest
 from ..connection.v3_responses import entry_in, error_in
-from .read_order import ReadKind, ReplicaChoice
-
-if TYPE_CHECKING:
-    from .ledger_reader import LedgerReader
+from ..context import LedgerContext
+from ..read_policy import ReadKind, ReplicaChoice
 
 POLL_MS = 10_000
-"""How long a bookie parks one poll."""
+"""Time-out of one poll at a bookie, in milliseconds."""
 
 PAUSE_MS_MIN = 20
-"""First pause after a poll that ended at once without news; doubles."""
+"""First pause after a poll that ended early without a higher LAC, in milliseconds; it doubles."""
 
 _PAUSE_MS_MAX = 500
 
 _OUTRUN_S = 0.25
-"""News reach the bookies of an ensemble at different times; one that lags more than this is slow.
-(One way round the Earth takes light in fibre 0.2 s.)"""
+"""A replica that learns the LAC later than another by more than this counts as slow.
+
+Light in fiber needs 0.2 s around the Earth.
+"""
+
+
+class PollingReader(Protocol):
+    """The attributes and operations of a ledger reader that its long poll uses."""
+
+    ledger_id: int
+    last_add_confirmed: int
+    digest: EntryDigest
+    metadata: LedgerMetadata
+    context: LedgerContext
+
+    def learn_lac(self, lac: int) -> None:
+        """Raises the known LAC."""
+        ...
+
+    def keep(self, entry: Entry) -> None:
+        """Keeps an entry that came with a LAC."""
+        ...
+
+    def hint(self) -> None:
+        """Suggests that the metadata may have changed."""
+        ...
 
 
 class LongPoll:
-    """One poll of one reader, shared by all who wait there. It reports to ``reader.learn_lac``."""
+    """One poll of one reader, which all waiting calls share. It reports to ``reader.learn_lac``."""
 
     def __init__(
-        self, reader: "LedgerReader", view: QuorumView, pause_ms: int = PAUSE_MS_MIN
+        self, reader: PollingReader, view: QuorumView, pause_ms: int = PAUSE_MS_MIN
     ) -> None:
         self.previous = reader.last_add_confirmed
         self.pause_ms = pause_ms
@@ -43,13 +67,13 @@ class LongPoll:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[ReplicaChoice, float] = {}  # and when it was asked
+        self._pending: dict[ReplicaChoice, float] = {}  # loop time at which it was polled
         self._order = self._choose(view)
         self._started = self._loop.time()
-        self._ask_next()
+        self._send_next()
 
     def _choose(self, view: QuorumView) -> list[ReplicaChoice]:
-        """The replicas that hold the next entry first: they can bring it along."""
+        """Returns the read order. Replicas of the next entry come first, as they can send it."""
         context = self._reader.context
         bookies = self._reader.metadata.last_fragment.bookies
         failed = context.pool.failed_lately()
@@ -67,11 +91,11 @@ class LongPoll:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it has nothing more to tell."""
+        """True once the poll has ended."""
         return self._ended.done()
 
     async def wait(self, seconds: float) -> None:
-        """Returns when the poll has ended or the time is up."""
+        """Waits until the poll has ended, at most ``seconds``."""
         if self._ended.done():
             return
         woken: asyncio.Future[None] = self._loop.create_future()
@@ -85,14 +109,14 @@ class LongPoll:
             self._ended.remove_done_callback(wake)
 
     def end(self) -> None:
-        """Wakes all who wait. Answers that come later still count as news."""
+        """Ends the poll and wakes all waiting calls. Later responses still raise the LAC."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _ask_next(self) -> None:
+    def _send_next(self) -> None:
         self._timer = None
         if self._ended.done():
             return
@@ -103,42 +127,42 @@ class LongPoll:
             request = v3.long_poll_request(
                 0, reader.ledger_id, previous_lac=self.previous, timeout_ms=POLL_MS
             )
-            on_answer = partial(self._on_answer, choice)
+            on_response = partial(self._on_response, choice)
             if connection is not None and connection.send_message(
-                request, on_answer, extra_ms=POLL_MS
+                request, on_response, extra_ms=POLL_MS
             ):
-                self._waiting[choice] = self._loop.time()
-                self._watch_silence(choice)
+                self._pending[choice] = self._loop.time()
+                self._start_timer(choice)
                 return
             reader.context.reads.on_failure(choice)
-        if not self._waiting:
+        if not self._pending:
             self._end_empty()
 
-    def _watch_silence(self, choice: ReplicaChoice) -> None:
+    def _start_timer(self, choice: ReplicaChoice) -> None:
         if self._order:
-            asked = len(self._waiting)
-            silence_ms = self._reader.context.reads.silence_ms(ReadKind.POLL, choice, asked)
+            sent_count = len(self._pending)
+            silence_ms = self._reader.context.reads.silence_ms(ReadKind.POLL, choice, sent_count)
             if silence_ms > 0:
-                self._timer = self._loop.call_later(silence_ms / 1000, self._on_silence, choice)
+                self._timer = self._loop.call_later(silence_ms / 1000, self._on_timer, choice)
 
-    def _on_silence(self, choice: ReplicaChoice) -> None:
+    def _on_timer(self, choice: ReplicaChoice) -> None:
         self._timer = None
         if self._ended.done():
             return
-        if self._reader.context.reads.may_ask_more(ReadKind.POLL):
-            self._ask_next()
+        if self._reader.context.reads.may_send_more(ReadKind.POLL):
+            self._send_next()
         else:
-            self._watch_silence(choice)
+            self._start_timer(choice)
 
-    def _on_answer(
+    def _on_response(
         self, choice: ReplicaChoice, error: RhumblineError | None, response: pb.Response | None
     ) -> None:
-        asked_at = self._waiting.pop(choice)
+        sent_at = self._pending.pop(choice)
         error = error_in(error, response)
         if error is None:
             assert response is not None
-            if self._take(response):
-                self._compare(choice, asked_at)
+            if self._take_news(response):
+                self._report_slow(choice, sent_at)
         elif isinstance(error, UnavailableError):
             self._reader.context.pool.on_failure(choice.bookie)
             self._reader.context.reads.on_failure(choice)
@@ -147,41 +171,45 @@ class LongPoll:
         if error is not None and self._order:
             if self._timer is not None:
                 self._timer.cancel()
-            self._ask_next()
-        elif not self._waiting:
+            self._send_next()
+        elif not self._pending:
             self._end_empty()
 
-    def _take(self, response: pb.Response) -> bool:
-        """Whether the answer brings news."""
-        answer = response.read_response
-        if not answer.HasField("max_lac") or answer.max_lac <= self.previous:
+    def _take_news(self, response: pb.Response) -> bool:
+        """Takes the LAC and entry of a response, and returns whether the LAC is higher."""
+        body = response.read_response
+        if not body.HasField("max_lac") or body.max_lac <= self.previous:
             return False
-        if answer.HasField("body"):
+        if body.HasField("body"):
             try:
                 entry, _ = entry_in(
                     response, self._reader.digest, self._reader.ledger_id, self.previous + 1
                 )
                 self._reader.keep(entry)
             except CorruptionError:
-                pass  # the LAC is news all the same; the entry is read elsewhere
-        self._reader.learn_lac(answer.max_lac)
+                pass  # the LAC is valid nevertheless; the entry is read from another replica
+        self._reader.learn_lac(body.max_lac)
         return True
 
-    def _compare(self, choice: ReplicaChoice, asked_at: float) -> None:
-        """A replica that was asked earlier and does not have the news soon either is slow."""
+    def _report_slow(self, choice: ReplicaChoice, sent_at: float) -> None:
+        """Reports replicas that were polled earlier and do not respond soon as slow."""
         policy = self._reader.context.reads
-        policy.on_answer(ReadKind.POLL, choice, 0.0, len(self._waiting) + 1)
-        earlier = [one for one, at in self._waiting.items() if at < asked_at]
+        policy.on_response(ReadKind.POLL, choice, 0.0, len(self._pending) + 1)
+        earlier = [other for other, at in self._pending.items() if at < sent_at]
         if earlier:
-            self._loop.call_later(_OUTRUN_S, self._look_at, earlier)
+            self._loop.call_later(_OUTRUN_S, self._report_outrun, earlier)
 
-    def _look_at(self, earlier: list[ReplicaChoice]) -> None:
+    def _report_outrun(self, earlier: list[ReplicaChoice]) -> None:
         for choice in earlier:
-            if choice in self._waiting:
+            if choice in self._pending:
                 self._reader.context.reads.on_outrun(choice)
 
     def _end_empty(self) -> None:
-        """Nobody had news. If that came early the ledger is empty, ended or moved: look there."""
+        """Ends the poll without a higher LAC.
+
+        If it ended early, the ledger is empty, closed or on other bookies: the metadata is read
+        again, and the poll ends after a pause.
+        """
         if self._loop.time() - self._started >= POLL_MS / 1000 / 2:
             self.end()
             return

@@ -1,21 +1,21 @@
-"""Reads a run of entries that lie in one fragment, checked, from whatever replica has them."""
+"""Reads consecutive entries of one fragment from its replicas and verifies them."""
 
 from collections import deque
 
-from ...protocol.bookie_id import is_incarnate
+from ...protocol.bookie_id import has_incarnation
 from ...protocol.errors import CorruptionError, RhumblineError
 from ...protocol.ledger_metadata import Fragment
 from ...protocol.quorum import QuorumView
 from ...wire.entry import Entry, EntryDigest, decode_entry
 from ..context import LedgerContext
-from .read_order import ReplicaChoice
+from ..read_policy import ReplicaChoice
 from .speculative_request import OnReply, SpeculativeRequest
 
-_SINGLE_READS_MAX = 64  # side by side
+_SINGLE_READS_MAX = 64  # concurrent reads of single entries
 
 
 class RangeReader:
-    """Reads of one ledger. Every entry is checked: id, ledger, digest (invariant: no bad bytes)."""
+    """The reads of one ledger. Every entry is verified: entry id, ledger id and digest."""
 
     __slots__ = ("_context", "_digest", "_ledger_id")
 
@@ -27,37 +27,37 @@ class RangeReader:
     async def read(
         self, fragment: Fragment, view: QuorumView, first: int, last: int
     ) -> list[Entry]:
-        """Entries from ``first``, at least one, at most to ``last``, in order.
+        """Returns one or more entries from ``first`` on, at most up to ``last``, in order.
 
-        Raises what the replicas of ``first`` said: UnavailableError, CorruptionError, or
-        NoSuchEntryError when all of them say that they never had it.
+        Raises the error of the replicas of ``first``: UnavailableError, CorruptionError, or
+        NoSuchEntryError if all of them respond that they never had it.
         """
         assert fragment.first_entry_id <= first <= last
         is_striped = view.quorum.ensemble_size != view.quorum.write_quorum
-        if first == last or is_striped or not all(map(is_incarnate, fragment.bookies)):
+        if first == last or is_striped or not all(map(has_incarnation, fragment.bookies)):
             return await self._read_singly(fragment, view, first, last)
-        ask: SpeculativeRequest[list[Entry]] = SpeculativeRequest(
+        request: SpeculativeRequest[list[Entry]] = SpeculativeRequest(
             self._order(fragment, view, first),
             lambda choice, on_reply: self._send_batch(choice, first, last, on_reply),
             pool=self._context.pool,
             policy=self._context.reads,
         )
-        _, entries = await ask.answer
+        _, entries = await request.result
         return entries
 
     async def _read_singly(
         self, fragment: Fragment, view: QuorumView, first: int, last: int
     ) -> list[Entry]:
-        asks: deque[SpeculativeRequest[Entry]] = deque()
+        requests: deque[SpeculativeRequest[Entry]] = deque()
         entries: list[Entry] = []
         size = 0
         next_id = first
-        while next_id <= last or asks:
-            while next_id <= last and len(asks) < _SINGLE_READS_MAX:
-                asks.append(self._ask_one(fragment, view, next_id))
+        while next_id <= last or requests:
+            while next_id <= last and len(requests) < _SINGLE_READS_MAX:
+                requests.append(self._request_one(fragment, view, next_id))
                 next_id += 1
             try:
-                _, entry = await asks.popleft().answer
+                _, entry = await requests.popleft().result
             except RhumblineError:
                 if entries:
                     return entries
@@ -68,7 +68,7 @@ class RangeReader:
                 break
         return entries
 
-    def _ask_one(
+    def _request_one(
         self, fragment: Fragment, view: QuorumView, entry_id: int
     ) -> SpeculativeRequest[Entry]:
         return SpeculativeRequest(
@@ -92,7 +92,7 @@ class RangeReader:
         return list(self._context.reads.order(choices))
 
     def _send_one(self, choice: ReplicaChoice, entry_id: int, on_reply: OnReply[Entry]) -> bool:
-        def on_answer(error: RhumblineError | None, data: bytes) -> None:
+        def on_response(error: RhumblineError | None, data: bytes) -> None:
             entry = None
             if error is None:
                 try:
@@ -102,26 +102,30 @@ class RangeReader:
             on_reply(error, entry)
 
         connection = self._context.pool.link(choice.bookie).connect()
-        return connection is not None and connection.send_read(self._ledger_id, entry_id, on_answer)
+        return connection is not None and connection.send_read(
+            self._ledger_id, entry_id, on_response
+        )
 
     def _send_batch(
         self, choice: ReplicaChoice, first: int, last: int, on_reply: OnReply[list[Entry]]
     ) -> bool:
-        def on_answer(error: RhumblineError | None, found: list[bytes | memoryview]) -> None:
+        def on_response(error: RhumblineError | None, found: list[bytes | memoryview]) -> None:
             entries: list[Entry] = []
             if error is None:
                 try:
                     for entry_id, data in zip(range(first, last + 1), found, strict=False):
                         entries.append(decode_entry(self._digest, self._ledger_id, entry_id, data))
                     if not found:
-                        raise CorruptionError(f"{choice.bookie} answered a batch without entries")
+                        raise CorruptionError(
+                            f"{choice.bookie} responded to a batch read without entries"
+                        )
                 except CorruptionError as corrupt:
-                    # What comes before a bad copy is good; the bad one is asked for elsewhere.
+                    # Entries before a corrupt copy are valid; it is read from another replica.
                     error = None if entries else corrupt
             on_reply(error, entries)
 
         connection = self._context.pool.link(choice.bookie).connect()
         limits = last - first + 1, self._context.config.read_batch_bytes_max
         return connection is not None and connection.send_batch_read(
-            self._ledger_id, first, limits, on_answer
+            self._ledger_id, first, limits, on_response
         )

@@ -1,65 +1,17 @@
-"""Which replica to ask first, and when to ask another one as well."""
+"""The default read policy: near replicas first, with a fixed delay until the next one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from random import Random
-from typing import Protocol
 
 from ...protocol.bookie_id import BookieId, Region
 from ..config import LedgerConfig
-
-
-class ReadKind(Enum):
-    """What is asked for: entries, which a bookie has or has not, or news, which may come late."""
-
-    ENTRY = "entry"
-    POLL = "poll"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaChoice:
-    """A replica that could be asked. ``has_failed``: lately, so it should sink in the order."""
-
-    index: int
-    bookie: BookieId
-    region: str | None
-    has_failed: bool
-
-
-class ReadPolicy(Protocol):
-    """Decides about reads and hears how they went. Plain calls: reads are a hot path."""
-
-    def order(self, choices: Sequence[ReplicaChoice]) -> Sequence[ReplicaChoice]:
-        """The replicas in the order in which to ask them."""
-        ...
-
-    def silence_ms(self, kind: ReadKind, choice: ReplicaChoice, asked: int) -> float:
-        """How long ``choice``, the ``asked``-th that was asked, may stay silent until another one
-        is asked as well; 0: for ever."""
-        ...
-
-    def may_ask_more(self, kind: ReadKind) -> bool:
-        """Whether one more request may be made for a question that is out already; it then is."""
-        ...
-
-    def on_answer(self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, asked: int) -> None:
-        """``choice`` was the first to answer; ``asked`` replicas had been asked by then."""
-        ...
-
-    def on_failure(self, choice: ReplicaChoice) -> None:
-        """``choice`` could not be asked, or its answer was that it is not available."""
-        ...
-
-    def on_outrun(self, choice: ReplicaChoice) -> None:
-        """A replica that was asked later than ``choice`` has answered, and this one has not."""
-        ...
+from ..read_policy import ReadKind, ReplicaChoice
 
 
 class NearestFirst:
-    """Healthy ones of our region, then other healthy ones, then the failed; random among equals.
+    """Orders healthy replicas of the own region first, then other healthy ones, then failed ones.
 
-    The next one is asked after a fixed silence. ``on_slow`` is told of bookies that were outrun.
+    The order among equals is random. ``on_slow`` is called with bookies that were outrun.
     """
 
     def __init__(
@@ -87,19 +39,21 @@ class NearestFirst:
             key=lambda choice: (choice.has_failed, own is None or choice.region != own),
         )
 
-    def silence_ms(self, kind: ReadKind, choice: ReplicaChoice, asked: int) -> float:
+    def silence_ms(self, kind: ReadKind, choice: ReplicaChoice, sent_count: int) -> float:
         """See ReadPolicy."""
         return self._silence_ms[kind]
 
-    def may_ask_more(self, kind: ReadKind) -> bool:
+    def may_send_more(self, kind: ReadKind) -> bool:
         """See ReadPolicy."""
         return True
 
-    def on_answer(self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, asked: int) -> None:
+    def on_response(
+        self, kind: ReadKind, choice: ReplicaChoice, took_ms: float, sent_count: int
+    ) -> None:
         """See ReadPolicy."""
 
     def on_failure(self, choice: ReplicaChoice) -> None:
-        """See ReadPolicy. The pool remembers failures."""
+        """See ReadPolicy. The pool records failures."""
 
     def on_outrun(self, choice: ReplicaChoice) -> None:
         """See ReadPolicy."""

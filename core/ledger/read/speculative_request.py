@@ -1,4 +1,4 @@
-"""One question to replicas: the first good answer counts, the next replica is asked meanwhile."""
+"""Sends a read to one replica after another until one responds with a result."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,33 +13,36 @@ from ...protocol.errors import (
     UnavailableError,
 )
 from ..connection.bookie_pool import BookiePool
-from .read_order import ReadKind, ReadPolicy, ReplicaChoice
+from ..read_policy import ReadKind, ReadPolicy, ReplicaChoice
 
 T = TypeVar("T")
 OnReply = Callable[[RhumblineError | None, T | None], None]
 Send = Callable[[ReplicaChoice, OnReply[T]], bool]
-"""Sends the question; the reply comes later, never from inside. False: cannot be sent."""
+"""Sends the request to a replica; returns False if it cannot be sent.
+
+The callback runs later, never inside the call.
+"""
 
 
 class SpeculativeRequest(Generic[T]):
-    """Asks the first replica; after an error the next at once, after silence the next as well, if
-    the policy allows one more request.
+    """A request that is sent to the next replica at once after an error, and after a delay if
+    there is no response and the policy allows one more request.
 
-    ``answer`` gets the first good reply, or, when all have failed, the error that says most: a
-    "no such entry" only if nobody had anything else to say (it must not hide a damaged copy).
+    ``result`` receives the first success. If all replicas fail, it receives one of their errors:
+    NoSuchEntryError only if there is no other, since it must not hide a corrupt copy.
     """
 
     __slots__ = (
-        "_asked",
         "_errors",
         "_loop",
         "_order",
+        "_pending",
         "_policy",
         "_pool",
         "_send",
+        "_sent_count",
         "_timer",
-        "_waiting",
-        "answer",
+        "result",
     )
 
     def __init__(
@@ -51,81 +54,81 @@ class SpeculativeRequest(Generic[T]):
         policy: ReadPolicy,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[tuple[ReplicaChoice, T]] = self._loop.create_future()
+        self.result: asyncio.Future[tuple[ReplicaChoice, T]] = self._loop.create_future()
         self._order = list(order)
         self._send = send
         self._pool = pool
         self._policy = policy
         self._timer: asyncio.TimerHandle | None = None
-        self._asked = 0
-        self._waiting: dict[ReplicaChoice, float] = {}  # and when it was asked
+        self._sent_count = 0
+        self._pending: dict[ReplicaChoice, float] = {}  # loop time at which it was sent
         self._errors: list[RhumblineError] = []
-        self._ask_next()
+        self._send_next()
 
-    def _ask_next(self) -> None:
+    def _send_next(self) -> None:
         while self._order:
             choice = self._order.pop(0)
             if self._send(choice, partial(self._on_reply, choice)):
-                self._asked += 1
-                self._waiting[choice] = self._loop.time()
-                self._watch_silence(choice)
+                self._sent_count += 1
+                self._pending[choice] = self._loop.time()
+                self._start_timer(choice)
                 return
-            self._errors.append(BookieUnavailableError(f"{choice.bookie} cannot be reached"))
+            self._errors.append(BookieUnavailableError(f"{choice.bookie} is not connected"))
             self._policy.on_failure(choice)
-        if not self._waiting:
-            self._finish_badly()
+        if not self._pending:
+            self._fail()
 
-    def _watch_silence(self, choice: ReplicaChoice) -> None:
+    def _start_timer(self, choice: ReplicaChoice) -> None:
         if not self._order or self._timer is not None:
             return
-        silence_ms = self._policy.silence_ms(ReadKind.ENTRY, choice, self._asked)
+        silence_ms = self._policy.silence_ms(ReadKind.ENTRY, choice, self._sent_count)
         if silence_ms > 0:
-            self._timer = self._loop.call_later(silence_ms / 1000, self._on_silence, choice)
+            self._timer = self._loop.call_later(silence_ms / 1000, self._on_timer, choice)
 
-    def _on_silence(self, choice: ReplicaChoice) -> None:
+    def _on_timer(self, choice: ReplicaChoice) -> None:
         self._timer = None
-        if self.answer.done():
+        if self.result.done():
             return
-        if self._policy.may_ask_more(ReadKind.ENTRY):
-            self._ask_next()
+        if self._policy.may_send_more(ReadKind.ENTRY):
+            self._send_next()
         else:
-            self._watch_silence(choice)
+            self._start_timer(choice)
 
     def _on_reply(
         self, choice: ReplicaChoice, error: RhumblineError | None, reply: T | None
     ) -> None:
-        if self.answer.done():
+        if self.result.done():
             return
-        asked_at = self._waiting.pop(choice)
+        sent_at = self._pending.pop(choice)
         if error is None:
             assert reply is not None
             self._stop_timer()
-            self._policy.on_answer(
-                ReadKind.ENTRY, choice, (self._loop.time() - asked_at) * 1000, self._asked
+            self._policy.on_response(
+                ReadKind.ENTRY, choice, (self._loop.time() - sent_at) * 1000, self._sent_count
             )
-            for earlier, at in self._waiting.items():
-                if at < asked_at:
+            for earlier, at in self._pending.items():
+                if at < sent_at:
                     self._policy.on_outrun(earlier)
-            self.answer.set_result((choice, reply))
+            self.result.set_result((choice, reply))
             return
         self._errors.append(error)
         if isinstance(error, UnavailableError):
             self._pool.on_failure(choice.bookie)
             self._policy.on_failure(choice)
-        self._ask_next()
+        self._send_next()
 
-    def _finish_badly(self) -> None:
+    def _fail(self) -> None:
         self._stop_timer()
-        telling = [
+        conclusive = [
             error
             for error in self._errors
             if not isinstance(error, NoSuchEntryError | NoSuchLedgerError)
         ]
         if not self._errors:
-            self.answer.set_exception(BookieUnavailableError("there is no replica to ask"))
+            self.result.set_exception(BookieUnavailableError("there is no replica to read from"))
         else:
-            self.answer.set_exception((telling or self._errors)[0])
-        self.answer.exception()  # whoever waits gets it
+            self.result.set_exception((conclusive or self._errors)[0])
+        self.result.exception()  # marks it as retrieved: the caller may have stopped waiting
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

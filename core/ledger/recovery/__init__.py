@@ -1,1 +1,1 @@
-"""Recovering a ledger that another writer left open, and copying single entries."""
+"""Recovering a ledger that another writer left open, and copying entries for repair."""

@@ -1,8 +1,9 @@
-"""Ends a ledger that somebody else wrote (protocol rule 1.8): fence, find the end, copy, close.
+"""Recovers a ledger that another writer left open: fence, find the end, copy the tail, close.
 
-Any number of recoverers may race, with each other and with the writer: whatever they do before the
-last compare-and-set harms nobody, and that one decides. A recovery that cannot decide changes
-nothing and leaves the ledger in recovery: unavailable, never wrong.
+It implements rules REC-1 to REC-18. Any number of recoveries may race with each other and with the
+writer: nothing that they do before the final compare-and-set does harm, and only one of these
+succeeds. A recovery that cannot decide an entry changes nothing and leaves the ledger in recovery:
+the end is then unavailable, but never wrong.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import Entry, EntryDigest, master_key
 from ..connection.bookie_connection import OnMessage
-from ..connection.v3_responses import entry_in, error_in, lac_in_last_entry, said_of
+from ..connection.v3_responses import answer_kind_of, entry_in, error_in, lac_in_last_entry
 from ..context import Backoff, LedgerContext
 from .recovery_adds import RecoveryAdds
 
@@ -43,10 +44,10 @@ async def recover_ledger(
 ) -> LedgerMetadata:
     """Closes the ledger, unless it is closed, and returns the closed metadata. Safe to repeat.
 
-    ``min_regions``: the R under which the ledger's tail is written again, if it should not be the
-    ledger's own (an operator lowers R after the loss of a region); the evidence is always judged
-    by the R that the writer had. Raises UnauthorizedError for a wrong password, and at the
-    deadline RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+    ``min_regions``: the R for writing the ledger's tail again, if it differs from the ledger's own
+    (an operator lowers R after the loss of a region). Whether an entry exists is always decided by
+    the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong password, and at
+    the deadline RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
     """
     backoff = Backoff(context, context.config.recovery_timeout_ms)
     while True:
@@ -55,7 +56,7 @@ async def recover_ledger(
         except BadVersionError:
             if backoff.is_over:
                 raise RecoveryIncompleteError(
-                    f"ledger {ledger_id}: its metadata changed again and again"
+                    f"ledger {ledger_id}: its metadata changed in every attempt"
                 ) from None
         except (UnavailableError, IndeterminateError):
             if backoff.is_over:
@@ -64,7 +65,7 @@ async def recover_ledger(
 
 
 class _EntryRead:
-    """The fencing reads of one entry, sent to its whole write set at once (bug B1)."""
+    """The fencing reads of one entry, which are sent to its whole write set at once (bug B1)."""
 
     __slots__ = ("_recovery", "data", "entry", "entry_id", "tally", "verdict")
 
@@ -77,13 +78,13 @@ class _EntryRead:
         self._recovery = recovery
 
     def send(self, fragment: Fragment, write_set: tuple[int, ...]) -> None:
-        """Asks everybody; the first verdict counts, later answers change nothing."""
+        """Sends the reads. The first verdict is final; later answers do not change it."""
         for index in write_set:
             self._recovery.send_fencing_read(
-                fragment.bookies[index], self.entry_id, partial(self._on_answer, index)
+                fragment.bookies[index], self.entry_id, partial(self._on_response, index)
             )
 
-    def _on_answer(
+    def _on_response(
         self, index: int, error: RhumblineError | None, response: pb.Response | None
     ) -> None:
         if self.verdict.done():
@@ -92,22 +93,22 @@ class _EntryRead:
         if error is None:
             assert response is not None
             try:
-                self.entry, self.data = self._recovery.checked(response, self.entry_id)
+                self.entry, self.data = self._recovery.decode(response, self.entry_id)
             except CorruptionError as corrupt:
                 error = corrupt
-        verdict = self.tally.on_answer(index, said_of(error))
+        verdict = self.tally.on_answer(index, answer_kind_of(error))
         if verdict is not None:
             self.verdict.set_result(verdict)
 
-    async def decision(self) -> Verdict:
-        """The verdict, which is acted upon: so it leaves its evidence."""
+    async def wait_verdict(self) -> Verdict:
+        """Waits for the verdict and records its evidence, since it is acted upon (rule REC-18)."""
         verdict = await self.verdict
         self._recovery.context.on_evidence(self.tally.evidence(verdict))
         return verdict
 
 
 class _Recovery:
-    """One attempt. Raises BadVersionError when the metadata changed under it: start again."""
+    """One attempt. It raises BadVersionError if the metadata was changed meanwhile."""
 
     def __init__(
         self, context: LedgerContext, ledger_id: int, password: bytes, min_regions: int | None
@@ -119,7 +120,7 @@ class _Recovery:
         self._key = master_key(password)
 
     async def run(self) -> LedgerMetadata:
-        """Steps 0 to 6."""
+        """Runs the attempt and returns the closed metadata."""
         context = self.context
         metadata, version = await context.ledgers.read(self._ledger_id)
         if metadata.password != self._password:
@@ -130,7 +131,7 @@ class _Recovery:
         if metadata.state is LedgerState.OPEN:
             metadata = metadata.in_recovery()
             version = await context.ledgers.write(metadata, version)
-        # Others may be in recovery on this very version: the first final write wins.
+        # Other recoveries may work on the same version: the first final write wins.
         return await self._recover(metadata, version)
 
     async def _recover(self, snapshot: LedgerMetadata, version: Version) -> LedgerMetadata:
@@ -138,7 +139,7 @@ class _Recovery:
         adds = RecoveryAdds(self.context, snapshot, confirmed + 1, self._key, self._min_regions)
         await adds.open()
         last, length = await self._copy_tail(snapshot, confirmed, adds)
-        await adds.settle(0)
+        await adds.wait_pending(0)
         closed = closed_by_recovery(
             snapshot,
             adds.fragments,
@@ -151,30 +152,36 @@ class _Recovery:
         except BadVersionError:
             stored, _ = await self.context.ledgers.read(self._ledger_id)
             if stored.state is not LedgerState.CLOSED:
-                raise  # somebody changed fragments: what we decided may be out of date
+                raise  # the fragments were changed: the decisions may be out of date
             return stored
         return closed
 
     # --- requests -------------------------------------------------------------------------------
 
-    def send_fencing_read(self, bookie: BookieId, entry_id: int, on_answer: OnMessage) -> None:
-        """Every read of a recovery fences and has priority; a bookie out of reach says unknown."""
+    def send_fencing_read(self, bookie: BookieId, entry_id: int, on_response: OnMessage) -> None:
+        """Sends a read that fences and has priority, as all reads of a recovery do (rule REC-3).
+
+        A bookie that cannot be reached counts as the answer UNKNOWN.
+        """
         request = v3.read_request(
             0, self._ledger_id, entry_id, fence_key=self._key, priority=v3.HIGH_PRIORITY
         )
         link = self.context.pool.message_link(bookie)
         connection = link.connect()
-        if connection is None or not connection.send_message(request, on_answer):
-            asyncio.get_running_loop().call_soon(on_answer, link.last_error, None)
+        if connection is None or not connection.send_message(request, on_response):
+            asyncio.get_running_loop().call_soon(on_response, link.last_error, None)
 
-    def checked(self, response: pb.Response, entry_id: int) -> tuple[Entry, bytes]:
-        """The entry in an answer. Raises CorruptionError."""
+    def decode(self, response: pb.Response, entry_id: int) -> tuple[Entry, bytes]:
+        """Returns the entry in a response and its bytes. Raises CorruptionError."""
         return entry_in(response, self._digest, self._ledger_id, entry_id)
 
     # --- steps ----------------------------------------------------------------------------------
 
     async def _fence(self, snapshot: LedgerMetadata) -> int:
-        """Step 2: fences the last fragment; an entry up to which all are surely confirmed."""
+        """Fences the last fragment (rule REC-4).
+
+        Returns an entry id up to which all entries are confirmed (rule REC-6).
+        """
         fragment = snapshot.last_fragment
         views = [
             await self.context.view_of(fragment, quorum)
@@ -183,24 +190,24 @@ class _Recovery:
         tally = FenceTally(self._ledger_id, fragment, views)
         done: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
-        def on_answer(
+        def on_response(
             index: int, error: RhumblineError | None, response: pb.Response | None
         ) -> None:
             if done.done():
                 return
-            said = said_of(error_in(error, response))
-            if said is AnswerKind.HAVE:
+            kind = answer_kind_of(error_in(error, response))
+            if kind is AnswerKind.HAVE:
                 assert response is not None
                 lac = lac_in_last_entry(response, self._digest, self._ledger_id)
-                verdict = tally.on_answer(index, said, lac)
+                verdict = tally.on_answer(index, kind, lac)
             else:
-                verdict = tally.on_answer(index, said)
+                verdict = tally.on_answer(index, kind)
             if verdict is not None:
                 self.context.on_evidence(tally.evidence(verdict))
                 done.set_result(verdict)
 
         for index, bookie in enumerate(fragment.bookies):
-            self.send_fencing_read(bookie, -1, partial(on_answer, index))
+            self.send_fencing_read(bookie, -1, partial(on_response, index))
         if await done is not Verdict.COMPLETE:
             raise RecoveryIncompleteError(
                 f"ledger {self._ledger_id}: too few of {', '.join(fragment.bookies)} were fenced"
@@ -208,7 +215,7 @@ class _Recovery:
         return tally.lac
 
     async def _start_read(self, snapshot: LedgerMetadata, entry_id: int) -> _EntryRead:
-        """Against the snapshot, never against what this recovery has changed (bug B3)."""
+        """Starts to read an entry by the snapshot, without this recovery's own changes (bug B3)."""
         fragment = snapshot.fragment_of(entry_id)
         quorum = snapshot.quorum_at(entry_id)
         view = await self.context.view_of(fragment, quorum)
@@ -219,10 +226,10 @@ class _Recovery:
     async def _copy_tail(
         self, snapshot: LedgerMetadata, confirmed: int, adds: RecoveryAdds
     ) -> tuple[int, int]:
-        """Steps 3 to 5: reads on from the confirmed entries, in order, until one does not exist.
+        """Reads and re-adds entries above the confirmed ones until one does not exist.
 
-        Returns the last entry and the length up to it. The last confirmed entry is read too, for
-        its length, in case that nothing follows it.
+        Returns the last entry id and the length up to it. The last confirmed entry is read as well,
+        for its length, in case no entry follows it.
         """
         last = confirmed
         length = 0
@@ -235,22 +242,22 @@ class _Recovery:
                 reads.append(await self._start_read(snapshot, next_id))
                 next_id += 1
             read = reads.popleft()
-            verdict = await read.decision()
+            verdict = await read.wait_verdict()
             if verdict is Verdict.ABSENT:
-                break  # the first proven gap ends the ledger, whatever lies behind it
+                break  # the first proven gap ends the ledger (rule REC-11)
             if verdict is Verdict.INCOMPLETE:
                 raise RecoveryIncompleteError(
                     f"ledger {self._ledger_id}: entry {read.entry_id} may exist, but no bookie "
-                    "that could hold it answers"
+                    "that could hold it responds"
                 )
             assert read.entry is not None
             await adds.add(read.entry_id, read.data)
             last, length = read.entry_id, read.entry.length
-            # Usually little follows; the more does, the farther ahead it pays to read.
+            # Usually few entries follow, so the window starts small and doubles.
             affordable = max(1, self.context.config.recovery_window_bytes // len(read.data))
             window = min(2 * window, affordable, self.context.config.recovery_window)
         if last == confirmed and length_read is not None:
-            if await length_read.decision() is not Verdict.RECOVER:
+            if await length_read.wait_verdict() is not Verdict.RECOVER:
                 raise RecoveryIncompleteError(
                     f"ledger {self._ledger_id}: its last entry {last} cannot be read now"
                 )

@@ -1,6 +1,6 @@
-"""Writes the tail of a ledger in recovery again, so that P holds for it (protocol rule 1.8, 4-5).
+"""Writes the tail of a ledger in recovery again, so that P holds for it (rule REC-13).
 
-Changes of the ensemble stay here until the recovery's one final write records them (bug B3).
+Ensemble changes remain local until the recovery's final write records them (rule REC-14, bug B3).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ..context import LedgerContext
 
 
 class _Add:
-    """One entry that is being written again. ``acks``: indices of the present ensemble."""
+    """One entry that is being written again. ``acks`` holds indices of the current ensemble."""
 
     __slots__ = ("acks", "entry_id", "request")
 
@@ -32,10 +32,10 @@ class _Add:
 
 
 class RecoveryAdds:
-    """The recovery's own little writer: recovery adds, in order, a bounded number at a time.
+    """The writer of a recovery: sends recovery adds in order, with a bounded number pending.
 
-    A bookie that fails gets nothing more from this recovery; it is replaced only when the rest can
-    no longer satisfy P.
+    A bookie that fails receives nothing more from this recovery. It is replaced only if the others
+    can no longer satisfy P.
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class RecoveryAdds:
         self._wake: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Looks up where the bookies are. Call once."""
+        """Reads the regions of the bookies. Call it once, before ``add``."""
         self._regions = await self._context.regions_of(self._bookies)
         self._view = QuorumView(self._quorum, self._regions)
 
     @property
     def recorded_min_regions(self) -> tuple[int, int] | None:
-        """(first entry, R) to be recorded, when entries were written under another R."""
+        """The (first entry id, R) to record if entries were written with another R, else None."""
         if not self._is_other_r or self._next_entry_id == self._first_entry_id:
             return None
         return self._first_entry_id, self._quorum.min_regions
 
     async def add(self, entry_id: int, entry: bytes) -> None:
-        """Writes the next entry's bytes as they were; returns when there is room for another.
+        """Writes the next entry's unchanged bytes and waits until there is room for another.
 
-        Raises NotEnoughBookiesError when P cannot be had any more.
+        Raises NotEnoughBookiesError if P can no longer be satisfied.
         """
-        assert entry_id == self._next_entry_id, "in order, without holes"
+        assert entry_id == self._next_entry_id, "entries are written in order, without gaps"
         self._next_entry_id += 1
         request = v3.add_request(0, self._ledger_id, entry_id, self._key, entry, is_recovery=True)
         add = _Add(entry_id, request)
@@ -86,11 +86,11 @@ class RecoveryAdds:
         self._send(add, self._quorum.write_set(entry_id))
         config = self._context.config
         affordable = max(1, config.recovery_window_bytes // len(entry))
-        await self.settle(min(affordable, config.recovery_window) - 1)
+        await self.wait_pending(min(affordable, config.recovery_window) - 1)
 
-    async def settle(self, at_most: int) -> None:
-        """Returns when at most so many entries still wait for their quorum."""
-        while len(self._pending) > at_most:
+    async def wait_pending(self, count_max: int) -> None:
+        """Waits until at most ``count_max`` entries wait for their quorum."""
+        while len(self._pending) > count_max:
             if self._view.must_change_ensemble(self._failed):
                 await self._change()
                 continue
@@ -104,11 +104,11 @@ class RecoveryAdds:
             bookie = self._bookies[index]
             link = self._context.pool.message_link(bookie)
             connection = link.connect()
-            on_answer = partial(self._on_answer, add, index, bookie)
-            if connection is None or not connection.send_message(add.request, on_answer):
-                asyncio.get_running_loop().call_soon(on_answer, link.last_error, None)
+            on_response = partial(self._on_response, add, index, bookie)
+            if connection is None or not connection.send_message(add.request, on_response):
+                asyncio.get_running_loop().call_soon(on_response, link.last_error, None)
 
-    def _on_answer(
+    def _on_response(
         self,
         add: _Add,
         index: int,
@@ -117,7 +117,7 @@ class RecoveryAdds:
         response: pb.Response | None,
     ) -> None:
         if self._bookies[index] != bookie:
-            return  # an answer of a bookie that was replaced counts for nothing
+            return  # responses of a replaced bookie do not count
         if error_in(error, response) is not None:
             self._failed |= 1 << index
             self._context.pool.on_failure(bookie)
@@ -129,7 +129,7 @@ class RecoveryAdds:
             self._wake.set_result(None)
 
     async def _change(self) -> None:
-        """Other bookies for the failed ones, from the first entry on that waits for its quorum."""
+        """Replaces the failed bookies from the first entry on that waits for its quorum."""
         candidates = await self._context.candidates(self._snapshot)
         known = {info.bookie: info for info in candidates}
         ensemble = [

@@ -1,7 +1,7 @@
-"""Single copies at single bookies, for repair: which entries are there, and putting some there.
+"""Access to the copies on a single bookie, for repair: list entries, and store copies.
 
-Copies are put by recovery adds: they pass a fence and fence nothing themselves (bug B25), so a
-writer that is alive does not notice.
+Copies are stored by recovery adds. A fenced bookie accepts them, and they do not fence it (bug
+B25), so the ledger's writer is not affected.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ Parse = Callable[[pb.Response], None]
 
 
 class ReplicaCopies:
-    """Made by ``LedgerClient.copies``."""
+    """The copies on single bookies. Obtained from ``LedgerClient.copies``."""
 
     def __init__(self, context: LedgerContext) -> None:
         self._context = context
 
     async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability:
-        """The entries that ``bookie`` has; none when it never had the ledger.
+        """Returns the entries that ``bookie`` has, which are none if it never had the ledger.
 
-        Raises UnavailableError when it cannot say, ProtocolError.
+        Raises UnavailableError if it cannot be decided now, and ProtocolError.
         """
         found: list[bytes] = []
 
@@ -38,7 +38,7 @@ class ReplicaCopies:
             found.append(bytes(response.get_list_of_entries_response.availability))
 
         try:
-            await self._ask(bookie, [v3.list_entries_request(0, ledger_id)], parse)
+            await self._send_all(bookie, [v3.list_entries_request(0, ledger_id)], parse)
         except NoSuchLedgerError:
             return Availability([])
         return availability.decode(found[0])
@@ -46,10 +46,10 @@ class ReplicaCopies:
     async def put(
         self, bookie: BookieId, metadata: LedgerMetadata, entries: Sequence[Entry]
     ) -> int:
-        """Stores the entries at ``bookie``, each as its writer made it; returns their bytes.
+        """Stores the entries on ``bookie`` as their writer encoded them, and returns their bytes.
 
-        All of them are durable when it returns. Safe to repeat. Raises what the first that failed
-        raised; then some may be stored. The caller bounds how much that is.
+        All of them are durable when it returns. Safe to repeat. Raises the error of the first entry
+        that failed; others may be stored then. The caller bounds the bytes of one call.
         """
         digest = EntryDigest(metadata.digest_type, metadata.password)
         key = master_key(metadata.password)
@@ -64,33 +64,35 @@ class ReplicaCopies:
             requests.append(
                 v3.add_request(0, ledger_id, entry.entry_id, key, data, is_recovery=True)
             )
-        await self._ask(bookie, requests, lambda _: None)
+        await self._send_all(bookie, requests, lambda _: None)
         return size
 
-    async def _ask(self, bookie: BookieId, requests: Sequence[pb.Request], parse: Parse) -> None:
-        """Sends all requests and returns when all are answered."""
+    async def _send_all(
+        self, bookie: BookieId, requests: Sequence[pb.Request], parse: Parse
+    ) -> None:
+        """Sends all requests and waits until all have completed."""
         link = self._context.pool.message_link(bookie)
-        left = len(requests)
+        pending_count = len(requests)
         errors: list[RhumblineError] = []
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
-        def on_answer(error: RhumblineError | None, response: pb.Response | None) -> None:
-            nonlocal left
-            left -= 1
+        def on_response(error: RhumblineError | None, response: pb.Response | None) -> None:
+            nonlocal pending_count
+            pending_count -= 1
             error = error_in(error, response)
             if error is not None:
                 errors.append(error)
             elif not errors:
                 assert response is not None
                 parse(response)
-            if not left and not done.done():
+            if not pending_count and not done.done():
                 done.set_result(None)
 
         for request in requests:
             connection = link.connect()
-            if connection is None or not connection.send_message(request, on_answer):
-                loop.call_soon(partial(on_answer, link.last_error, None))
+            if connection is None or not connection.send_message(request, on_response):
+                loop.call_soon(partial(on_response, link.last_error, None))
         if requests:
             await done
         if errors:

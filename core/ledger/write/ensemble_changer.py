@@ -1,9 +1,10 @@
-"""Changes the ensemble of a live writer: one machine, one change at a time (protocol rule 1.4).
+"""Changes the ensemble of a live writer, one change at a time (rules LED-12 to LED-17).
 
-Failures that arrive while a change runs are merged and looked at when it has ended (bug B5). From
-the moment at which the new fragment's first entry is taken from the LAC until the outcome of the
-compare-and-set is known, the writer calls nothing back (bug B7). What the stored metadata does not
-say is not used (bug B6). While the metadata store is away the writer goes on as far as P allows.
+Failures that occur during a change are merged and handled when it has ended (bug B5). From the
+moment the new fragment's first entry is derived from the LAC until the outcome of the
+compare-and-set is known, the writer calls nothing back (bug B7). It uses only bookies that the
+stored metadata names (bug B6). While the metadata store is unavailable, the writer continues as
+long as the current ensemble satisfies P.
 """
 
 import asyncio
@@ -11,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...protocol.bookie_id import BookieId, Region
-from ...protocol.ensemble_change import Next, changed_ensemble, reconsider
+from ...protocol.ensemble_change import ConflictOutcome, changed_ensemble, resolve_conflict
 from ...protocol.errors import (
     BadVersionError,
     IndeterminateError,
@@ -29,58 +30,80 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...protocol.placement import BookieInfo
 from ...protocol.quorum import QuorumView
-from ...runtime.tasks import settled
+from ...runtime.metadata_store import Version
+from ...runtime.tasks import wait_until_done
 from ...wire.ledger_metadata import encode
-from ..context import Backoff, LedgerContext
+from ..context import Backoff
+from .writer_state import WriterState
 
-if TYPE_CHECKING:
-    from .ledger_writer import LedgerWriter
+
+class ChangeableWriter(Protocol):
+    """The operations of a ledger writer that a change of its ensemble calls."""
+
+    def freeze(self) -> None:
+        """Stops callbacks, so that the LAC does not move."""
+        ...
+
+    def install(
+        self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
+    ) -> None:
+        """Adopts stored metadata with the regions of its last fragment's bookies."""
+        ...
+
+    def thaw(self) -> None:
+        """Resumes callbacks."""
+        ...
+
+    def fail(self, error: RhumblineError) -> None:
+        """Fails the writer."""
+        ...
 
 
 class EnsembleChanger:
-    """The change machine of one writer. Its task lives only while there is something to change."""
+    """Runs the ensemble changes of one writer. Its task exists only while a change is wanted."""
 
-    def __init__(self, context: LedgerContext, writer: "LedgerWriter") -> None:
-        self._context = context
+    def __init__(self, state: WriterState, writer: ChangeableWriter) -> None:
+        self._context = state.context
+        self._state = state
         self._writer = writer
         self._wanted = 0
         self._min_regions: int | None = None
-        self._was_refused = False  # the store did not take the last change
+        self._was_refused = False  # the store did not accept the last change
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether a change is under way."""
+        """True while a change is under way."""
         return self._task is not None
 
     def replace(self, mask: int) -> None:
-        """Wants other bookies at these indices, if what sits there is still failed by then."""
+        """Requests other bookies at these indices, if they are still failed when it is handled."""
         self._wanted |= mask
         self._start()
 
     def set_min_regions(self, min_regions: int) -> None:
-        """Wants entries that are not confirmed yet to be acknowledged under another R.
+        """Requests another R for entries that are not confirmed yet.
 
-        Raises IllegalQuorumError when R does not fit the ledger's other numbers.
+        Raises IllegalQuorumError if R does not fit the ledger's other numbers.
         """
-        replace(self._writer.view.quorum, min_regions=min_regions)
+        replace(self._state.view.quorum, min_regions=min_regions)
         self._min_regions = min_regions
         self._start()
 
     async def wait_idle(self) -> None:
         """Returns when no change is under way and no outcome is unknown."""
         while self._task is not None:
-            await settled(self._task)
+            await wait_until_done(self._task)
 
     def _start(self) -> None:
         if self._task is None and not self._context.tasks.is_closed:
-            name = f"change ensemble of ledger {self._writer.ledger_id}"
+            name = f"change ensemble of ledger {self._state.ledger_id}"
             self._task = self._context.tasks.spawn(self._run(), name)
 
     async def _run(self) -> None:
         try:
             backoff = Backoff(self._context, self._context.config.replacement_wait_ms_max)
-            while self._still_wanted():
+            while self._has_work():
                 try:
                     proposal = await self._propose()
                     if proposal is None:
@@ -92,13 +115,13 @@ class EnsembleChanger:
                         continue
                 except NotEnoughBookiesError as error:
                     if not self._is_urgent():
-                        self._wanted = 0  # it works without; asked again if the failure lasts
+                        self._wanted = 0  # P holds without it; requested again if the failure lasts
                         return
                     if backoff.is_over:
                         self._writer.fail(error)
                         return
                 except (UnavailableError, IndeterminateError):
-                    pass  # the metadata store is away: nothing was changed, so try again
+                    pass  # the metadata store is unavailable and nothing was changed: try again
                 except RhumblineError as error:
                     self._writer.fail(error)
                     return
@@ -106,75 +129,82 @@ class EnsembleChanger:
         finally:
             self._task = None
 
-    def _still_wanted(self) -> bool:
-        """Failures that healed meanwhile need no change, and a failed writer changes nothing."""
-        self._wanted &= self._writer.failures.mask
-        if self._min_regions == self._writer.view.quorum.min_regions:
+    def _has_work(self) -> bool:
+        """Drops requests that are obsolete, and returns whether any is left.
+
+        A replica that has recovered needs no change, and a failed writer changes nothing.
+        """
+        self._wanted &= self._state.failed_mask
+        if self._min_regions == self._state.view.quorum.min_regions:
             self._min_regions = None
-        return self._writer.failure is None and (self._wanted > 0 or self._min_regions is not None)
+        return self._state.failure is None and (self._wanted > 0 or self._min_regions is not None)
 
     def _is_urgent(self) -> bool:
-        return self._min_regions is not None or self._writer.view.must_change_ensemble(
-            self._writer.failures.mask
+        return self._min_regions is not None or self._state.view.must_change_ensemble(
+            self._state.failed_mask
         )
 
     # --- choosing -------------------------------------------------------------------------------
 
     async def _propose(self) -> tuple[LedgerMetadata, list[Region | None]] | None:
-        """The next value of the metadata; takes the LAC and freezes the writer in one step.
+        """Returns the next value of the metadata and the regions of its ensemble.
 
-        None when what was wanted changed while the stores were asked.
+        Reads the LAC and freezes the writer in one step, without waiting in between. Returns None
+        if the requests changed while the stores were read.
         """
-        candidates = await self._context.candidates(self._writer.metadata)
+        candidates = await self._context.candidates(self._state.metadata)
         wanted = self._wanted, self._min_regions
         bookies = self._choose(candidates)
         regions = await self._context.regions_of(bookies)
         if not self._is_urgent():
-            await self._ask_store()
-        if not self._still_wanted() or wanted != (self._wanted, self._min_regions):
+            await self._check_store()
+        if not self._has_work() or wanted != (self._wanted, self._min_regions):
             return None
         return self._freeze_and_change(bookies), regions
 
-    async def _ask_store(self) -> None:
-        """Acknowledging works without this change: makes sure that the store answers before
-        callbacks stop for it, and raises what it raises.
+    async def _check_store(self) -> None:
+        """Raises what the metadata store raises, unless it responds.
 
-        A store may answer reads alone. So after a change that it did not take, it is asked by a
-        write, of what is stored already.
+        P holds without this change, so callbacks must not stop for a store that is unavailable. A
+        store may respond to reads only. After a change that it did not accept, it is therefore
+        checked by a write, of the value that is stored already.
         """
-        writer, ledgers = self._writer, self._context.ledgers
+        state, ledgers = self._state, self._context.ledgers
         if not self._was_refused:
-            await ledgers.read(writer.ledger_id)
+            await ledgers.read(state.ledger_id)
             return
-        with suppress(BadVersionError):  # by whom, the change will see
-            writer.version = await ledgers.write(writer.metadata, writer.version)
+        with suppress(BadVersionError):  # the change itself finds out who wrote
+            state.version = await ledgers.write(state.metadata, state.version)
         self._was_refused = False
 
     def _choose(self, candidates: Sequence[BookieInfo]) -> tuple[BookieId, ...]:
-        """Other bookies for as many of the wanted indices as can be had."""
-        writer = self._writer
-        quorum = writer.view.quorum
+        """Returns an ensemble that replaces as many of the wanted indices as possible.
+
+        Raises NotEnoughBookiesError if none can be replaced.
+        """
+        state = self._state
+        quorum = state.view.quorum
         if self._min_regions is not None:
             quorum = replace(quorum, min_regions=self._min_regions)
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
-            for replica in writer.replicas
+            for replica in state.replicas
         ]
         choices: Iterable[tuple[int, ...]]
         if self._wanted:
             choices = _subsets(self._wanted)
-        elif QuorumView(quorum, writer.view.regions).is_legal():
-            return writer.metadata.last_fragment.bookies
-        else:  # another R needs other bookies: as few as possible
+        elif QuorumView(quorum, state.view.regions).is_legal():
+            return state.metadata.last_fragment.bookies
+        else:  # another R needs other bookies: replace as few as possible
             choices = reversed(list(_subsets((1 << quorum.ensemble_size) - 1)))
         refused: NotEnoughBookiesError | None = None
         random = self._context.runtime.random
         for failed in choices:
-            for some in (self._context.healthy(candidates), candidates):
+            for eligible in (self._context.healthy(candidates), candidates):
                 try:
                     return self._context.placement.replace(
-                        quorum, ensemble, failed, some, random=random
+                        quorum, ensemble, failed, eligible, random=random
                     )
                 except NotEnoughBookiesError as error:
                     refused = refused or error
@@ -182,44 +212,44 @@ class EnsembleChanger:
         raise refused
 
     def _freeze_and_change(self, bookies: tuple[BookieId, ...]) -> LedgerMetadata:
-        writer = self._writer
+        state = self._state
         config = self._context.config
         proposed = changed_ensemble(
-            writer.metadata, last_add_confirmed=writer.last_add_confirmed, bookies=bookies
+            state.metadata, last_add_confirmed=state.last_add_confirmed, bookies=bookies
         )
         if self._min_regions is not None:
-            proposed = proposed.with_r(writer.last_add_confirmed + 1, self._min_regions)
+            proposed = proposed.with_r(state.last_add_confirmed + 1, self._min_regions)
         size = len(encode(proposed))
         if len(proposed.fragments) > config.fragments_max or size > config.metadata_bytes_max:
             raise LimitExceededError(
-                f"ledger {writer.ledger_id}: {len(proposed.fragments)} fragments, {size} bytes of "
+                f"ledger {state.ledger_id}: {len(proposed.fragments)} fragments, {size} bytes of "
                 f"metadata; the limits are {config.fragments_max} and {config.metadata_bytes_max}"
             )
-        writer.freeze()
+        self._writer.freeze()
         return proposed
 
     # --- committing -----------------------------------------------------------------------------
 
     async def _commit(self, proposed: LedgerMetadata, regions: list[Region | None]) -> bool:
-        """Writes ``proposed``; the writer is frozen until the outcome is known.
+        """Writes ``proposed``; the writer stays frozen until the outcome is known.
 
-        True: the stored value is installed, ours or another's, or the writer has failed by it.
-        False: certainly nothing was written, or the writer has failed meanwhile and its close
-        will see what was.
+        Returns True if the stored value was installed (this one or another's) or made the writer
+        fail. Returns False if certainly nothing was written, or if the writer has failed meanwhile:
+        its close then reads what is stored.
         """
-        writer = self._writer
-        is_certain = True  # no attempt of unknown outcome is out
+        state, writer = self._state, self._writer
+        is_certain = True  # every attempt so far had a known outcome
         backoff = Backoff(self._context, None)
         try:
             while True:
                 try:
-                    version = await self._context.ledgers.write(proposed, writer.version)
+                    version = await self._context.ledgers.write(proposed, state.version)
                     first = proposed.last_fragment.first_entry_id
-                    assert first == writer.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
+                    assert first == state.last_add_confirmed + 1, "nothing was confirmed (bug B7)"
                     writer.install(proposed, version, regions)
                     return True
                 except BadVersionError:
-                    if await self._adopt(proposed, regions):
+                    if await self._resolve_conflict(proposed, regions):
                         return True
                 except IndeterminateError:
                     is_certain = False
@@ -230,42 +260,47 @@ class EnsembleChanger:
                 except RhumblineError as error:
                     writer.fail(error)
                     return True
-                if writer.failure is not None:
+                if state.failure is not None:
                     return False
                 await backoff.pause()
         finally:
             writer.thaw()
 
-    async def _adopt(self, proposed: LedgerMetadata, regions: list[Region | None]) -> bool:
-        """Looks at what is stored instead; False: unchanged, or it cannot be seen: write again."""
-        writer = self._writer
+    async def _resolve_conflict(
+        self, proposed: LedgerMetadata, regions: list[Region | None]
+    ) -> bool:
+        """Reads what is stored instead of ``proposed`` and acts on it (rule LED-16).
+
+        Returns False if it is unchanged or cannot be read: ``proposed`` is then written again.
+        """
+        state, writer = self._state, self._writer
         try:
-            stored, version = await self._context.ledgers.read(writer.ledger_id)
+            stored, version = await self._context.ledgers.read(state.ledger_id)
             regions_stored = await self._context.regions_of(stored.last_fragment.bookies)
         except (UnavailableError, MetadataError):
             return False
         if stored == proposed:
             writer.install(stored, version, regions)
             return True
-        if version == writer.version:
+        if version == state.version:
             return False
         failed = {
             replica.index: replica.bookie
-            for replica in writer.replicas
+            for replica in state.replicas
             if self._wanted & replica.bit
         }
-        match reconsider(writer.metadata, stored, failed):
-            case Next.CLOSED:
-                writer.fail(LedgerClosedError(f"ledger {writer.ledger_id} was closed by another"))
-            case Next.FENCED | Next.FOREIGN:
-                writer.fail(LedgerFencedError(f"ledger {writer.ledger_id} is being recovered"))
-            case Next.RETRY | Next.SETTLED:
+        match resolve_conflict(state.metadata, stored, failed):
+            case ConflictOutcome.CLOSED:
+                writer.fail(LedgerClosedError(f"ledger {state.ledger_id} was closed by another"))
+            case ConflictOutcome.FENCED | ConflictOutcome.FOREIGN:
+                writer.fail(LedgerFencedError(f"ledger {state.ledger_id} is being recovered"))
+            case ConflictOutcome.RETRY | ConflictOutcome.SETTLED:
                 writer.install(stored, version, regions_stored)
         return True
 
 
 def _subsets(mask: int) -> Iterator[tuple[int, ...]]:
-    """The indices in ``mask``, then all their subsets, larger ones first."""
+    """Yields the indices in ``mask``, then all their subsets, larger ones first."""
     indices = [index for index in range(mask.bit_length()) if mask >> index & 1]
     for size in range(len(indices), 0, -1):
         yield from combinations(indices, size)

@@ -1,99 +1,100 @@
-"""Tells bookies a LAC without an entry: for the last entries before a pause, and of a ledger that
-has none yet.
+"""Sends a LAC to bookies without an entry (rule LED-21).
 
-That one introduces the ledger. A bookie takes no add of a ledger before it has read in the metadata
-that it is one of the ledger's; told beforehand it reads that while the metadata store answers (it
-has just stored the ledger), and not when the first entry comes, hours later perhaps and with the
-store away.
+It is used for the last entries before a pause, so that readers learn that they are confirmed, and
+to introduce a new ledger. A bookie accepts no add before it has read in the ledger's metadata that
+it is a member. If the bookie is told when the ledger is created, it reads the metadata while the
+metadata store is known to respond. Otherwise it would read with the first entry, perhaps hours
+later while the store is unavailable.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ...protocol.bookie_id import is_incarnate
+from ...protocol.bookie_id import has_incarnation
 from ...protocol.errors import OwnershipLostError, RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import EntryDigest, encode_lac
 from ..connection.v3_responses import error_in
-from .replica import Replica
-
-if TYPE_CHECKING:
-    from .ledger_writer import LedgerWriter
+from ..replica import Replica
+from .writer_state import WriterState
 
 _INTRODUCTION_MS_MAX = 1_000
-"""Nobody waits longer for what is only a help."""
+"""Longest wait for an introduction: it is an optimization, and the ledger works without it."""
 
 
-def tell_lac(
-    writer: "LedgerWriter", digest: EntryDigest, key: bytes, on_done: Callable[[bool], None]
-) -> bool:
-    """Sends the LAC to the whole ensemble; False: to nobody, and nothing will be called back.
+class ExplicitLac:
+    """Sends the LAC of one writer. ``fail`` is called if a bookie responds that it was fenced."""
 
-    ``on_done``, once: True when P took it, False when all have answered and P did not.
-    """
-    lac = writer.last_add_confirmed
-    if lac < 0 or writer.failure is not None:
-        return False
-    return _tell(writer, writer.replicas, lac, digest=digest, key=key, on_done=on_done)
-
-
-async def introduce(writer: "LedgerWriter", digest: EntryDigest, key: bytes) -> None:
-    """Tells the bookies of a new ledger, and waits until P of them know it, or all have answered.
-
-    What none of them answers is no error: then they look the ledger up with its first entry.
-    Apache's bookies ask nobody, so they are told nothing.
-    """
-    if writer.failure is not None:
-        return
-    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    ours = [replica for replica in writer.replicas if is_incarnate(replica.bookie)]
-
-    def on_done(took: bool) -> None:
-        if not done.done():
-            done.set_result(took)
-
-    if _tell(writer, ours, NO_ENTRY, digest=digest, key=key, on_done=on_done):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_INTRODUCTION_MS_MAX / 1000):
-                await done
-
-
-def _tell(
-    writer: "LedgerWriter",
-    replicas: Sequence[Replica],
-    lac: int,
-    *,
-    digest: EntryDigest,
-    key: bytes,
-    on_done: Callable[[bool], None],
-) -> bool:
-    body = encode_lac(digest, writer.ledger_id, lac)
-    view = writer.view
-    waiting = took = 0
-    is_done = False
-
-    def on_answer(
-        replica: Replica, error: RhumblineError | None, response: pb.Response | None
+    def __init__(
+        self,
+        state: WriterState,
+        digest: EntryDigest,
+        key: bytes,
+        fail: Callable[[RhumblineError], None],
     ) -> None:
-        nonlocal waiting, took, is_done
-        waiting &= ~replica.bit
-        error = error_in(error, response)
-        if error is None:
-            took |= replica.bit
-        elif isinstance(error, OwnershipLostError):
-            writer.fail(error)
-        if not is_done and (not waiting or view.is_acked(took)):
-            is_done = True
-            on_done(view.is_acked(took))
+        self._state = state
+        self._digest = digest
+        self._key = key
+        self._fail = fail
 
-    for replica in replicas:
-        connection = writer.context.pool.message_link(replica.bookie).connect()
-        request = v3.write_lac_request(0, writer.ledger_id, lac, key, body)
-        if connection is not None and connection.send_message(request, partial(on_answer, replica)):
-            waiting |= replica.bit
-    return waiting != 0
+    def send(self, on_done: Callable[[bool], None]) -> bool:
+        """Sends the LAC to the whole ensemble. See ``LedgerWriter.send_explicit_lac``."""
+        state = self._state
+        if state.last_add_confirmed < 0 or state.failure is not None:
+            return False
+        return self._send(state.replicas, state.last_add_confirmed, on_done)
+
+    async def introduce(self) -> None:
+        """Tells the bookies of a new ledger, and waits until P of them know it or all responded.
+
+        Errors are ignored: a bookie that was not told reads the metadata with its first entry.
+        Apache's bookies do not read the metadata, so they are not told.
+        """
+        state = self._state
+        if state.failure is not None:
+            return
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        replicas = [replica for replica in state.replicas if has_incarnation(replica.bookie)]
+
+        def on_done(is_quorum: bool) -> None:
+            if not done.done():
+                done.set_result(is_quorum)
+
+        if self._send(replicas, NO_ENTRY, on_done):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_INTRODUCTION_MS_MAX / 1000):
+                    await done
+
+    def _send(self, replicas: Sequence[Replica], lac: int, on_done: Callable[[bool], None]) -> bool:
+        state = self._state
+        body = encode_lac(self._digest, state.ledger_id, lac)
+        view = state.view
+        waiting = stored = 0
+        is_done = False
+
+        def on_response(
+            replica: Replica, error: RhumblineError | None, response: pb.Response | None
+        ) -> None:
+            nonlocal waiting, stored, is_done
+            waiting &= ~replica.bit
+            error = error_in(error, response)
+            if error is None:
+                stored |= replica.bit
+            elif isinstance(error, OwnershipLostError):
+                self._fail(error)
+            if not is_done and (not waiting or view.is_acked(stored)):
+                is_done = True
+                on_done(view.is_acked(stored))
+
+        for replica in replicas:
+            connection = state.context.pool.message_link(replica.bookie).connect()
+            request = v3.write_lac_request(0, state.ledger_id, lac, self._key, body)
+            if connection is not None and connection.send_message(
+                request, partial(on_response, replica)
+            ):
+                waiting |= replica.bit
+        return waiting != 0

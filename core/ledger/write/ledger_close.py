@@ -1,7 +1,6 @@
-"""Closes a ledger that we wrote (protocol rule 1.5)."""
+"""Closes a ledger by its own writer (rules LED-19, LED-20)."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     BadVersionError,
@@ -15,41 +14,44 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...runtime.metadata_store import Version
 from ..context import Backoff, LedgerContext
+from .ensemble_changer import EnsembleChanger
+from .writer_state import WriterState
 
-if TYPE_CHECKING:
-    from .ledger_writer import LedgerWriter
 
+class LedgerCloser:
+    """Closes the ledger of one writer that has failed or been told to close.
 
-class Closing:
-    """Of one writer that has failed or been told to close: once at a time."""
+    Concurrent calls run one after the other.
+    """
 
-    def __init__(self, writer: "LedgerWriter") -> None:
-        self._writer = writer
-        self._turn = asyncio.Lock()
+    def __init__(self, state: WriterState, changer: EnsembleChanger) -> None:
+        self._state = state
+        self._changer = changer
+        self._lock = asyncio.Lock()
 
-    async def run(self) -> LedgerMetadata:
-        """Closes the writer's ledger where it ended. See ``LedgerWriter.close``."""
-        writer = self._writer
-        assert writer.failure is not None
-        async with self._turn:
+    async def close(self) -> LedgerMetadata:
+        """Closes the ledger at its LAC. See ``LedgerWriter.close``."""
+        state = self._state
+        assert state.failure is not None
+        async with self._lock:
             await self._wait_for_changes()
-            writer.metadata, writer.version = await close_ledger(
-                writer.context,
-                writer.metadata,
-                writer.version,
-                end=(writer.last_add_confirmed, writer.length),
-                may_write=not isinstance(writer.failure, OwnershipLostError),
+            state.metadata, state.version = await close_ledger(
+                state.context,
+                state.metadata,
+                state.version,
+                end=(state.last_add_confirmed, state.length),
+                may_write=not isinstance(state.failure, OwnershipLostError),
             )
-        return writer.metadata
+        return state.metadata
 
     async def _wait_for_changes(self) -> None:
-        writer = self._writer
+        state = self._state
         try:
-            async with asyncio.timeout(writer.context.config.metadata_timeout_ms / 1000):
-                await writer.changer.wait_idle()
+            async with asyncio.timeout(state.context.config.metadata_timeout_ms / 1000):
+                await self._changer.wait_idle()
         except TimeoutError:
             raise MetadataUnavailableError(
-                f"ledger {writer.ledger_id}: a change of its ensemble is still under way"
+                f"ledger {state.ledger_id}: a change of its ensemble is still under way"
             ) from None
 
 
@@ -61,11 +63,12 @@ async def close_ledger(
     end: tuple[int, int],
     may_write: bool,
 ) -> tuple[LedgerMetadata, Version]:
-    """CLOSED at ``end`` (last entry, length); nothing above it was or will be confirmed.
+    """Records CLOSED at ``end`` (last entry id, length) and returns what is stored.
 
-    ``may_write``: we still own the ledger; otherwise it is only looked at (bug B23). A ledger in
-    recovery is closed at our end if its fragments are still ours: that is a legal outcome of the
-    recovery, which then takes it over. Raises as ``LedgerWriter.close``.
+    Nothing above ``end`` was confirmed or ever will be. ``mine`` is the metadata that the writer
+    knows. If not ``may_write``, the writer has lost the ledger and only reads (bug B23). A ledger
+    in recovery is closed at ``end`` if its last fragment is still the writer's: that is a legal
+    outcome of the recovery, which then adopts it. Raises like ``LedgerWriter.close``.
     """
     if mine.state is LedgerState.CLOSED:
         return mine, version
@@ -80,7 +83,7 @@ async def close_ledger(
                     pass
             stored, stored_version = await context.ledgers.read(mine.ledger_id)
             if stored.state is LedgerState.CLOSED:
-                return _accept(stored, end), stored_version
+                return _check_end(stored, end), stored_version
             if not may_write or not _is_ours(stored, mine, last_entry_id=end[0]):
                 raise LedgerFencedError(f"ledger {mine.ledger_id} is being recovered by another")
             mine, version = stored, stored_version
@@ -93,12 +96,12 @@ async def close_ledger(
 def _is_ours(stored: LedgerMetadata, mine: LedgerMetadata, *, last_entry_id: int) -> bool:
     if stored.state is LedgerState.IN_RECOVERY:
         return stored.last_fragment == mine.last_fragment
-    # Open: at most a change of our own, whose outcome we never learned, was added. All that it
-    # could record for other bookies lies behind our end.
+    # Open: it differs at most by an ensemble change of this writer whose outcome stayed unknown.
+    # Such a change affects only entries above the end.
     return stored.last_fragment.first_entry_id <= last_entry_id + 1
 
 
-def _accept(stored: LedgerMetadata, end: tuple[int, int]) -> LedgerMetadata:
+def _check_end(stored: LedgerMetadata, end: tuple[int, int]) -> LedgerMetadata:
     if (stored.last_entry_id, stored.length) != end:
         raise LedgerClosedError(
             f"ledger {stored.ledger_id} was closed by another at entry {stored.last_entry_id}, "

@@ -1,19 +1,19 @@
-"""Writes one ledger: the hot path (protocol rules 1.2, 1.3) and how it ends.
+"""Writes one ledger: adds entries, confirms them in order, and ends (rules LED-5 to LED-11).
 
 Invariants:
 
-1. callbacks run strictly in entry order, each exactly once; LAC is the last one called back with
-   success; all entries up to it satisfy P in the fragment that the stored metadata records;
-2. an answer counts for the replica that the entry was sent to, and only while it sits in the
-   ensemble;
-3. while a change of the ensemble is being committed nothing is called back (bug B7), and nothing is
-   sent to a bookie that the stored metadata does not name (bug B6);
-4. a writer that failed never confirms anything any more; entries that had left are of unknown
-   outcome, the others definitely failed.
+1. Callbacks run strictly in entry order, each exactly once. The LAC is the last entry called back
+   with success, and all entries up to it satisfy P in the fragment that the stored metadata
+   records (rules LED-7, LED-8).
+2. A response counts for the replica that the entry was sent to, and only while that replica
+   belongs to the ensemble.
+3. While a change of the ensemble is being committed, nothing is called back (bug B7), and nothing
+   is sent to a bookie that the stored metadata does not name (bug B6).
+4. A failed writer never confirms anything. Entries that had been sent have an unknown outcome; the
+   others have definitely failed (rule LED-18).
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from ...protocol.bookie_id import Region
@@ -31,23 +31,26 @@ from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
 from ...wire import v2
 from ...wire.entry import EntryDigest, master_key
+from ..add_op import AddOp, OnDone
+from ..add_trace import AddTrace
+from ..connection.bookie_link import BookieLink
 from ..context import LedgerContext
-from .add_op import AddOp, OnDone
-from .add_trace import AddTrace
+from ..replica import Replica
 from .ensemble_changer import EnsembleChanger
-from .explicit_lac import introduce, tell_lac
-from .ledger_close import Closing
-from .replica import Replica
+from .explicit_lac import ExplicitLac
+from .ledger_close import LedgerCloser
 from .replica_health import ReplicaHealth
 from .replication_lag import ReplicationLag
+from .writer_state import WriterState
 
 
 class LedgerWriter:
-    """The one writer of a ledger that ``LedgerClient.create`` made.
+    """The only writer of a ledger that ``LedgerClient.create`` created.
 
-    When it fails (``failure`` is set, ``on_failure`` called once, every pending entry called back),
-    its owner closes it with ``close`` and goes on with another ledger. Names without underscore
-    that have no docstring are for the other modules of this package.
+    If it fails, ``failure`` is set, every pending entry is called back and ``on_failure`` is called
+    once. Its owner then closes it with ``close`` and continues with another ledger. Its parts share
+    ``state`` and call back the methods ``send``, ``send_missing``, ``freeze``, ``install``,
+    ``thaw`` and ``fail``.
     """
 
     def __init__(
@@ -58,17 +61,13 @@ class LedgerWriter:
         regions: Sequence[Region | None],
     ) -> None:
         self.ledger_id = metadata.ledger_id
-        self.metadata = metadata
-        self.version = version
         self.last_add_pushed = NO_ENTRY
-        self.last_add_confirmed = NO_ENTRY
-        self.length = 0  # payload bytes pushed; once failed, payload bytes confirmed
         self.pending_bytes = 0
-        self.failure: RhumblineError | None = None
         self.on_failure: Callable[[RhumblineError], None] | None = None
-        self.on_leaving: Callable[[], None] | None = None
-        self.context = context
-        self.queue: deque[AddOp] = deque()
+        self.on_drain_requested: Callable[[], None] | None = None
+        self.state = state = WriterState(context, metadata, version, regions)
+        self._context = context
+        self._queue = state.queue
         self._loop = asyncio.get_running_loop()
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
         self._master_key = master_key(metadata.password)
@@ -79,111 +78,140 @@ class LedgerWriter:
         self._confirmed_length = 0
         self._is_frozen = False
         self._is_draining = False
-        self._lag = ReplicationLag(self)
-        self._room_wanted: list[Callable[[], None]] = []
-        self._closing = Closing(self)
-        self.replicas: list[Replica] = []
+        self._room_callbacks: list[Callable[[], None]] = []
+        self._links: list[BookieLink] = []  # of the current ensemble, by index
         self._take_ensemble(regions)
-        self.failures = ReplicaHealth(self)
-        self.changer = EnsembleChanger(context, self)
+        self._added_callback = self.on_added
+        self.changer = EnsembleChanger(state, self)
+        self._health = ReplicaHealth(
+            state, self.changer, send=self.send, send_missing=self.send_missing, fail=self.fail
+        )
+        self._lag = ReplicationLag(state, self._health.on_error)
+        self._closer = LedgerCloser(state, self.changer)
+        self._explicit_lac = ExplicitLac(state, self._digest, self._master_key, self.fail)
         context.handles[self] = None
-        for replica in self.replicas:
-            replica.link.connect()
+        for link in self._links:
+            link.connect()
 
     def _take_ensemble(self, regions: Sequence[Region | None]) -> None:
-        """Sits the bookies of the last fragment; those that sat there already keep their state."""
-        quorum = self.metadata.quorum_at(self.last_add_confirmed + 1)
-        bookies = self.metadata.last_fragment.bookies
-        self.view = QuorumView(quorum, regions)
-        self._write_sets = [quorum.write_set(start) for start in range(len(self.view.full_masks))]
+        """Adopts the bookies of the last fragment; those that remain keep their ``Replica``."""
+        state = self.state
+        quorum = state.metadata.quorum_at(state.last_add_confirmed + 1)
+        bookies = state.metadata.last_fragment.bookies
+        state.view = QuorumView(quorum, regions)
+        self._write_sets = [quorum.write_set(start) for start in range(len(state.view.full_masks))]
         self._regions_by_mask: dict[int, tuple[str, ...]] = {}
-        old: Sequence[Replica | None] = self.replicas or [None] * len(bookies)
-        self.replicas = [
-            was
-            if was is not None and was.bookie == bookie
-            else Replica(index, self.context.pool.link(bookie), region)
+        old: Sequence[Replica | None] = state.replicas or [None] * len(bookies)
+        state.replicas = [
+            was if was is not None and was.bookie == bookie else Replica(index, bookie, region)
             for index, (was, bookie, region) in enumerate(zip(old, bookies, regions, strict=True))
         ]
+        self._links = [self._context.pool.link(bookie) for bookie in bookies]
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer last saw it stored."""
+        return self.state.metadata
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The current ensemble, by index."""
+        return self.state.replicas
+
+    @property
+    def view(self) -> QuorumView:
+        """The quorum predicate of the current ensemble."""
+        return self.state.view
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The LAC: the highest entry id up to which all entries were called back with success."""
+        return self.state.last_add_confirmed
+
+    @property
+    def failure(self) -> RhumblineError | None:
+        """The reason why this writer takes no more entries (failed, fenced or closed), or None."""
+        return self.state.failure
+
+    @property
+    def is_failed(self) -> bool:
+        """True once this writer has ended, by a failure or by ``close``."""
+        return self.state.failure is not None
 
     async def introduce(self) -> None:
-        """Lets the bookies learn that the ledger is theirs, before anything is added.
+        """Makes the ledger known to its bookies before the first entry.
 
-        Afterwards appends to its first fragment need the metadata store no more. Safe to repeat.
+        Afterwards adds to the first fragment do not need the metadata store. Safe to repeat.
         """
-        await introduce(self, self._digest, self._master_key)
+        await self._explicit_lac.introduce()
 
     # --- adding ---------------------------------------------------------------------------------
 
     @property
-    def is_failed(self) -> bool:
-        """Whether this writer has ended: by failure or by ``close``."""
-        return self.failure is not None
-
-    @property
     def pending_count(self) -> int:
         """Entries pushed and not yet called back."""
-        return len(self.queue)
+        return len(self._queue)
 
     @property
     def has_room(self) -> bool:
-        """Whether ``add`` takes another entry now."""
+        """True if ``add`` takes another entry now."""
         return (
-            len(self.queue) < self._pending_entries_max
+            len(self._queue) < self._pending_entries_max
             and self.pending_bytes < self._pending_bytes_max
         )
 
     def on_room(self, callback: Callable[[], None]) -> None:
-        """Calls back once, as soon as half of the room is free or the writer has failed."""
-        self._room_wanted.append(callback)
-        if self.failure is not None or self._is_half_empty():
-            self._loop.call_soon(self._tell_room)
+        """Calls ``callback`` once, when half of the room is free or the writer has failed."""
+        self._room_callbacks.append(callback)
+        if self.state.failure is not None or self._is_half_empty():
+            self._loop.call_soon(self._notify_room)
 
     def add(self, payload: bytes, on_done: OnDone, traces: Sequence[str] = ()) -> int:
-        """Pushes an entry and returns its id at once; ``on_done`` hears of the outcome.
+        """Pushes an entry and returns its id at once; ``on_done`` is called with the outcome.
 
-        ``traces`` name the spans that it follows from.
-
-        Not safe to repeat: each call is another entry. Raises the failure once the writer has
-        failed, RecordTooLargeError, and LimitExceededError when there is no room (see ``on_room``).
+        ``traces`` name the spans that the entry follows from. Not safe to repeat: each call adds
+        another entry. Raises the failure once the writer has failed, RecordTooLargeError, and
+        LimitExceededError if there is no room (see ``on_room``).
         """
+        state = self.state
         size = len(payload)
-        if self.failure is not None or size > self._payload_bytes_max or not self.has_room:
+        if state.failure is not None or size > self._payload_bytes_max or not self.has_room:
             self._refuse(size)
         entry_id = self.last_add_pushed + 1
-        length = self.length + size
+        length = state.length + size
         frame = v2.encode_new_add(
             self._digest,
             self._master_key,
             self.ledger_id,
             entry_id,
-            self.last_add_confirmed,
+            state.last_add_confirmed,
             length,
             payload,
         )
-        op = AddOp(self, entry_id, frame, size, on_done)
+        op = AddOp(self._added_callback, entry_id, frame, size, on_done)
         op.length = length
         op.pushed_at = self._loop.time()
         if traces:
             op.trace = self._trace_of(op, traces)
         start = entry_id % len(self._write_sets)
-        op.write_mask = self.view.full_masks[start]
+        op.write_mask = state.view.full_masks[start]
         self.last_add_pushed = entry_id
-        self.length = length
+        state.length = length
         self.pending_bytes += size
         if self._has_quorum_timeout:
-            self.failures.watch()
-        # Captured and enqueued in one step: no change of the ensemble can miss it (bug B21).
-        self.queue.append(op)
-        failed = self.failures.mask
+            self._health.start_timer()
+        # Encoded and enqueued without waiting: no ensemble change can miss the entry (bug B21).
+        self._queue.append(op)
+        failed = state.failed_mask
         for index in self._write_sets[start]:
             if failed >> index & 1:
-                self.failures.offer_probe(self.replicas[index], op)
+                self._health.offer_probe(state.replicas[index], op)
             else:
-                self.send(self.replicas[index], op)
+                self.send(state.replicas[index], op)
         return entry_id
 
     def _trace_of(self, op: AddOp, parents: Sequence[str]) -> AddTrace | None:
-        tracer = self.context.runtime.tracer
+        tracer = self._context.runtime.tracer
         if tracer is None:
             return None
         return AddTrace(
@@ -191,27 +219,30 @@ class LedgerWriter:
         )
 
     def _refuse(self, size: int) -> None:
-        if self.failure is not None:
-            raise self.failure.with_traceback(None)
+        if self.state.failure is not None:
+            raise self.state.failure.with_traceback(None)
         if size > self._payload_bytes_max:
             raise RecordTooLargeError(
                 f"an entry of {size} bytes; the limit is {self._payload_bytes_max}"
             )
         raise LimitExceededError(
-            f"ledger {self.ledger_id}: {len(self.queue)} entries of {self.pending_bytes} bytes "
+            f"ledger {self.ledger_id}: {len(self._queue)} entries of {self.pending_bytes} bytes "
             "wait for their quorum"
         )
 
     def send(self, replica: Replica, op: AddOp) -> bool:
-        """Sends an entry; False: it cannot be sent, and the replica's failure is on its way."""
-        link = replica.link
+        """Sends an entry to a replica of the current ensemble.
+
+        Returns False if it cannot be sent; the replica's failure is then handled soon.
+        """
+        link = self._links[replica.index]
         connection = link.connection or link.connect()
         if connection is None:
-            self._loop.call_soon(self.failures.on_error, replica, link.last_error)
+            self._loop.call_soon(self._health.on_error, replica, link.last_error)
             return False
         if not connection.send_add(op.key, op.frame, op, replica):
-            error = TooManyRequestsError(f"{link.bookie}: too much in flight")
-            self._loop.call_soon(self.failures.on_error, replica, error)
+            error = TooManyRequestsError(f"{replica.bookie}: too much in flight")
+            self._loop.call_soon(self._health.on_error, replica, error)
             return False
         op.outstanding |= replica.bit
         op.was_sent = True
@@ -220,53 +251,55 @@ class LedgerWriter:
         return True
 
     def send_missing(self, replica: Replica) -> None:
-        """Sends what is pending and the replica neither has nor is about to answer."""
-        for op in self.queue:
+        """Sends all pending entries that the replica has not stored and is not about to answer."""
+        for op in self._queue:
             wanted = op.write_mask & replica.bit & ~(op.acks | op.outstanding)
             if wanted and not self.send(replica, op):
                 break
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     def on_added(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
-        """An answer, a time-out or a lost connection; the connection calls it once per send."""
+        """Takes a response, a time-out or a lost connection. Called once per send."""
         if op.trace is not None:
-            op.trace.on_answer(replica, error)
+            op.trace.on_response(replica, error)
         if replica.last_entry_id is not None:
-            self._on_answer_of_replaced(op, replica.last_entry_id, replica, error)
+            self._on_response_of_replaced(op, replica.last_entry_id, replica, error)
             return
+        state = self.state
         bit = replica.bit
         op.outstanding &= ~bit
         if op.is_done:
-            if op.entry_id <= self.last_add_confirmed:
-                self._lag.on_answer(op, replica, error)
+            if op.entry_id <= state.last_add_confirmed:
+                self._lag.on_late_response(op, replica, error)
         elif error is None:
             op.acks |= bit
-            if not op.is_complete and self.view.is_acked(op.acks):
+            if not op.is_complete and state.view.is_acked(op.acks):
                 op.is_complete = True
-                if self.queue[0] is op:
+                if self._queue[0] is op:
                     self._drain()
         if error is not None:
-            self.failures.on_error(replica, error)
-        elif self.failures.mask & bit:
-            self.failures.on_stored(replica)
+            self._health.on_error(replica, error)
+        elif state.failed_mask & bit:
+            self._health.on_stored(replica)
 
-    def _on_answer_of_replaced(
+    def _on_response_of_replaced(
         self, op: AddOp, last_entry_id: int, replica: Replica, error: RhumblineError | None
     ) -> None:
         if op.entry_id <= last_entry_id:
-            self._lag.on_answer(op, replica, error)
+            self._lag.on_late_response(op, replica, error)
 
     def _drain(self) -> None:
         """Calls back complete entries from the head of the queue."""
         if self._is_frozen or self._is_draining:
             return
         self._is_draining = True
-        queue = self.queue
-        before, first_pushed_at = self.last_add_confirmed, queue[0].pushed_at if queue else 0.0
+        state = self.state
+        queue = self._queue
+        before, first_pushed_at = state.last_add_confirmed, queue[0].pushed_at if queue else 0.0
         while queue and queue[0].is_complete and not self._is_frozen:
             op = queue.popleft()
-            self.last_add_confirmed = op.entry_id
+            state.last_add_confirmed = op.entry_id
             self._confirmed_length = op.length
             self.pending_bytes -= op.size
             op.is_done = True
@@ -274,18 +307,18 @@ class LedgerWriter:
             acks = op.acks
             regions = self._regions_by_mask.get(acks)
             if regions is None:
-                # Always from the indices and who sits there now, never remembered (bug B20).
-                regions = self._regions_by_mask[acks] = tuple(self.view.regions_of(acks))
+                # Computed from the bookies of the current ensemble alone (bug B20).
+                regions = self._regions_by_mask[acks] = tuple(state.view.regions_of(acks))
             if acks != op.write_mask:
                 self._lag.on_confirmed(op)
             self._call_back(op, None, regions)
         self._is_draining = False
-        drained = self.last_add_confirmed - before
-        if drained:  # counted with the oldest of them, which waited longest
+        drained = state.last_add_confirmed - before
+        if drained:  # all are counted with the latency of the oldest
             waited_s = self._loop.time() - first_pushed_at
-            self.context.adds.add_ms(int(waited_s * 1000), drained)
-        if self._room_wanted and self._is_half_empty():
-            self._tell_room()
+            self._context.adds.add_ms(int(waited_s * 1000), drained)
+        if self._room_callbacks and self._is_half_empty():
+            self._notify_room()
 
     def _call_back(self, op: AddOp, error: RhumblineError | None, regions: tuple[str, ...]) -> None:
         if op.trace is not None:
@@ -293,63 +326,67 @@ class LedgerWriter:
         try:
             op.on_done(op.entry_id, error, regions)
         except Exception as raised:
-            # A callback's mistake is its owner's: it must not cost the entries behind it theirs.
+            # An error in one callback must not prevent the callbacks of later entries.
             self._loop.call_exception_handler(
                 {"message": f"callback of entry {op.entry_id} raised", "exception": raised}
             )
 
     def _is_half_empty(self) -> bool:
         return (
-            len(self.queue) <= self._pending_entries_max // 2
+            len(self._queue) <= self._pending_entries_max // 2
             and self.pending_bytes <= self._pending_bytes_max // 2
         )
 
-    def _tell_room(self) -> None:
-        wanted, self._room_wanted = self._room_wanted, []
-        for callback in wanted:
+    def _notify_room(self) -> None:
+        callbacks, self._room_callbacks = self._room_callbacks, []
+        for callback in callbacks:
             callback()
 
     # --- ensemble changes -----------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """No callbacks from now on: the LAC stays what it is until ``thaw``."""
+        """Stops callbacks, so that the LAC does not move until ``thaw``."""
         assert not self._is_frozen, "one change at a time"
         self._is_frozen = True
 
     def thaw(self) -> None:
-        """Callbacks go on, whether or not anything changed (bug B9)."""
+        """Resumes callbacks, whether or not the ensemble was changed (bug B9)."""
         self._is_frozen = False
         self._drain()
 
     def install(
         self, metadata: LedgerMetadata, version: Version, regions: Sequence[Region | None]
     ) -> None:
-        """Takes stored metadata over: unset all, then send again; ``thaw`` drains (bug B8)."""
+        """Adopts stored metadata: drops the acks of replaced bookies, then sends to the new ones.
+
+        Entries that are complete are called back by ``thaw``, not here (bug B8, rule LED-15).
+        """
         assert self._is_frozen
-        old = self.metadata.last_fragment.bookies
+        state = self.state
+        old = state.metadata.last_fragment.bookies
         new = metadata.last_fragment.bookies
-        assert metadata.last_fragment.first_entry_id <= self.last_add_confirmed + 1
+        assert metadata.last_fragment.first_entry_id <= state.last_add_confirmed + 1
         replaced = replaced_indices(old, new)
         for index in replaced:
-            self.replicas[index].last_entry_id = self.last_add_confirmed
-            self.failures.on_replaced(self.replicas[index])
-        self.metadata = metadata
-        self.version = version
+            state.replicas[index].last_entry_id = state.last_add_confirmed
+            self._health.on_replaced(state.replicas[index])
+        state.metadata = metadata
+        state.version = version
         self._take_ensemble(regions)
         gone = sum(1 << index for index in replaced)
-        for op in self.queue:
+        for op in self._queue:
             op.acks &= ~gone
             op.outstanding &= ~gone
-            op.is_complete = self.view.is_acked(op.acks)
+            op.is_complete = state.view.is_acked(op.acks)
         for index in replaced:
-            self.send_missing(self.replicas[index])
-        self._lag.tell()
+            self.send_missing(state.replicas[index])
+        self._lag.report()
 
     def set_min_regions(self, min_regions: int) -> None:
-        """Has later entries (and those pending) acknowledged under another R.
+        """Changes R for pending and later entries.
 
-        It takes effect when the metadata records it; ``metadata.quorum_at`` then says so. Safe to
-        repeat. Raises IllegalQuorumError when R does not fit.
+        It takes effect when the metadata records it, as ``metadata.quorum_at`` then shows. Safe to
+        repeat. Raises IllegalQuorumError if R does not fit.
         """
         self.changer.set_min_regions(min_regions)
 
@@ -357,59 +394,61 @@ class LedgerWriter:
 
     def fail(self, error: RhumblineError) -> None:
         """Ends this writer at once: every pending entry is called back, in order (bug B22)."""
-        if self.failure is not None:
+        state = self.state
+        if state.failure is not None:
             return
-        self.failure = error
-        self.failures.stop()
-        self.context.handles.pop(self, None)
+        state.failure = error
+        self._health.stop()
+        self._context.handles.pop(self, None)
         unknown = AppendOutcomeUnknownError(f"ledger {self.ledger_id}: {error}")
         unknown.__cause__ = error
-        queue = list(self.queue)
-        self.queue.clear()
+        queue = list(self._queue)
+        self._queue.clear()
         self.pending_bytes = 0
-        self.length = self._confirmed_length
+        state.length = self._confirmed_length
         for op in queue:
             op.is_done = True
             op.frame = b""
             self._call_back(op, unknown if op.was_sent else error, ())
-        self._loop.call_soon(self._tell_room)
+        self._loop.call_soon(self._notify_room)
         if not self._lag.is_waiting:
-            self._lag.tell()
+            self._lag.report()
         if self.on_failure is not None and not isinstance(error, ClosedError):
             self.on_failure(error)
 
-    def leave(self) -> None:
-        """Asks the owner to go on with another ledger: this one's bookies should get no more data.
+    def request_drain(self) -> None:
+        """Asks the owner to move to another ledger, because a bookie of this one is drained.
 
-        Nothing happens here: as long as the owner stays, entries are taken. Safe to repeat.
+        Calls ``on_drain_requested``. The writer itself keeps taking entries. Safe to repeat.
         """
-        if self.failure is None and self.on_leaving is not None:
-            self.on_leaving()
+        if self.state.failure is None and self.on_drain_requested is not None:
+            self.on_drain_requested()
 
     def abandon(self) -> None:
-        """The client was closed: fails without closing the ledger."""
+        """Fails the writer without closing the ledger, because the client was closed."""
         self.fail(ClosedError("the ledger client was closed"))
 
     async def close(self) -> LedgerMetadata:
         """Closes the ledger at its LAC and returns the closed metadata. Safe to repeat.
 
-        Pending entries fail first. Raises LedgerClosedError when somebody closed it at another
-        entry, LedgerFencedError when somebody recovers it (then their end counts), and
+        Pending entries fail first. Raises LedgerClosedError if the ledger was closed at another
+        entry, LedgerFencedError if it is being recovered (the recovery then decides its end), and
         MetadataUnavailableError or IndeterminateError at the deadline: call it again.
         """
         self.fail(ClosedError(f"ledger {self.ledger_id} was closed by its writer"))
-        return await self._closing.run()
+        return await self._closer.close()
 
-    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
-        """Tells the ensemble the LAC without an entry, so that readers see what is confirmed.
+    def send_explicit_lac(self, on_done: Callable[[bool], None]) -> bool:
+        """Sends the LAC to the ensemble without an entry, so that readers see what is confirmed.
 
-        ``on_done`` hears whether P of them took it; it is not called if this returns False: nobody
-        can be told now. Safe to repeat.
+        Returns False if it cannot be sent to any bookie now. Otherwise ``on_done`` is called once:
+        with True when P of the bookies have stored it, or with False when all have responded and P
+        have not. Safe to repeat.
         """
-        return tell_lac(self, self._digest, self._master_key, on_done)
+        return self._explicit_lac.send(on_done)
 
     async def publish_lac(self) -> None:
-        """``tell_lac``, and waits until P of the bookies took it or all have answered."""
+        """Sends the LAC and waits until P of the bookies stored it or all have responded."""
         done: asyncio.Future[bool] = self._loop.create_future()
-        if self.tell_lac(lambda taken: None if done.done() else done.set_result(taken)):
+        if self.send_explicit_lac(lambda taken: None if done.done() else done.set_result(taken)):
             await done

@@ -1,7 +1,7 @@
-"""What a writer does about bookies that fail: wait, probe, have them replaced, or give up."""
+"""Decides how a writer treats failed bookies: wait, probe, replace them, or fail the ledger."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ...protocol.errors import (
     DeadlineExceededError,
@@ -10,93 +10,120 @@ from ...protocol.errors import (
     RhumblineError,
     UnauthorizedError,
 )
-from .add_op import AddOp
-from .replica import Replica
-
-if TYPE_CHECKING:
-    from .ledger_writer import LedgerWriter
+from ..add_op import AddOp
+from ..replica import Replica
+from .ensemble_changer import EnsembleChanger
+from .writer_state import WriterState
 
 _PROBE_MS_MIN = 100
 
 
 class ReplicaHealth:
-    """The failed replicas of one writer. ``mask``: the indices that get no entries now.
+    """Maintains the failed replicas of one writer, ``WriterState.failed_mask``.
 
-    In delayed mode the ensemble is changed when the rest can no longer acknowledge (bug B19: asked
-    of the predicate, not counted), when a bookie says that it is read-only, or when one has failed
-    for longer than ``underreplicated_ms_max``; in eager mode after any failure. Until then a
-    failed bookie is probed with one entry at a time.
+    In delayed mode the ensemble is changed if the other replicas can no longer satisfy P, which is
+    evaluated and not counted (bug B19), if a bookie responds that it is read-only, or if a bookie
+    has failed for longer than ``underreplicated_ms_max``. In eager mode it is changed after any
+    failure. Until then a failed bookie is probed with one entry at a time (rules LED-9, LED-10).
     """
 
-    __slots__ = ("_config", "_loop", "_probe_ms", "_timer", "_writer", "mask")
+    __slots__ = (
+        "_changer",
+        "_config",
+        "_fail",
+        "_loop",
+        "_probe_ms",
+        "_send",
+        "_send_missing",
+        "_state",
+        "_timer",
+    )
 
-    def __init__(self, writer: "LedgerWriter") -> None:
-        self.mask = 0
-        self._writer = writer
-        self._config = writer.context.config
+    def __init__(
+        self,
+        state: WriterState,
+        changer: EnsembleChanger,
+        *,
+        send: Callable[[Replica, AddOp], bool],
+        send_missing: Callable[[Replica], None],
+        fail: Callable[[RhumblineError], None],
+    ) -> None:
+        self._state = state
+        self._changer = changer
+        self._send = send
+        self._send_missing = send_missing
+        self._fail = fail
+        self._config = state.context.config
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._probe_ms = _PROBE_MS_MIN
 
     def on_error(self, replica: Replica, error: RhumblineError) -> None:
-        """A request to the replica failed, or could not be sent."""
-        writer = self._writer
-        if writer.failure is not None or writer.replicas[replica.index] is not replica:
+        """Handles a request to the replica that failed or could not be sent."""
+        state = self._state
+        if state.failure is not None or state.replicas[replica.index] is not replica:
             return
         if isinstance(error, OwnershipLostError | UnauthorizedError):
-            writer.fail(error)
+            self._fail(error)
             return
-        replica.probe = None
+        replica.has_probe = False
         replica.error = error
-        if self.mask & replica.bit:
+        if state.failed_mask & replica.bit:
             return
-        self.mask |= replica.bit
-        replica.failed_since = replica.patience_from = self._loop.time()
-        writer.context.pool.on_failure(replica.bookie)
+        state.failed_mask |= replica.bit
+        replica.failed_since = replica.overdue_from = self._loop.time()
+        state.context.pool.on_failure(replica.bookie)
         if self._config.on_bookie_failure == "close":
-            writer.fail(error)
+            self._fail(error)
             return
         if (
             self._config.change_mode == "eager"
             or isinstance(error, ReadOnlyError)
-            or writer.view.must_change_ensemble(self.mask)
+            or state.view.must_change_ensemble(state.failed_mask)
         ):
-            writer.changer.replace(self.mask)
-        self.watch()
+            self._changer.replace(state.failed_mask)
+        self.start_timer()
 
     def on_stored(self, replica: Replica) -> None:
-        """A failed replica stored an entry: it gets again what is not confirmed yet."""
-        replica.probe = None
+        """Marks a failed replica healthy since it stored an entry, and sends what it lacks.
+
+        It stays failed while more than half of its backlog bound is pending.
+        """
+        replica.has_probe = False
         if replica.lag_bytes > self._config.replica_backlog_bytes_max // 2:
             return
-        self.mask &= ~replica.bit
+        self._state.failed_mask &= ~replica.bit
         replica.failed_since = None
         replica.error = None
         self._probe_ms = _PROBE_MS_MIN
-        self._writer.send_missing(replica)
+        self._send_missing(replica)
 
     def on_replaced(self, replica: Replica) -> None:
-        """Another bookie sits at its index now."""
-        self.mask &= ~replica.bit
+        """Clears the failure of an index whose bookie was replaced."""
+        self._state.failed_mask &= ~replica.bit
 
     def offer_probe(self, replica: Replica, op: AddOp) -> bool:
-        """Sends ``op`` to a failed replica, unless one is there already or it must rest."""
-        if replica.probe is not None or not op.write_mask & replica.bit & ~op.acks:
+        """Sends ``op`` to a failed replica as its probe, and returns whether it was sent.
+
+        It is not sent if another probe is pending or if the link is backing off.
+        """
+        if replica.has_probe or not op.write_mask & replica.bit & ~op.acks:
             return False
         if replica.lag_bytes > self._config.replica_backlog_bytes_max // 2:
             return False
-        if replica.link.connect() is None or not self._writer.send(replica, op):
+        link = self._state.context.pool.link(replica.bookie)
+        if link.connect() is None or not self._send(replica, op):
             return False
-        replica.probe = op
+        replica.has_probe = True
         return True
 
-    def watch(self) -> None:
-        """Sees to it that time passes while a replica has failed or a quorum has a time limit."""
-        if self._timer is None and self._writer.failure is None:
+    def start_timer(self) -> None:
+        """Starts the timer for probes and the quorum time-out, unless it runs."""
+        if self._timer is None and self._state.failure is None:
             self._timer = self._loop.call_later(self._probe_ms / 1000, self._on_timer)
 
     def stop(self) -> None:
-        """Nothing is probed any more."""
+        """Cancels the timer: nothing is probed any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -105,37 +132,38 @@ class ReplicaHealth:
         self._timer = None
         if self._has_quorum_timed_out():
             return
+        state = self._state
         overdue = 0
         now = self._loop.time()
-        for replica in self._writer.replicas:
-            if self.mask & replica.bit:
-                if (now - replica.patience_from) * 1000 > self._config.underreplicated_ms_max:
+        for replica in state.replicas:
+            if state.failed_mask & replica.bit:
+                if (now - replica.overdue_from) * 1000 > self._config.underreplicated_ms_max:
                     overdue |= replica.bit
-                    replica.patience_from = now  # if it cannot be replaced now, ask again later
-                for op in self._writer.queue:
-                    if self.offer_probe(replica, op) or replica.probe is not None:
+                    replica.overdue_from = now  # if it cannot be replaced now, try again later
+                for op in state.queue:
+                    if self.offer_probe(replica, op) or replica.has_probe:
                         break
         if overdue:
-            self._writer.changer.replace(overdue)
-        if self.mask:
+            self._changer.replace(overdue)
+        if state.failed_mask:
             self._probe_ms = min(2 * self._probe_ms, self._config.backoff_ms_max)
-            self.watch()
-        elif self._config.quorum_timeout_ms and self._writer.queue:
+            self.start_timer()
+        elif self._config.quorum_timeout_ms and state.queue:
             self._probe_ms = _PROBE_MS_MIN
-            self.watch()
+            self.start_timer()
 
     def _has_quorum_timed_out(self) -> bool:
         limit_ms = self._config.quorum_timeout_ms
-        queue = self._writer.queue
+        queue = self._state.queue
         if not limit_ms or not queue:
             return False
         waited_ms = (self._loop.time() - queue[0].pushed_at) * 1000
         if waited_ms <= limit_ms:
             return False
-        self._writer.fail(
+        self._fail(
             DeadlineExceededError(
-                f"ledger {self._writer.ledger_id}: entry {queue[0].entry_id} has no quorum after "
-                f"{int(waited_ms)} ms"
+                f"ledger {self._state.ledger_id}: entry {queue[0].entry_id} has no quorum after "
+                f"{int(waited_ms)} ms (quorum_timeout_ms is {limit_ms})"
             )
         )
         return True

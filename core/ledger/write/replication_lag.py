@@ -1,67 +1,72 @@
-"""What confirmed entries lack: answers that are still to come, and copies that will never be.
+"""Tracks what confirmed entries still lack: pending responses, and copies that will never exist.
 
-P lets an entry be confirmed while some of its write set have not answered. A replica that falls too
-far behind is treated as failed; what it never stored is remembered as holes and told to repair.
+P lets an entry be confirmed before its whole write set has responded. A replica whose backlog of
+confirmed entries grows too large is treated as failed. Entries that a replica did not store are
+recorded and reported for repair (rule LED-11).
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from ...protocol.errors import RhumblineError, TooManyRequestsError
-from .add_op import AddOp
-from .replica import Replica
+from ..add_op import AddOp
+from ..replica import Replica
 from .under_replication import UnderReplication
-
-if TYPE_CHECKING:
-    from .ledger_writer import LedgerWriter
+from .writer_state import WriterState
 
 
 class ReplicationLag:
-    """Of one writer's ledger."""
+    """The missing and pending copies of confirmed entries of one writer.
 
-    def __init__(self, writer: "LedgerWriter") -> None:
-        self._writer = writer
+    ``on_error`` is called soon, but never from within a method, with a replica that lags too far.
+    """
+
+    def __init__(
+        self, state: WriterState, on_error: Callable[[Replica, RhumblineError], None]
+    ) -> None:
+        self._state = state
+        self._on_error = on_error
         self._loop = asyncio.get_running_loop()
-        self._backlog_bytes_max = writer.context.config.replica_backlog_bytes_max
-        self._holes = UnderReplication(writer.ledger_id)
+        self._backlog_bytes_max = state.context.config.replica_backlog_bytes_max
+        self._missing = UnderReplication(state.ledger_id)
         self._outstanding = 0
 
     @property
     def is_waiting(self) -> bool:
-        """Whether answers to confirmed entries are still to come."""
+        """True while responses to confirmed entries are pending."""
         return self._outstanding > 0
 
     def on_confirmed(self, op: AddOp) -> None:
-        """An entry was confirmed that some of its write set did not take, or not yet."""
+        """Records an entry that was confirmed before its whole write set had stored it."""
         missing = op.write_mask & ~op.acks
         while missing:
             bit = missing & -missing
             missing ^= bit
-            replica = self._writer.replicas[bit.bit_length() - 1]
+            replica = self._state.replicas[bit.bit_length() - 1]
             if not op.outstanding & bit:
-                self._add_hole(op, replica)
+                self._add_missing(op, replica)
                 continue
             replica.lag_bytes += op.size
             self._outstanding += 1
             if replica.lag_bytes > self._backlog_bytes_max:
                 error = TooManyRequestsError(f"{replica.bookie} is too far behind its peers")
-                self._loop.call_soon(self._writer.failures.on_error, replica, error)
+                self._loop.call_soon(self._on_error, replica, error)
 
-    def on_answer(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
-        """The late answer of a replica to a confirmed entry, or that there will be none."""
+    def on_late_response(self, op: AddOp, replica: Replica, error: RhumblineError | None) -> None:
+        """Takes the outcome of a confirmed entry at a replica that had not responded before."""
         replica.lag_bytes -= op.size
         self._outstanding -= 1
         if error is not None:
-            self._add_hole(op, replica)
-        if self._writer.is_failed and not self._outstanding:
-            self.tell()
+            self._add_missing(op, replica)
+        if self._state.failure is not None and not self._outstanding:
+            self.report()
 
-    def tell(self) -> None:
-        """Hands the holes found so far to whoever repairs."""
-        for hole in self._holes.take():
-            self._writer.context.on_hole(hole)
+    def report(self) -> None:
+        """Reports the missing entries recorded so far to ``on_missing_range``."""
+        for missing in self._missing.take():
+            self._state.context.on_missing_range(missing)
 
-    def _add_hole(self, op: AddOp, replica: Replica) -> None:
-        metadata = self._writer.metadata
+    def _add_missing(self, op: AddOp, replica: Replica) -> None:
+        metadata = self._state.metadata
         first = metadata.fragment_of(op.entry_id).first_entry_id
-        self._holes.add(first, replica.bookie, op.entry_id, stride=metadata.ensemble_size)
+        self._missing.add(first, replica.bookie, op.entry_id, stride=metadata.ensemble_size)

@@ -1,38 +1,34 @@
-"""Which confirmed entries a bookie has not confirmed: remembered as ranges, handed to repair."""
+"""Records which confirmed entries a bookie has not stored, as ranges, until they are reported."""
 
 from itertools import pairwise
-from typing import NamedTuple
 
 from ...protocol.bookie_id import BookieId
+from ..missing_range import MissingRange
 
 RANGES_MAX = 256
-"""Ranges kept by bookie and fragment; above it neighbours are joined: too much, never less."""
-
-
-class MissingRange(NamedTuple):
-    """Entries that ``bookie`` should hold as a member of the fragment, and perhaps does not."""
-
-    ledger_id: int
-    fragment_first_entry_id: int
-    bookie: BookieId
-    ranges: tuple[tuple[int, int], ...]
+"""Ranges kept per bookie and fragment. Above it, neighboring ranges are merged: the report then
+names entries that are not missing, but never omits one that is."""
 
 
 class UnderReplication:
-    """The holes of one ledger that nobody has been told of yet."""
+    """The missing entries of one ledger that have not been reported yet."""
 
-    __slots__ = ("_by_place", "_ledger_id")
+    __slots__ = ("_ledger_id", "_ranges")
 
     def __init__(self, ledger_id: int) -> None:
         self._ledger_id = ledger_id
-        self._by_place: dict[tuple[int, BookieId], list[list[int]]] = {}
+        self._ranges: dict[tuple[int, BookieId], list[list[int]]] = {}
 
     def __len__(self) -> int:
-        return len(self._by_place)
+        return len(self._ranges)
 
     def add(self, fragment_first: int, bookie: BookieId, entry_id: int, *, stride: int) -> None:
-        """``bookie`` misses the entry. Ids at most ``stride`` apart are one range (striping)."""
-        ranges = self._by_place.setdefault((fragment_first, bookie), [])
+        """Records that ``bookie`` lacks the entry.
+
+        Ids that are at most ``stride`` apart form one range, since a bookie of a striped ledger
+        holds only some of the entries in between.
+        """
+        ranges = self._ranges.setdefault((fragment_first, bookie), [])
         for known in reversed(ranges):
             if known[0] - stride <= entry_id <= known[1] + stride:
                 known[0] = min(known[0], entry_id)
@@ -48,10 +44,10 @@ class UnderReplication:
             ranges[narrowest][1] = ranges.pop(narrowest + 1)[1]
 
     def take(self) -> list[MissingRange]:
-        """All holes found since the last call."""
+        """Returns and clears everything recorded since the last call."""
         found = [
             MissingRange(self._ledger_id, first, bookie, tuple((a, b) for a, b in sorted(ranges)))
-            for (first, bookie), ranges in self._by_place.items()
+            for (first, bookie), ranges in self._ranges.items()
         ]
-        self._by_place.clear()
+        self._ranges.clear()
         return found

@@ -1,1 +1,1 @@
-"""Streams in the metadata store: paths, records, deletion, retention, subscriptions."""
+"""Streams in the metadata store: paths, records, deletion, retention and subscriptions."""

@@ -1,9 +1,9 @@
-"""Which ledgers no segment will ever name.
+"""Decides whether a segment references a ledger, or ever will (rule STR-11).
 
-A writer makes the ledger of a segment before it publishes the segment. If it dies in between, or is
-overtaken by another writer, the ledger stays behind: empty, and nobody's. That is certain once its
-segment number is bound to another ledger, or its stream is gone; before, its writer may still
-publish it. Numbers are bound for good, so what was found once stays true.
+A writer creates the ledger of a segment before it publishes the segment. If the writer dies in
+between, or another writer takes over, an empty ledger without a segment is left behind. This is
+certain once the segment number is bound to another ledger or the stream was deleted. Before that,
+the writer may still publish the ledger. Numbers are bound permanently, so the decision is final.
 """
 
 from enum import Enum
@@ -15,18 +15,18 @@ from ..write.segment_chain import LSSN_KEY, NAMESPACE_KEY, STREAM_KEY
 from .stream_store import StreamStore
 
 
-class Reference(Enum):
-    """Who names a ledger."""
+class LedgerReference(Enum):
+    """The relation of a ledger to the segments of streams."""
 
-    SEGMENT = "segment"
-    OPEN = "open"
-    """Nobody yet, or it is not known: it was not made for a stream, or its names make no sense."""
-    NOBODY = "nobody"
-    """And nobody ever will."""
+    REFERENCED = "segment"
+    UNDECIDED = "open"
+    """No segment references it yet, or it was not made for a valid stream and segment number."""
+    UNREFERENCED = "nobody"
+    """No segment references it or ever will."""
 
 
-async def reference_of(store: MetadataStore, metadata: LedgerMetadata) -> Reference:
-    """Who names the ledger. Raises MetadataUnavailableError."""
+async def reference_of(store: MetadataStore, metadata: LedgerMetadata) -> LedgerReference:
+    """Return how segments relate to the ledger. Raises MetadataUnavailableError."""
     custom = metadata.custom
     try:
         namespace, stream = custom[NAMESPACE_KEY].decode(), custom[STREAM_KEY].decode()
@@ -34,13 +34,13 @@ async def reference_of(store: MetadataStore, metadata: LedgerMetadata) -> Refere
         streams = StreamStore(store, namespace)
         head, _ = await streams.head(stream)
         if lssn > head.last_lssn:
-            return Reference.OPEN
-        # A number that the head has reached has its segment, unless that was purged.
+            return LedgerReference.UNDECIDED
+        # Every number up to the head's last LSSN has a segment, unless it was purged.
         stored = await streams.segment(stream, lssn)
     except NoSuchStreamError:
-        return Reference.NOBODY
+        return LedgerReference.UNREFERENCED
     except (KeyError, ValueError, InvalidArgumentError, CorruptionError):
-        return Reference.OPEN
+        return LedgerReference.UNDECIDED
     if stored is not None and stored.segment.ledger_id == metadata.ledger_id:
-        return Reference.SEGMENT
-    return Reference.NOBODY
+        return LedgerReference.REFERENCED
+    return LedgerReference.UNREFERENCED

@@ -1,15 +1,15 @@
-"""Where streams are in the metadata store, and which names they may have.
+"""The paths of streams and topics in the metadata store, and the rules for names (rule STR-1).
 
 ::
 
     /rhumbline/namespaces/<namespace>                     NamespaceRecord
-    /rhumbline/namespaces/<namespace>/streams/<stream>    StreamRecord: administrators change it
-        .../head                                          StreamHead: writers change it
+    /rhumbline/namespaces/<namespace>/streams/<stream>    StreamRecord, changed by administrators
+        .../head                                          StreamHead, changed by writers
         .../segments/<lssn, 19 digits>                    Segment
         .../subscriptions/<name>                          Subscription
-    /rhumbline/namespaces/<namespace>/topics/<topic>      how many partitions; each is a stream
-        .../groups/<group>/members/<id>                   ephemeral: who is there
-        .../groups/<group>/claims/<partition>             ephemeral: who reads it
+    /rhumbline/namespaces/<namespace>/topics/<topic>      number of partitions; each is a stream
+        .../groups/<group>/members/<id>                   ephemeral: a member
+        .../groups/<group>/claims/<partition>             ephemeral: the member that reads it
 """
 
 import re
@@ -23,9 +23,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
 def check_name(kind: str, name: str) -> str:
-    """Returns ``name`` if a namespace, stream or subscription may be called so.
+    """Return ``name`` if it is a valid name of a namespace, stream or subscription.
 
-    Raises InvalidArgumentError, whose one line says what is allowed.
+    Raises InvalidArgumentError with a one-line message that says what is allowed.
     """
     if len(name) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(name):
         raise InvalidArgumentError(
@@ -36,22 +36,22 @@ def check_name(kind: str, name: str) -> str:
 
 
 def namespace_path(namespace: str) -> str:
-    """The node of a namespace."""
+    """Return the path of a namespace."""
     return f"{ROOT}/{check_name('namespace', namespace)}"
 
 
 def streams_path(namespace: str) -> str:
-    """The parent of a namespace's streams."""
+    """Return the parent path of a namespace's streams."""
     return f"{namespace_path(namespace)}/streams"
 
 
 def topics_path(namespace: str) -> str:
-    """The parent of a namespace's topics."""
+    """Return the parent path of a namespace's topics."""
     return f"{namespace_path(namespace)}/topics"
 
 
 class StreamPaths:
-    """The nodes of one stream."""
+    """The paths of the nodes of one stream."""
 
     __slots__ = ("head", "segments", "stream", "subscriptions")
 
@@ -62,16 +62,16 @@ class StreamPaths:
         self.subscriptions = f"{self.stream}/subscriptions"
 
     def segment(self, lssn: int) -> str:
-        """The node of a segment; names sort like numbers."""
+        """Return the path of a segment. Node names sort in numeric order."""
         return f"{self.segments}/{lssn:019d}"
 
     def subscription(self, name: str) -> str:
-        """The node of a subscription."""
+        """Return the path of a subscription."""
         return f"{self.subscriptions}/{check_name('subscription', name)}"
 
 
 class TopicPaths:
-    """The nodes of one topic."""
+    """The paths of the nodes of one topic."""
 
     __slots__ = ("topic",)
 
@@ -79,22 +79,22 @@ class TopicPaths:
         self.topic = f"{topics_path(namespace)}/{check_name('topic', topic)}"
 
     def group(self, group: str) -> str:
-        """The parent of all that a group's members say."""
+        """Return the parent path of the nodes of a group."""
         return f"{self.topic}/groups/{check_name('group', group)}"
 
     def members(self, group: str) -> str:
-        """The parent of its members."""
+        """Return the parent path of a group's members."""
         return f"{self.group(group)}/members"
 
     def claim(self, group: str, partition: int) -> str:
-        """The node of whoever reads a partition for a group."""
+        """Return the path of the claim on a partition."""
         return f"{self.group(group)}/claims/{partition:05d}"
 
 
 def page_start(prefix: str, after: str | None) -> str | None:
-    """Behind which name a listing starts that wants names with ``prefix`` beyond ``after``."""
+    """Return the name after which to list, to find names with ``prefix`` behind ``after``."""
     if not prefix:
         return after
-    # The greatest text below every name with the prefix: "~" sorts above all that names contain.
+    # The greatest string below every name with the prefix: "~" sorts above all name characters.
     below = prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~"
     return below if after is None else max(below, after)

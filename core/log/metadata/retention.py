@@ -1,23 +1,23 @@
-"""What becomes of old segments: truncated by age or by subscriptions, then purged for good.
+"""Retention: truncates old segments, purges them later, and deletes archived ledgers.
 
-Besides, segments that are archived lose their ledger after a while (``hot_retention_ms``): the
-archive is checked, the residence changed, the ledger deleted; in order of LSSN, and a ledger is
-known to be gone before the next segment changes, so that a crash leaves at most the last one, which
-the next pass deletes. Segments from the newest snapshot of producers on stay: archives have no
-control records.
+Truncation hides records from readers at once. Purging deletes the data after a grace period, so
+that a mistaken truncation can be repaired from the data that is still there. The order of a purge
+makes every crash harmless and gives readers a typed error (rule STR-21):
 
-Truncation says what readers may see and happens at once; purging frees the bytes and comes a grace
-later, so that a mistake can be taken back by restoring from what is still there. The order of a
-purge makes every crash harmless and every reader's error a typed one:
+1. The start of the stream moves behind the segment; from here on readers get TruncatedError.
+2. The grace period passes.
+3. The data is deleted (archive, if any, and ledger), then the metadata of the segment.
+4. The ``first_lssn`` of the record moves.
 
-1. the stream's start is behind the segment (readers get TruncatedError from here on);
-2. the grace passes;
-3. the bytes go (ledger, and archive if there is one), then the segment's metadata;
-4. the record's ``first_lssn`` moves.
+Archived segments also lose their ledger after ``hot_retention_ms``: the archive is verified, the
+residence is changed, and the ledger is deleted (rule STR-22). This happens in order of LSSN, and a
+ledger is known to be deleted before the next segment changes. A crash therefore leaves at most one
+ledger behind, which the next pass deletes.
 
-The newest completed segment keeps its metadata whatever happens: sequence ids and txids of what
-follows are computed from it. From the newest snapshot of producers on all segments keep everything:
-a producer may send again what was truncated meanwhile. No number is ever used again.
+The newest completed segment always keeps its metadata, because the sequence ids and txids of later
+segments are computed from it. All segments from the newest producer snapshot on keep their data
+and their ledger: a producer may resend records that were truncated meanwhile, and archives contain
+no control records. Segment numbers are never reused.
 """
 
 from dataclasses import dataclass
@@ -31,26 +31,26 @@ from .stream_metadata import StreamRecord
 from .stream_store import StreamStore
 from .subscriptions import SubscriptionStore
 
-SEGMENTS_A_PASS_MAX = 1000
+SEGMENTS_PER_PASS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
-    """What one pass of maintenance did."""
+class MaintenanceResult:
+    """The result of one maintenance pass."""
 
     start: Dlsn
-    """The first active position now."""
+    """The first active position after the pass."""
     purged: tuple[int, ...] = ()
-    """LSSNs whose bytes and metadata are gone."""
+    """LSSNs whose data and metadata were deleted."""
     retired: tuple[int, ...] = ()
-    """LSSNs whose ledger is gone: only the archive has them now."""
+    """LSSNs whose ledger was deleted; only the archive holds them now."""
 
 
 class Retention:
-    """Maintains streams of one namespace. Any number may run at once; a repeat is safe.
+    """Runs retention for the streams of one namespace.
 
-    Without ``archives`` no ledger goes because of an archive, and segments that have one are not
-    purged.
+    Any number of processes may run it concurrently, and a repeat is safe. Without ``archives``, no
+    ledger is deleted in favour of its archive, and archived segments are not purged.
     """
 
     def __init__(
@@ -66,19 +66,18 @@ class Retention:
         self._subscriptions = subscriptions
         self._archives = archives
 
-    async def maintain(self, stream: str, policy: StreamPolicy, now_ms: int) -> Maintained:
-        """One pass: truncates by the policy, retires what is archived, then purges what was
-        truncated a grace ago.
+    async def maintain(self, stream: str, policy: StreamPolicy, now_ms: int) -> MaintenanceResult:
+        """Run one pass: truncate by the policy, delete archived ledgers, purge after the grace.
 
-        Raises NoSuchStreamError, CorruptionError (an archive that is not whole) and what the
-        stores raise; then a repeat goes on.
+        Raises NoSuchStreamError, CorruptionError (an incomplete archive) and the errors of the
+        stores. A repeat after an error continues.
         """
         record, _ = await self._streams.record(stream)
         start = max(
             await self._start_by_age(stream, record, policy, now_ms),
             await self._start_by_subscriptions(stream, record, policy),
         )
-        # What was read since is of this stream if it is there now.
+        # If the identity still matches, everything read since belongs to this stream.
         record = await self._streams.update(
             stream,
             lambda found: found.truncated(start) if start > found.start else found,
@@ -88,12 +87,12 @@ class Retention:
         purged: list[int] = []
         if record.first_lssn < record.marked_lssn:
             if now_ms - record.marked_ms < policy.purge_grace_ms:
-                return Maintained(record.start, retired=retired)
+                return MaintenanceResult(record.start, retired=retired)
             purged = await self._purge(stream, record)
         record = await self._streams.update(
             stream, lambda found: found.marked(now_ms), identity=record.identity
         )
-        return Maintained(record.start, tuple(purged), retired)
+        return MaintenanceResult(record.start, tuple(purged), retired)
 
     # --- truncation -----------------------------------------------------------------------------
 
@@ -103,7 +102,7 @@ class Retention:
         start = record.start
         if policy.retention_ms is None:
             return start
-        for _ in range(SEGMENTS_A_PASS_MAX):
+        for _ in range(SEGMENTS_PER_PASS_MAX):
             stored = await self._streams.segment(stream, start.lssn)
             if stored is None or not stored.segment.is_completed:
                 break
@@ -120,7 +119,7 @@ class Retention:
         slowest = await self._subscriptions.slowest(stream)
         return record.start if slowest is None else slowest
 
-    # --- from the ledgers to the archive alone --------------------------------------------------
+    # --- deletion of archived ledgers -----------------------------------------------------------
 
     async def _retire(
         self, stream: str, record: StreamRecord, policy: StreamPolicy, now_ms: int
@@ -134,9 +133,10 @@ class Retention:
         first = await self._first_with_ledger(stream, record.first_lssn, stop)
         before = await self._streams.segment(stream, first - 1)
         if before is not None and before.segment.is_archive_only:
-            await delete_ledger(self._ledgers, before.segment)  # a crash may have left it
+            # A crash may have left this ledger behind.
+            await delete_ledger(self._ledgers, before.segment)
         retired: list[int] = []
-        for lssn in range(first, min(stop, first + SEGMENTS_A_PASS_MAX)):
+        for lssn in range(first, min(stop, first + SEGMENTS_PER_PASS_MAX)):
             stored = await self._streams.segment(stream, lssn)
             if stored is None or stored.segment.residence is not Residence.HOT_AND_ARCHIVE:
                 break
@@ -151,7 +151,7 @@ class Retention:
         return tuple(retired)
 
     async def _first_with_ledger(self, stream: str, low: int, high: int) -> int:
-        """The first LSSN in [low, high) that is not in the archive alone; ``high`` if none."""
+        """Return the first LSSN in [low, high) that has a ledger; ``high`` if there is none."""
         while low < high:
             middle = (low + high) // 2
             stored = await self._streams.segment(stream, middle)
@@ -170,13 +170,13 @@ class Retention:
         stop = min(
             record.marked_lssn,
             _first_needed(newest, newest.lssn),
-            record.first_lssn + SEGMENTS_A_PASS_MAX,
+            record.first_lssn + SEGMENTS_PER_PASS_MAX,
         )
         purged: list[int] = []
         for lssn in range(record.first_lssn, stop):
             stored = await self._streams.segment(stream, lssn)
             if stored is not None:
-                await self._streams.check(stream, record.identity)  # it is what was truncated
+                await self._streams.check(stream, record.identity)  # it is still the same stream
                 if not await self._delete_bytes(stream, stored.segment):
                     break
                 await self._streams.remove_segment(stream, stored)
@@ -209,5 +209,5 @@ class Retention:
 
 
 def _first_needed(newest: Segment, otherwise: int) -> int:
-    """The first segment whose entries tell what numbered producers have in the stream."""
+    """Return the first segment that the deduplication table needs; ``otherwise`` if none."""
     return otherwise if newest.producers_lssn == NO_SEGMENT else newest.producers_lssn

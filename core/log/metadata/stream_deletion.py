@@ -1,13 +1,14 @@
-"""Deletes a stream with all of its ledgers, and never another stream that has its name by then.
+"""Deletes a stream with all of its ledgers, but never another stream of the same name.
 
-A deletion may stop anywhere and be repeated, be made by several at once, and its requests may
-arrive when the stream is long gone and another was made under its name. So it begins with one
-transaction on the record and the head: from then on nobody changes either, claims the stream or
-adds to it, and the version that the record has now stands for the deletion. Every later request
-names that version, and finds nothing to do once the record is gone.
+A deletion may stop at any point and be repeated, several processes may delete the same stream, and
+their requests may arrive after the stream was deleted and another was created under its name
+(rule STR-23). The deletion therefore begins with one transaction that marks the record and takes
+over the head. After it, nobody changes either of them, claims the stream or adds segments. The
+version of the marked record identifies the deletion: every later request is conditional on it, and
+has no effect once the record is deleted.
 
-The nodes go bottom-up, the ledger of a segment before its node, and record and head last, together:
-until then the name is taken, and a repeat finds all that is left.
+Nodes are deleted bottom-up: the ledger of a segment before its node, and record and head last, in
+one transaction. Until then the name is taken, and a repeat finds everything that is left.
 """
 
 from collections.abc import Sequence
@@ -26,15 +27,15 @@ from .stream_store import CONTENTION_MAX, StreamStore
 
 
 @dataclass(frozen=True, slots=True)
-class _Doomed:
-    """A stream whose deletion has begun: until it is gone its record has this version."""
+class _MarkedStream:
+    """A stream whose record is marked for deletion, with the version of that record."""
 
     identity: str
     version: Version
 
 
 class StreamDeletion:
-    """The deletion of one stream. Any number may run at once; a repeat goes on."""
+    """The deletion of one stream. It may run concurrently with others; a repeat continues it."""
 
     def __init__(self, store: MetadataStore, streams: StreamStore, stream: str) -> None:
         self._store = store
@@ -43,31 +44,31 @@ class StreamDeletion:
         self._paths = streams.paths(stream)
 
     async def run(self, ledgers: LedgerProvider, identity: str | None) -> None:
-        """Returns when the stream is gone, whoever has finished that.
+        """Delete the stream. Return when it no longer exists, whichever process finished that.
 
-        ``identity``: of the stream that is meant; None: the one that is found first. Raises
-        NoSuchStreamError when it was not there to begin with, and what the stores raise.
+        ``identity`` selects the stream to delete; None selects the one that has the name now.
+        Raises NoSuchStreamError if it did not exist at the start, and the errors of the stores.
         """
-        doomed = await self._begin(identity)
+        marked = await self._begin(identity)
         try:
-            await self._remove_segments(doomed, ledgers)
-            await self._remove_subscriptions(doomed)
-            # One transaction, so that nobody sees a stream without its head.
-            last = [Delete(self._paths.head), Delete(self._paths.stream, doomed.version)]
-            await self._commit(doomed, last)
+            await self._remove_segments(marked, ledgers)
+            await self._remove_subscriptions(marked)
+            # One transaction, so that no process sees a stream without its head.
+            last = [Delete(self._paths.head), Delete(self._paths.stream, marked.version)]
+            await self._commit(marked, last)
         except NoSuchStreamError:
-            return  # somebody else was faster
+            return  # another process finished the deletion
 
-    async def _begin(self, identity: str | None) -> _Doomed:
-        """Marks the record and takes the head from whoever has it. A repeat is safe."""
+    async def _begin(self, identity: str | None) -> _MarkedStream:
+        """Mark the record and take over the head from its claimant. Safe to repeat."""
         for _ in range(CONTENTION_MAX):
             record, version = await self._streams.record(self._stream)
             identity = identity or record.identity
             if record.identity != identity:
-                raise NoSuchStreamError(f"stream {self._stream} is another one by now")
+                raise NoSuchStreamError(f"stream {self._stream} now names another stream")
             head, head_version = await self._streams.head(self._stream)
             if record.is_deleting and head.is_deleting:
-                return _Doomed(identity, version)
+                return _MarkedStream(identity, version)
             marked = replace(record, is_deleting=True)
             operations: list[Operation] = [
                 Put(self._paths.stream, marked.encode(), expect=version),
@@ -78,43 +79,49 @@ class StreamDeletion:
             except (BadVersionError, NoNodeError, IndeterminateError):
                 continue
             assert versions[0] is not None
-            return _Doomed(identity, versions[0])
-        raise MetadataUnavailableError(f"stream {self._stream} changes all the time")
+            return _MarkedStream(identity, versions[0])
+        raise MetadataUnavailableError(
+            f"stream {self._stream}: not marked for deletion in {CONTENTION_MAX} attempts, "
+            "others change it too"
+        )
 
-    async def _remove_segments(self, doomed: _Doomed, ledgers: LedgerProvider) -> None:
+    async def _remove_segments(self, marked: _MarkedStream, ledgers: LedgerProvider) -> None:
         for lssn in await self._streams.segment_numbers(self._stream):
             stored = await self._streams.segment(self._stream, lssn)
-            await self._check(doomed)  # so what was just read is of this stream
+            await self._check(marked)  # so the segment just read belongs to this stream
             if stored is not None:
                 await delete_ledger(ledgers, stored.segment)
-                await self._remove(doomed, self._paths.segment(lssn))
-        await self._remove(doomed, self._paths.segments)
+                await self._remove(marked, self._paths.segment(lssn))
+        await self._remove(marked, self._paths.segments)
 
-    async def _remove_subscriptions(self, doomed: _Doomed) -> None:
+    async def _remove_subscriptions(self, marked: _MarkedStream) -> None:
         try:
             names = await self._store.children(self._paths.subscriptions)
         except NoNodeError:
             return
         for name in names:
-            await self._remove(doomed, self._paths.subscription(name))
-        await self._remove(doomed, self._paths.subscriptions)
+            await self._remove(marked, self._paths.subscription(name))
+        await self._remove(marked, self._paths.subscriptions)
 
-    async def _check(self, doomed: _Doomed) -> None:
-        """Returns while the stream is there and doomed. Raises NoSuchStreamError when it is gone,
-        MetadataUnavailableError when its record has another version (the store was migrated)."""
+    async def _check(self, marked: _MarkedStream) -> None:
+        """Verify that the stream still exists and is marked by this deletion.
+
+        Raises NoSuchStreamError if it no longer exists, and MetadataUnavailableError if its record
+        has another version, because the store was migrated.
+        """
         record, version = await self._streams.record(self._stream)
-        if record.identity != doomed.identity:
-            raise NoSuchStreamError(f"stream {self._stream} is another one by now")
-        if version != doomed.version:
+        if record.identity != marked.identity:
+            raise NoSuchStreamError(f"stream {self._stream} now names another stream")
+        if version != marked.version:
             raise MetadataUnavailableError(
-                f"stream {self._stream}: its record changed while it was deleted; repeat that"
+                f"stream {self._stream}: its record changed during the deletion; repeat it"
             )
 
-    async def _remove(self, doomed: _Doomed, path: str) -> None:
-        await self._commit(doomed, [Check(self._paths.stream, doomed.version), Delete(path)])
+    async def _remove(self, marked: _MarkedStream, path: str) -> None:
+        await self._commit(marked, [Check(self._paths.stream, marked.version), Delete(path)])
 
-    async def _commit(self, doomed: _Doomed, removal: Sequence[Operation]) -> None:
-        """Removes nodes of the doomed stream, unless they are gone. A repeat is safe."""
+    async def _commit(self, marked: _MarkedStream, removal: Sequence[Operation]) -> None:
+        """Remove nodes of the marked stream that still exist. Safe to repeat."""
         for _ in range(CONTENTION_MAX):
             try:
                 await self._store.txn(removal)
@@ -123,7 +130,9 @@ class StreamDeletion:
             except NoNodeError:
                 return
             except BadVersionError:
-                await self._check(doomed)
+                await self._check(marked)
                 continue
             return
-        raise MetadataUnavailableError(f"stream {self._stream}: no answer to its deletion")
+        raise MetadataUnavailableError(
+            f"stream {self._stream}: deletion not confirmed after {CONTENTION_MAX} attempts"
+        )

@@ -1,4 +1,4 @@
-"""What the metadata store says of a stream, in one value."""
+"""The description of a stream from its metadata."""
 
 from dataclasses import dataclass
 
@@ -9,28 +9,28 @@ from ..policy import StreamPolicy
 
 @dataclass(frozen=True, slots=True)
 class StreamDescription:
-    """A stream as metadata sees it; not a snapshot: parts were read one after the other."""
+    """The metadata of a stream. Not an atomic snapshot: its parts were read one after another."""
 
     name: str
     created_ms: int
     policy: StreamPolicy
     follows_namespace: bool
-    """Whether the policy is the namespace's."""
+    """True if ``policy`` is the policy of the namespace."""
     start: Dlsn
-    """What is below was truncated."""
+    """The first active position; everything below it was truncated."""
     epoch: int
-    """How many writers have claimed the stream."""
+    """The number of claims by writers so far."""
     segments: tuple[Segment, ...]
     identity: str = ""
-    """Differs when a stream is deleted and made again under its name; "" if a proxy was asked."""
+    """A random value that tells streams of the same name apart; "" if a proxy described it."""
 
     @property
     def is_ended(self) -> bool:
-        """Whether its application ended it, as far as completed segments say."""
+        """True if the stream was ended, according to its completed segments."""
         return any(segment.ends_stream for segment in self.segments)
 
     @property
     def completed_records(self) -> int:
-        """Records in completed segments, truncated ones included."""
+        """The number of records in completed segments, truncated ones included."""
         done = [segment for segment in self.segments if segment.is_completed]
         return done[-1].end_sequence_id if done else 0

@@ -1,8 +1,9 @@
-"""What the metadata store says of namespaces and streams (segments are in core/protocol).
+"""The metadata records of namespaces and streams (those of segments are in ``core/protocol``).
 
-Two nodes a stream, because two parties change them: the *record* is the administrators' (policy,
-truncation), the *head* is the writers' (who may write, which segment is the last). So truncating
-never disturbs a writer, and a writer that finds its head changed knows that it has lost the stream.
+A stream has two nodes, because two parties change them (rules STR-1 and STR-2). Administrators
+change the *record* (policy, truncation), and writers change the *head* (the claim, the last
+segment). Truncation therefore never disturbs a writer, and a writer whose head was changed knows
+that it has lost the stream.
 """
 
 from dataclasses import dataclass, replace
@@ -16,19 +17,19 @@ from ..policy import StreamPolicy
 _FORMAT = 1
 
 _DELETION = "deletion"
-"""The token of a head that nobody can claim again; those of writers are random."""
+"""The token of a head that can never be claimed again. The tokens of writers are random."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A namespace: the policy of its streams, and the token of who created it."""
+    """A namespace: the default policy of its streams, and the token of its creator."""
 
     token: str
     created_ms: int
     policy: StreamPolicy
 
     def encode(self) -> bytes:
-        """The value of its node."""
+        """Encode the value of the node."""
         return encode_metadata_record(
             _FORMAT,
             {
@@ -40,7 +41,7 @@ class NamespaceRecord:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "NamespaceRecord":
-        """Reads its node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
         fields = decode_metadata_record(
             f"namespace {name}",
             data,
@@ -54,40 +55,41 @@ class NamespaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """What administrators say of a stream."""
+    """The part of a stream's metadata that administrators change."""
 
     identity: str
-    """Random; differs when a stream is deleted and created again under its name."""
+    """A random value that tells streams of the same name apart (rule STR-23)."""
     created_ms: int
     policy: StreamPolicy | None = None
-    """None: the namespace's."""
+    """The policy; None: that of the namespace."""
     start: Dlsn = FIRST_DLSN
-    """What is below was truncated: no reader may see it. Only moves forward."""
+    """The first active position. Readers see nothing below it, and it only moves forward."""
     first_lssn: int = FIRST_LSSN
-    """The first segment whose metadata is still there; never above ``start``."""
+    """The first segment that was not purged; never above the segment of ``start``."""
     marked_lssn: int = FIRST_LSSN
-    """Segments below it were truncated at ``marked_ms`` or earlier: the grace before purging."""
+    """Segments below this one were truncated at ``marked_ms`` or earlier."""
     marked_ms: int = 0
+    """Time of day in ms at which the grace period of the marked segments began."""
     is_deleting: bool = False
-    """Deletion has begun and goes on, whoever repeats it."""
+    """True once a deletion has begun. A repeated deletion continues it."""
 
     def truncated(self, start: Dlsn) -> "StreamRecord":
-        """With the start moved forward to ``start`` (never back)."""
+        """Return the record with its start moved forward to ``start``, never back."""
         return self if start <= self.start else replace(self, start=start)
 
     def marked(self, now_ms: int) -> "StreamRecord":
-        """Noting that what is truncated now was truncated by ``now_ms``."""
+        """Return the record with all truncated segments marked at ``now_ms``."""
         if self.start.lssn <= self.marked_lssn:
             return self
         return replace(self, marked_lssn=self.start.lssn, marked_ms=now_ms)
 
     def purged(self, first_lssn: int) -> "StreamRecord":
-        """Without the segments below ``first_lssn``, all of which are truncated."""
+        """Return the record without the segments below ``first_lssn``, which must be truncated."""
         assert first_lssn <= self.marked_lssn <= self.start.lssn, "only truncated segments go"
         return replace(self, first_lssn=max(first_lssn, self.first_lssn))
 
     def encode(self) -> bytes:
-        """The value of its node."""
+        """Encode the value of the node."""
         return encode_metadata_record(
             _FORMAT,
             {
@@ -103,7 +105,7 @@ class StreamRecord:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamRecord":
-        """Reads its node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
         fields = decode_metadata_record(f"stream {name}", data, version=_FORMAT, fields=_STREAM)
         policy = fields["policy"]
         try:
@@ -136,44 +138,45 @@ _STREAM: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """Who writes, and which segment is the last.
+    """The claim of the current writer and the last segment of a stream.
 
-    Every change is made by the claimant, by compare-and-set on the value that it wrote itself.
+    Every change is a compare-and-set by the claimant on the value that it wrote itself.
     """
 
     epoch: int = 0
-    """Counts claims."""
+    """The number of claims so far."""
     token: str = ""
-    """Random, of the writer that claimed last."""
+    """The random token of the writer that claimed last."""
     last_lssn: int = NO_SEGMENT
+    """The number of the last published segment."""
 
     def claimed(self, token: str) -> "StreamHead":
-        """Claimed by another writer."""
+        """Return the head as claimed by another writer."""
         assert token not in ("", self.token, _DELETION)
         return replace(self, epoch=self.epoch + 1, token=token)
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the stream is being deleted: nobody may claim it any more."""
+        """True if the stream is being deleted and can never be claimed again."""
         return self.token == _DELETION
 
     def deleted(self) -> "StreamHead":
-        """Claimed by the deletion of the stream, for good."""
+        """Return the head as claimed permanently by the deletion of the stream."""
         return replace(self, epoch=self.epoch + 1, token=_DELETION)
 
     def extended(self) -> "StreamHead":
-        """With one segment more."""
+        """Return the head with one more segment."""
         return replace(self, last_lssn=self.last_lssn + 1)
 
     def encode(self) -> bytes:
-        """The value of its node."""
+        """Encode the value of the node."""
         return encode_metadata_record(
             _FORMAT, {"epoch": self.epoch, "token": self.token, "last_lssn": self.last_lssn}
         )
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "StreamHead":
-        """Reads its node. Raises CorruptionError, ForeignDataError."""
+        """Decode the value of the node. Raises CorruptionError, ForeignDataError."""
         fields = decode_metadata_record(
             f"head of stream {name}",
             data,

@@ -1,9 +1,9 @@
-"""Streams in the metadata store: every change a compare-and-set whose lost reply is resolved.
+"""The store of streams: each change is a compare-and-set whose lost reply is resolved.
 
-Resolving needs no log of requests: each value that is written names its writer (a token, an
-identity, a ledger), so whoever does not know whether its write was carried out reads again and
-compares. A write that is still on its way then is harmless: it names the version that it changes,
-and versions never come back, also not with another stream of the same name.
+Each written value names its writer by a token, an identity or a ledger id. A caller whose write has
+an unknown outcome therefore reads the node again and compares; no log of requests is needed
+(rule STR-5). A request that is still in flight at that time is harmless: it is conditional on the
+version that it replaces, and versions never repeat, not even for another stream of the same name.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,12 @@ from .paths import StreamPaths, namespace_path, page_start, streams_path
 from .stream_metadata import StreamHead, StreamRecord
 
 CONTENTION_MAX = 64
-"""How often a change is tried that others overtake or the store does not answer."""
+"""Attempts of a change before it fails, if others change the node too or replies are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterClaim:
-    """The right to write a stream, as long as its head is exactly this."""
+    """The right to write a stream. It is valid while the head is exactly ``head``."""
 
     stream: str
     head: StreamHead
@@ -49,7 +49,7 @@ class WriterClaim:
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A segment and the version of its node."""
+    """A segment with the version of its node."""
 
     segment: Segment
     version: Version
@@ -63,19 +63,20 @@ class StreamStore:
         self.namespace = namespace
 
     def paths(self, stream: str) -> StreamPaths:
-        """The nodes of a stream. Raises InvalidArgumentError for a bad name."""
+        """Return the paths of a stream. Raises InvalidArgumentError for an invalid name."""
         return StreamPaths(self.namespace, stream)
 
     # --- streams --------------------------------------------------------------------------------
 
     async def create(self, stream: str, record: StreamRecord) -> None:
-        """Makes a stream. Raises StreamExistsError, NoSuchNamespaceError, MetadataUnavailableError.
+        """Create a stream. Safe to repeat with the same record.
 
-        ``record.identity`` settles a lost reply. A repeat with the same record is safe.
+        Raises StreamExistsError, NoSuchNamespaceError, MetadataUnavailableError.
 
-        A request that is lost may arrive when the stream, made by the next one, was deleted again,
-        or its namespace. So each names the namespace's version, and that changes before another
-        follows one in doubt, or anything is said of it but that the stream is made.
+        After a lost reply, ``record.identity`` shows whether the stream was created. A lost request
+        could still arrive after the stream or its namespace was deleted again. Each request is
+        therefore conditional on the version of the namespace, and after an unknown outcome this
+        version is changed before the next attempt or any error is raised (rule STR-23).
         """
         paths, namespace = self.paths(stream), namespace_path(self.namespace)
         doubtful: Version | None = None
@@ -91,7 +92,7 @@ class StreamStore:
                     continue
                 await self._store.txn([Check(namespace, version), *creations])
             except IndeterminateError:
-                doubtful = version  # read below whether it was carried out
+                doubtful = version  # the read below shows whether it was carried out
             except (BadVersionError, NodeExistsError, NoNodeError):
                 pass
             else:
@@ -106,14 +107,16 @@ class StreamStore:
                 continue
             text = " and is being deleted" if found.is_deleting else ""
             raise StreamExistsError(f"stream {stream} exists already{text}")
-        raise MetadataUnavailableError(f"stream {stream}: created and deleted again and again")
+        raise MetadataUnavailableError(
+            f"stream {stream}: creation not confirmed after {CONTENTION_MAX} attempts"
+        )
 
     async def record(self, stream: str) -> tuple[StreamRecord, Version]:
-        """What administrators say of it. Raises NoSuchStreamError, MetadataUnavailableError."""
+        """Read the record. Raises NoSuchStreamError, MetadataUnavailableError."""
         try:
             value = await self._store.get(self.paths(stream).stream)
         except NoNodeError as error:
-            raise self._missing(stream) from error
+            raise self._missing_error(stream) from error
         return StreamRecord.decode(stream, value.data), value.version
 
     async def _namespace(self) -> Value:
@@ -129,20 +132,20 @@ class StreamStore:
         *,
         identity: str | None = None,
     ) -> StreamRecord:
-        """Applies ``change`` (which may be called again on a newer record). A repeat is safe if
-        ``change`` is.
+        """Apply ``change`` to the record and return the result. Safe to repeat if ``change`` is.
 
-        ``identity``: of the stream that is meant; None: the one that is found first. Another one
-        of the same name is never changed. Raises NoSuchStreamError, also when it is being deleted;
+        ``change`` may be called several times, each time with a newer record. ``identity`` selects
+        the stream; None selects the one that has the name now, and another stream of the same name
+        is never changed. Raises NoSuchStreamError, also if the stream is being deleted, and
         MetadataUnavailableError.
         """
         for _ in range(CONTENTION_MAX):
             before, version = await self.record(stream)
             identity = identity or before.identity
             if before.identity != identity:
-                raise self._missing(stream)
+                raise self._missing_error(stream)
             if before.is_deleting:
-                raise being_deleted(stream)
+                raise being_deleted_error(stream)
             after = change(before)
             if after == before:
                 return before
@@ -151,20 +154,25 @@ class StreamStore:
             except (BadVersionError, IndeterminateError):
                 continue
             except NoNodeError as error:
-                raise self._missing(stream) from error
+                raise self._missing_error(stream) from error
             return after
-        raise MetadataUnavailableError(f"stream {stream}: its record changes all the time")
+        raise MetadataUnavailableError(
+            f"stream {stream}: record not changed in {CONTENTION_MAX} attempts, others do so too"
+        )
 
     async def check(self, stream: str, identity: str) -> StreamRecord:
-        """The record of the stream of that identity: what was read of it since it was known is its
-        own, and not of another one of its name. Raises NoSuchStreamError when it is gone."""
+        """Verify that the stream still has ``identity`` and return its record.
+
+        If so, everything that was read since the identity became known belongs to this stream and
+        not to another one of the same name. Raises NoSuchStreamError otherwise.
+        """
         record, _ = await self.record(stream)
         if record.identity != identity:
-            raise self._missing(stream)
+            raise self._missing_error(stream)
         return record
 
     async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """A page of names that begin with ``prefix``, in order, from behind ``after``."""
+        """Return a page of names that begin with ``prefix``, in order, behind ``after``."""
         try:
             found = await self._store.children(
                 streams_path(self.namespace), after=page_start(prefix, after), limit=limit
@@ -174,17 +182,20 @@ class StreamStore:
         return [name for name in found if name.startswith(prefix)]
 
     def watch(self, stream: str, callback: Callable[[], None]) -> Watch:
-        """Calls back after the head changed: a claim, a new segment, a deletion. A hint only."""
+        """Call ``callback`` after a change of the head (claim, new segment, deletion).
+
+        Calls may be lost, so they are only a hint.
+        """
         return self._store.watch(self.paths(stream).head, callback)
 
     # --- segments -------------------------------------------------------------------------------
 
     async def head(self, stream: str) -> tuple[StreamHead, Version]:
-        """Who writes and how far. Raises NoSuchStreamError, MetadataUnavailableError."""
+        """Read the head. Raises NoSuchStreamError, MetadataUnavailableError."""
         try:
             value = await self._store.get(self.paths(stream).head)
         except NoNodeError as error:
-            raise self._missing(stream) from error
+            raise self._missing_error(stream) from error
         return StreamHead.decode(stream, value.data), value.version
 
     async def segment(self, stream: str, lssn: int) -> StoredSegment | None:
@@ -196,17 +207,17 @@ class StreamStore:
         return StoredSegment(decode_segment(lssn, value.data), value.version)
 
     async def claim(self, stream: str, token: str) -> WriterClaim:
-        """Takes the right to write, from whoever has it. ``token`` must be new.
+        """Claim the right to write from its current holder (rule STR-2). ``token`` must be new.
 
-        Raises NoSuchStreamError, also when it is being deleted; MetadataUnavailableError. A repeat
-        with the token is safe as long as nobody else has claimed since.
+        Raises NoSuchStreamError, also if the stream is being deleted, and MetadataUnavailableError.
+        A repeat with the same token is safe unless another writer has claimed the stream since.
         """
         for _ in range(CONTENTION_MAX):
             head, version = await self.head(stream)
             if head.token == token:
                 return WriterClaim(stream, head, version)
             if head.is_deleting:
-                raise being_deleted(stream)
+                raise being_deleted_error(stream)
             claimed = head.claimed(token)
             try:
                 version = await self._store.put(
@@ -215,17 +226,19 @@ class StreamStore:
             except (BadVersionError, IndeterminateError):
                 continue
             except NoNodeError as error:
-                raise self._missing(stream) from error
+                raise self._missing_error(stream) from error
             return WriterClaim(stream, claimed, version)
-        raise MetadataUnavailableError(f"stream {stream}: claimed by others all the time")
+        raise MetadataUnavailableError(
+            f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, other writers claim it too"
+        )
 
     async def publish(
         self, claim: WriterClaim, segment: Segment
     ) -> tuple[WriterClaim, StoredSegment]:
-        """Adds the next segment. Raises StreamLostError, MetadataUnavailableError.
+        """Publish the next segment. Raises StreamLostError, MetadataUnavailableError.
 
-        After IndeterminateError was resolved or not (MetadataUnavailableError), repeat it with the
-        *same* segment: a number is never offered to two ledgers.
+        After MetadataUnavailableError, repeat the call with the *same* segment, because a number
+        must never be bound to two ledgers (rule STR-6).
         """
         head = claim.head.extended()
         assert segment.lssn == head.last_lssn
@@ -253,15 +266,15 @@ class StreamStore:
                 if stored is not None and stored.segment.ledger_id == segment.ledger_id:
                     return WriterClaim(claim.stream, current, version), stored
             if current != claim.head or not is_unknown:
-                raise self._lost(claim, current)
-        raise MetadataUnavailableError(f"stream {claim.stream}: no answer to a publication")
+                raise self._lost_error(claim, current)
+        raise MetadataUnavailableError(f"stream {claim.stream}: publication was not confirmed")
 
     async def complete(
         self, claim: WriterClaim, stored: StoredSegment, done: Segment
     ) -> StoredSegment:
-        """Writes the end of a segment. Raises StreamLostError, MetadataUnavailableError.
+        """Record the end of a segment (rule STR-7). Safe to repeat with the same values.
 
-        A repeat is safe.
+        Raises StreamLostError, MetadataUnavailableError.
         """
         assert done.is_completed
         path = self.paths(claim.stream).segment(done.lssn)
@@ -274,7 +287,7 @@ class StreamStore:
             try:
                 versions = await self._store.txn(operations)
             except (BadVersionError, NoNodeError, IndeterminateError):
-                pass  # look below at what is there
+                pass  # the read below shows what is stored
             else:
                 assert versions[1] is not None
                 return StoredSegment(done, versions[1])
@@ -283,12 +296,12 @@ class StreamStore:
                 return found
             current, version = await self._head_of_claim(claim)
             if current != claim.head or found is None or found.segment != stored.segment:
-                raise self._lost(claim, current)
+                raise self._lost_error(claim, current)
             claim, stored = replace(claim, version=version), found
-        raise MetadataUnavailableError(f"stream {claim.stream}: no answer to a completion")
+        raise MetadataUnavailableError(f"stream {claim.stream}: completion was not confirmed")
 
     async def replace_segment(self, stream: str, stored: StoredSegment, new: Segment) -> bool:
-        """Changes a completed segment (its residence). False if somebody else changed it."""
+        """Change the residence of a completed segment. Return False if it was changed meanwhile."""
         assert stored.segment.is_completed
         path = self.paths(stream).segment(new.lssn)
         try:
@@ -301,7 +314,7 @@ class StreamStore:
         return True
 
     async def remove_segment(self, stream: str, stored: StoredSegment) -> None:
-        """Removes the node of that segment, unless it is gone or changed. A repeat is safe."""
+        """Remove the node of a segment unless it changed or no longer exists. Safe to repeat."""
         path = self.paths(stream).segment(stored.segment.lssn)
         for _ in range(CONTENTION_MAX):
             try:
@@ -311,10 +324,12 @@ class StreamStore:
             except (NoNodeError, BadVersionError):
                 return
             return
-        raise MetadataUnavailableError(f"{path}: no answer to a deletion")
+        raise MetadataUnavailableError(
+            f"{path}: deletion not confirmed after {CONTENTION_MAX} attempts"
+        )
 
     async def segment_numbers(self, stream: str) -> list[int]:
-        """The LSSNs that have a node, in order."""
+        """Return the LSSNs that have a node, in order."""
         try:
             names = await self._store.children(self.paths(stream).segments)
         except NoNodeError:
@@ -329,18 +344,18 @@ class StreamStore:
         except NoSuchStreamError as error:
             raise StreamLostError(f"stream {claim.stream} was deleted") from error
 
-    def _missing(self, stream: str) -> NoSuchStreamError:
+    def _missing_error(self, stream: str) -> NoSuchStreamError:
         return NoSuchStreamError(f"no stream {stream} in namespace {self.namespace}")
 
-    def _lost(self, claim: WriterClaim, current: StreamHead) -> StreamLostError:
+    def _lost_error(self, claim: WriterClaim, current: StreamHead) -> StreamLostError:
         if current.is_deleting:
             return StreamLostError(f"stream {claim.stream} is being deleted")
         return StreamLostError(
-            f"stream {claim.stream}: claim {claim.head.epoch} was followed by claim "
-            f"{current.epoch} of another writer"
+            f"stream {claim.stream}: another writer took over with claim {current.epoch} after "
+            f"claim {claim.head.epoch} of this writer"
         )
 
 
-def being_deleted(stream: str) -> NoSuchStreamError:
-    """What is raised for a stream that is half deleted, or half restored."""
+def being_deleted_error(stream: str) -> NoSuchStreamError:
+    """Return the error for a stream whose deletion or restore is incomplete."""
     return NoSuchStreamError(f"stream {stream} is being deleted")

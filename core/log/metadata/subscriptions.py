@@ -1,9 +1,9 @@
-"""Named subscriptions: a position by name, stored in the namespace, moved by compare-and-set.
+"""Subscriptions: named reader positions in the metadata store (rule STR-24).
 
-A position is where reading goes on: everything below it was processed. It only moves forward,
-unless it is reset on purpose; so two members of a group that both commit never undo each other.
-Committing after processing gives at-least-once; exactly-once needs the position in the
-application's own transaction instead.
+Everything below the position was processed, and reading continues there. A commit is a
+compare-and-set that only moves the position forward, so two members of a group never undo each
+other's commits; only a reset may move it back. Committing after processing gives at-least-once
+delivery. For exactly-once, the application stores the position in its own transaction instead.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...runtime.metadata_store import Check, Create, MetadataStore, Version
-from .stream_store import CONTENTION_MAX, StreamStore, being_deleted
+from .stream_store import CONTENTION_MAX, StreamStore, being_deleted_error
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A stored position. ``generation`` counts resets: a commit from before one is refused."""
+    """A stored position. ``generation`` counts resets; commits from before a reset are refused."""
 
     name: str
     position: Dlsn
@@ -43,40 +43,42 @@ class SubscriptionStore:
         self._streams = StreamStore(store, namespace)
 
     async def create(self, stream: str, name: str, position: Dlsn) -> Subscription:
-        """Makes a subscription at ``position``, or returns the one that is there.
+        """Create a subscription at ``position``, or return the existing one.
 
-        Raises NoSuchStreamError: none is made beside a stream that is gone, or for the next one of
-        its name.
+        Raises NoSuchStreamError. A subscription is never created for a deleted stream or for
+        another stream that was created under its name meanwhile.
         """
         fresh = Subscription(name, position)
         creation = Create(self._path(stream, name), _encode(fresh))
         for _ in range(CONTENTION_MAX):
             record, version = await self._streams.record(stream)
             if record.is_deleting:
-                raise being_deleted(stream)
+                raise being_deleted_error(stream)
             try:
                 await self._store.txn(
                     [Check(self._streams.paths(stream).stream, version), creation]
                 )
             except (BadVersionError, NoNodeError, IndeterminateError):
-                continue  # if it was carried out, it exists
+                continue  # if the request was carried out, the next attempt finds the node
             except NodeExistsError:
                 try:
                     return await self.read(stream, name)
                 except NoSuchSubscriptionError:
                     continue  # deleted meanwhile
             return fresh
-        raise MetadataUnavailableError(f"subscription {name}: no answer to its creation")
+        raise MetadataUnavailableError(
+            f"subscription {name}: creation not confirmed after {CONTENTION_MAX} attempts"
+        )
 
     async def read(self, stream: str, name: str) -> Subscription:
-        """The stored position. Raises NoSuchSubscriptionError."""
+        """Return the stored position. Raises NoSuchSubscriptionError."""
         return (await self._read(stream, name))[0]
 
     async def commit(self, subscription: Subscription, stream: str, position: Dlsn) -> Subscription:
-        """Moves the position forward to ``position``; never back, so a repeat is safe.
+        """Move the position forward to ``position``, never back. Safe to repeat.
 
-        Raises NoSuchSubscriptionError, and InvalidArgumentError when the subscription was reset
-        after ``subscription`` was read: whoever reads from the old place must begin again.
+        Raises NoSuchSubscriptionError, and InvalidArgumentError if the subscription was reset
+        after ``subscription`` was read; the reader must then begin again at the new position.
         """
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, subscription.name)
@@ -89,19 +91,23 @@ class SubscriptionStore:
             moved = replace(found, position=position)
             if await self._put(stream, moved, version):
                 return moved
-        raise MetadataUnavailableError(f"subscription {subscription.name} changes all the time")
+        raise MetadataUnavailableError(
+            f"subscription {subscription.name}: not committed in {CONTENTION_MAX} attempts"
+        )
 
     async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
-        """Moves the position anywhere, and makes commits of the present readers fail."""
+        """Move the position anywhere. Commits of readers that began before the reset fail."""
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, name)
             moved = Subscription(name, position, found.generation + 1)
             if await self._put(stream, moved, version):
                 return moved
-        raise MetadataUnavailableError(f"subscription {name} changes all the time")
+        raise MetadataUnavailableError(
+            f"subscription {name}: not reset in {CONTENTION_MAX} attempts"
+        )
 
     async def delete(self, stream: str, name: str) -> None:
-        """Removes a subscription. Raises NoSuchSubscriptionError, MetadataUnavailableError."""
+        """Delete a subscription. Raises NoSuchSubscriptionError, MetadataUnavailableError."""
         is_unsure = False
         for _ in range(CONTENTION_MAX):
             try:
@@ -114,15 +120,17 @@ class SubscriptionStore:
             except (NoSuchSubscriptionError, NoNodeError) as error:
                 if is_unsure:
                     return
-                raise _missing(stream, name) from error
+                raise _missing_error(stream, name) from error
             else:
                 return
-        raise MetadataUnavailableError(f"subscription {name}: no answer to its deletion")
+        raise MetadataUnavailableError(
+            f"subscription {name}: deletion not confirmed after {CONTENTION_MAX} attempts"
+        )
 
     async def names(
         self, stream: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """A page of names, in order, from behind ``after``."""
+        """Return a page of names in order, beginning behind ``after``."""
         path = self._streams.paths(stream).subscriptions
         try:
             return await self._store.children(path, after=after, limit=limit)
@@ -130,7 +138,7 @@ class SubscriptionStore:
             return []
 
     async def slowest(self, stream: str) -> Dlsn | None:
-        """The lowest stored position; None without subscriptions."""
+        """Return the lowest stored position; None if there are no subscriptions."""
         lowest: Dlsn | None = None
         for name in await self.names(stream):
             try:
@@ -147,20 +155,20 @@ class SubscriptionStore:
         try:
             value = await self._store.get(self._path(stream, name))
         except NoNodeError as error:
-            raise _missing(stream, name) from error
+            raise _missing_error(stream, name) from error
         return _decode(name, value.data), value.version
 
     async def _put(self, stream: str, value: Subscription, version: Version) -> bool:
         try:
             await self._store.put(self._path(stream, value.name), _encode(value), expect=version)
         except (BadVersionError, IndeterminateError):
-            return False  # look again
+            return False  # read again
         except NoNodeError as error:
-            raise _missing(stream, value.name) from error
+            raise _missing_error(stream, value.name) from error
         return True
 
 
-def _missing(stream: str, name: str) -> NoSuchSubscriptionError:
+def _missing_error(stream: str, name: str) -> NoSuchSubscriptionError:
     return NoSuchSubscriptionError(f"no subscription {name} of stream {stream}")
 
 

@@ -1,1 +1,1 @@
-"""Reading a stream: positions, entries across segments, read-ahead, records."""
+"""The stream reader: positions, entries across segments, read-ahead and record batches."""

@@ -1,8 +1,8 @@
-"""The entries of a stream in order, from one position on, over all segments; waits at the tail.
+"""The entries of a stream in order, from a position on and across segments (rule STR-19).
 
-Level-triggered: each turn looks at where the position is, what is confirmed and what metadata says,
-and does the next thing. Watches and long polls only end a wait early, so a lost one costs time
-(``poll_ms``) and never a record.
+The source is level-triggered: each step compares the position with the LAC and the metadata, and
+does what follows from them. Watches and long polls only end a wait early, so a lost event costs
+time (at most ``poll_ms``) and never a record.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from .segment_opener import SegmentOpener
 
 
 class Chunk(NamedTuple):
-    """Consecutive entries of one segment, in order, none missing.
+    """Consecutive entries of one segment, in order and without gaps.
 
-    None at all: everything of the segments before this one was given.
+    An empty chunk says that every entry of the earlier segments was returned.
     """
 
     lssn: int
@@ -35,35 +35,35 @@ class Chunk(NamedTuple):
     entries: Sequence[LedgerEntry]
 
 
-class Entries(Protocol):
-    """Where a reader gets entries from: ``EntrySource``, or a read proxy."""
+class EntryFetcher(Protocol):
+    """The source of a reader's entries: an ``EntrySource`` or a read proxy."""
 
     @property
     def lssn(self) -> int:
-        """Segment of the next entry."""
+        """The segment of the next entry."""
         ...
 
     @property
     def entry_id(self) -> int:
-        """The next entry that will be given."""
+        """The id of the next entry."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next ``fetch`` finds something without waiting for a writer."""
+        """True if the next ``fetch`` does not have to wait for a writer."""
         ...
 
     async def fetch(self) -> Chunk:
-        """The next entries, or news of the next segment; waits. Raises as ``EntrySource.fetch``."""
+        """Wait for and return the next entries. Behaves and raises as ``EntrySource.fetch``."""
         ...
 
     async def aclose(self) -> None:
-        """Releases what it holds. Safe to repeat."""
+        """Release all resources. Safe to repeat."""
         ...
 
 
 class EntrySource:
-    """Gives entries from (``lssn``, ``entry_id``) on. One ``fetch`` at a time."""
+    """Reads the entries of a stream from (``lssn``, ``entry_id``) on. One ``fetch`` at a time."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class EntrySource:
     ) -> None:
         self.lssn = lssn
         self.entry_id = entry_id
-        """The next entry that will be given."""
-        self._told_lssn = lssn  # the segment that the last chunk was of
+        """The id of the next entry."""
+        self._reported_lssn = lssn  # the segment of the last chunk
         self._streams = streams
         self._opener = opener
         self._stream = stream
@@ -87,30 +87,30 @@ class EntrySource:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._segment: Segment | None = None
-        self._previous: Segment | None = None  # the completed segment before, if known
+        self._previous: Segment | None = None  # the completed segment before it, if known
         self._handle: ReadableLedger | None = None
         self._failing_since: float | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next ``fetch`` finds something without waiting for a writer."""
+        """True if the next ``fetch`` does not have to wait for a writer."""
         return self._handle is not None and self.entry_id <= self._handle.last_add_confirmed
 
     async def fetch(self) -> Chunk:
-        """The next entries, or none when it came to another segment; waits as long as it takes.
+        """Wait for and return the next entries, or an empty chunk at the beginning of a segment.
 
         Raises EndOfStreamError at the end of an ended stream, TruncatedError, GapError,
-        NoSuchStreamError, CorruptionError, and errors that may pass once they have lasted
-        ``unavailable_ms_max``. After any error a repeat goes on at the same position.
+        NoSuchStreamError, CorruptionError, and transient errors that have lasted
+        ``unavailable_ms_max``. After any error, a repeat continues at the same position.
         """
         while True:
-            if self.lssn != self._told_lssn:
-                self._told_lssn = self.lssn
+            if self.lssn != self._reported_lssn:
+                self._reported_lssn = self.lssn
                 return Chunk(self.lssn, None, ())
             try:
                 chunk = await self._try_fetch()
             except NoSuchLedgerError as error:
-                await self._explain_missing(error)
+                await self._on_missing_ledger(error)
                 await self._pause(error)
             except RhumblineError as error:
                 if not error.retryable:
@@ -122,12 +122,12 @@ class EntrySource:
                     return chunk
 
     async def aclose(self) -> None:
-        """Releases the ledger. Safe to repeat."""
+        """Release the ledger. Safe to repeat."""
         handle, self._handle = self._handle, None
         if handle is not None:
             await handle.aclose()
 
-    # --- one turn -------------------------------------------------------------------------------
+    # --- one step -------------------------------------------------------------------------------
 
     async def _try_fetch(self) -> Chunk | None:
         if self._handle is None and not await self._open_segment():
@@ -139,7 +139,7 @@ class EntrySource:
         if self.entry_id <= confirmed:
             entries = await handle.read(self.entry_id, confirmed)
         elif handle.is_closed:
-            await self._leave_segment()
+            await self._advance_segment()
             return None
         else:
             entries = await handle.wait(self.entry_id - 1, self._config.poll_ms)
@@ -153,8 +153,8 @@ class EntrySource:
         for offset, entry in enumerate(entries):
             if entry.entry_id != self.entry_id + offset:
                 raise GapError(
-                    f"stream {self._stream}: entry {entry.entry_id} of segment {self.lssn} came "
-                    f"where {self.entry_id + offset} should"
+                    f"stream {self._stream}, segment {self.lssn}: got entry {entry.entry_id}, "
+                    f"expected {self.entry_id + offset}"
                 )
 
     def _start_sequence_id(self) -> int | None:
@@ -169,23 +169,26 @@ class EntrySource:
     # --- segments -------------------------------------------------------------------------------
 
     async def _open_segment(self) -> bool:
-        """Opens the ledger at the position; False when there was something else to do first."""
-        segment = await self._look_up(self.lssn)
+        """Open the ledger at the position. Return False if it moved or had to wait instead."""
+        segment = await self._read_segment(self.lssn)
         if segment is None:
             await self._wait_for_segment()
             return False
         self._segment = segment
         if segment.is_empty:
-            await self._leave_segment()
+            await self._advance_segment()
             return False
         if not segment.is_completed and self._previous is None and self.lssn > FIRST_LSSN:
-            await self._learn_previous()
+            await self._read_previous()
         self._handle = await self._opener.open(self._stream, segment)
         return True
 
-    async def _look_up(self, lssn: int) -> Segment | None:
-        """What is known of a segment now; None if it is not there. Raises NoSuchStreamError when it
-        is that of another stream, which was made under the name after this one was deleted."""
+    async def _read_segment(self, lssn: int) -> Segment | None:
+        """Read a segment; None if it does not exist.
+
+        Raises NoSuchStreamError if the segment belongs to another stream, which was created under
+        the same name after this one was deleted (rule STR-23).
+        """
         stored = await self._streams.segment(self._stream, lssn)
         if stored is None:
             return None
@@ -194,22 +197,22 @@ class EntrySource:
             await self._streams.check(self._stream, self._identity)
         return merged(known, stored.segment)
 
-    async def _learn_previous(self) -> None:
-        """The segment before tells the sequence ids of this one, if it is completed."""
-        segment = await self._look_up(self.lssn - 1)
+    async def _read_previous(self) -> None:
+        """Read the previous segment: if completed, it determines the sequence ids of this one."""
+        segment = await self._read_segment(self.lssn - 1)
         if segment is not None and segment.is_completed:
             self._previous = segment
 
-    async def _leave_segment(self) -> None:
-        """The position is behind the last entry of a closed ledger: on to the next segment."""
+    async def _advance_segment(self) -> None:
+        """Move to the next segment, because the position is behind the end of a closed ledger."""
         await self.aclose()
-        segment = await self._look_up(self.lssn)
+        segment = await self._read_segment(self.lssn)
         if segment is not None:
             self._previous = segment if segment.is_completed else None
             if segment.is_completed and self.entry_id <= segment.last_entry_id:
                 raise GapError(
                     f"stream {self._stream}: the ledger of segment {self.lssn} ends before entry "
-                    f"{self.entry_id}, metadata says {segment.last_entry_id}"
+                    f"{self.entry_id}, but its metadata says {segment.last_entry_id}"
                 )
             if segment.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} ends at segment {self.lssn}")
@@ -220,51 +223,54 @@ class EntrySource:
         self._segment = None
 
     async def _wait_for_segment(self) -> None:
-        """Returns when the segment at the position may be there. Watches first, then looks."""
-        hint: asyncio.Future[None] = self._loop.create_future()
+        """Wait until the segment at the position may exist.
+
+        Sets the watch before it reads the metadata, so that no change is missed.
+        """
+        wakeup: asyncio.Future[None] = self._loop.create_future()
 
         def wake() -> None:
-            if not hint.done():
-                hint.set_result(None)
+            if not wakeup.done():
+                wakeup.set_result(None)
 
         watch = self._streams.watch(self._stream, wake)
         timer = self._loop.call_later(self._config.poll_ms / 1000, wake)
         try:
-            await self._check_still_there()
+            await self._check_not_removed()
             head, _ = await self._streams.head(self._stream)
             if head.last_lssn < self.lssn:
-                await hint
+                await wakeup
             elif await self._streams.segment(self._stream, self.lssn) is None:
-                await self._check_still_there()
+                await self._check_not_removed()
                 raise GapError(f"stream {self._stream}: segment {self.lssn} is missing")
         finally:
             timer.cancel()
             watch.close()
 
-    # --- trouble --------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------
 
-    async def _check_still_there(self) -> None:
-        """Raises NoSuchStreamError or TruncatedError if the position is gone."""
+    async def _check_not_removed(self) -> None:
+        """Raise NoSuchStreamError or TruncatedError if the position no longer exists."""
         record, _ = await self._streams.record(self._stream)
         if record.is_deleting or record.identity != self._identity:
             raise NoSuchStreamError(f"stream {self._stream} was deleted while it was read")
         if record.start.lssn > self.lssn:
             raise TruncatedError(
-                f"stream {self._stream} was truncated up to {record.start} while it was read at "
-                f"segment {self.lssn}",
+                f"stream {self._stream} was truncated up to {record.start} while segment "
+                f"{self.lssn} was read",
                 record.start,
             )
 
-    async def _explain_missing(self, error: NoSuchLedgerError) -> None:
-        """A ledger that is gone: archived, or truncated and purged, or the stream was deleted.
+    async def _on_missing_ledger(self, error: NoSuchLedgerError) -> None:
+        """Handle a missing ledger: it was archived, or purged, or the stream was deleted.
 
-        The first is seen when the segment is opened again.
+        An archived segment is found when the segment is opened again.
         """
         await self.aclose()
-        await self._check_still_there()
+        await self._check_not_removed()
 
     async def _pause(self, error: RhumblineError) -> None:
-        """Waits a little after an error that may pass; raises it when it has lasted too long."""
+        """Pause after a transient error. Raise it if errors have lasted ``unavailable_ms_max``."""
         now = self._loop.time()
         if self._failing_since is None:
             self._failing_since = now
@@ -272,7 +278,7 @@ class EntrySource:
             self._failing_since = None
             if isinstance(error, NoSuchLedgerError):
                 raise GapError(
-                    f"stream {self._stream}: the ledger of segment {self.lssn} is gone: {error}"
+                    f"stream {self._stream}: the ledger of segment {self.lssn} is missing: {error}"
                 ) from error
             raise error
         await asyncio.sleep(self._config.retry_ms / 1000)

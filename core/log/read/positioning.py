@@ -1,11 +1,10 @@
-"""Where reading starts: a position, a txid, a sequence id, the earliest or the latest record.
+"""The search for a start position: by DLSN, txid or sequence id, earliest or latest (rule STR-20).
 
-By txid and by sequence id it is a binary search over segments (their metadata is read only where
-the search looks: about log2 of their number) and then over the entries of one segment.
+Searches by txid and sequence id are binary searches over the segments, which read the metadata of
+about log2 of their number, and then over the entries of one segment.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
@@ -16,6 +15,7 @@ from ...protocol.errors import (
 )
 from ...protocol.record_set import RecordSet, decode_entry
 from ...protocol.segments import FIRST_LSSN, Segment
+from ...protocol.start import LATEST, AtTxid, Earliest, Latest, Start
 from ...runtime.tracing import Tracer
 from ..config import ReaderConfig
 from ..ledger_interface import ReadableLedger
@@ -25,40 +25,10 @@ from .entry_source import EntrySource
 from .segment_opener import SegmentOpener
 from .stream_reader import StreamReader
 
-
-@dataclass(frozen=True, slots=True)
-class Earliest:
-    """At the first record that is not truncated."""
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    """Behind the last record that is visible now."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtTxid:
-    """At the first record with at least this txid (which may come later)."""
-
-    txid: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtSequenceId:
-    """At the record that has this many before it, truncated ones included."""
-
-    sequence_id: int
-
-
-Start = Earliest | Latest | AtTxid | AtSequenceId | Dlsn
-
-EARLIEST = Earliest()
-LATEST = Latest()
-
 _SEARCHES_MAX = 16
 
 OnTruncated = Callable[[Dlsn, Dlsn], None]
-"""Called with the position that was wanted and the first active one."""
+"""Callback with the requested position and the first active position."""
 
 
 async def find_start(
@@ -72,14 +42,14 @@ async def find_start(
     on_truncated: OnTruncated | None,
     tracer: Tracer | None = None,
 ) -> StreamReader:
-    """A reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
-    record, position, first_txid = await _found(streams, opener, stream, record, start)
+    """Return a reader at ``start``. Raises TruncatedError unless ``on_truncated`` is given."""
+    record, position, first_txid = await _find_position(streams, opener, stream, record, start)
     if position < record.start:
         if not isinstance(start, Earliest):
             if on_truncated is None:
                 raise TruncatedError(
-                    f"stream {stream}: {position} was truncated, the first active position is "
-                    f"{record.start}",
+                    f"stream {stream}: position {position} was truncated, the first active "
+                    f"position is {record.start}",
                     record.start,
                 )
             on_truncated(position, record.start)
@@ -107,16 +77,16 @@ async def find_start(
 async def find_end(
     streams: StreamStore, opener: SegmentOpener, stream: str, *, fresh: bool = True
 ) -> Dlsn:
-    """Behind the last entry that is confirmed now, as a quorum of bookies says.
+    """Return the position behind the last confirmed entry.
 
-    Not ``fresh``: as the first bookies say that answer. Raises NoSuchStreamError, and
-    UnavailableErrors when too few can be asked.
+    If ``fresh``, a quorum of bookies is read; otherwise the first responses are used. Raises
+    NoSuchStreamError, and UnavailableErrors if too few bookies respond.
     """
     record, _ = await streams.record(stream)
-    return (await _found(streams, opener, stream, record, LATEST, fresh=fresh))[1]
+    return (await _find_position(streams, opener, stream, record, LATEST, fresh=fresh))[1]
 
 
-async def _found(
+async def _find_position(
     streams: StreamStore,
     opener: SegmentOpener,
     stream: str,
@@ -125,10 +95,10 @@ async def _found(
     *,
     fresh: bool = True,
 ) -> tuple[StreamRecord, Dlsn, int]:
-    """(the stream's record when it was found, position, lowest txid wanted or 0).
+    """Return (the stream record used, position, lowest txid wanted or 0).
 
-    What is truncated or archived while it is searched may lose its ledger. A stream says so in its
-    record, or in the segment, before that goes: the next search looks elsewhere.
+    A segment that is truncated or archived during the search may lose its ledger. The metadata
+    shows this before the ledger is deleted, so the search is repeated on new metadata.
     """
     failures = 0
     while True:
@@ -144,7 +114,7 @@ async def _found(
 
 
 class _Search:
-    """One search for a position."""
+    """One search for a start position."""
 
     def __init__(
         self,
@@ -162,10 +132,12 @@ class _Search:
         self._record = record
 
     async def find(self, start: Start) -> tuple[Dlsn, int]:
-        """(position, lowest txid wanted or 0)."""
+        """Return (position, lowest txid wanted or 0)."""
         if isinstance(start, Dlsn):
             if start.lssn < FIRST_LSSN:
-                raise InvalidArgumentError(f"no record is at {start}: segments count from 1")
+                raise InvalidArgumentError(
+                    f"{start} is not a position: segment {start.lssn} is below {FIRST_LSSN}"
+                )
             return start, 0
         if isinstance(start, Earliest):
             return self._record.start, 0
@@ -183,7 +155,7 @@ class _Search:
                 last = await self._last_confirmed(stored.segment)
                 if last >= 0 or stored.segment.is_completed:
                     return Dlsn(lssn, last + 1, 0)
-            lssn -= 1  # a fresh segment: the predecessor may still get records
+            lssn -= 1  # a segment without entries: the one before it may still receive records
         return self._record.start
 
     async def _last_confirmed(self, segment: Segment) -> int:
@@ -213,10 +185,10 @@ class _Search:
 
     async def _at_sequence_id(self, wanted: int) -> Dlsn:
         if wanted < 0:
-            raise InvalidArgumentError(f"sequence ids count from 0, not {wanted}")
+            raise InvalidArgumentError(f"sequence id {wanted} is below 0")
         segment, last_lssn = await self._first_segment(lambda done: done.end_sequence_id > wanted)
         if segment is None:
-            raise self._beyond(wanted)
+            raise self._beyond_end_error(wanted)
         inside = wanted - await self._sequence_before(segment)
         handle = await self._opener.open(self._stream, segment)
         try:
@@ -226,13 +198,13 @@ class _Search:
                     raise UnavailableError(
                         f"stream {self._stream}: segment {segment.lssn} is being completed"
                     )
-                raise self._beyond(wanted)
+                raise self._beyond_end_error(wanted)
             entry = (await handle.read(entry_id, entry_id))[0]
         finally:
             await handle.aclose()
-        for one in decode_entry(entry.payload):
-            if _end_position(one) > inside:
-                return Dlsn(segment.lssn, entry_id, one.slot + inside - one.position)
+        for record_set in decode_entry(entry.payload):
+            if _end_position(record_set) > inside:
+                return Dlsn(segment.lssn, entry_id, record_set.slot + inside - record_set.position)
         raise AssertionError("the entry was found by its end position")
 
     async def _sequence_before(self, segment: Segment) -> int:
@@ -242,10 +214,12 @@ class _Search:
             return 0
         before = await self._streams.segment(self._stream, segment.lssn - 1)
         if before is None or not before.segment.is_completed:
-            raise UnavailableError(f"stream {self._stream}: segment {segment.lssn} is too new")
+            raise UnavailableError(
+                f"stream {self._stream}: the segment before {segment.lssn} is being completed"
+            )
         return before.segment.end_sequence_id
 
-    def _beyond(self, wanted: int) -> InvalidArgumentError:
+    def _beyond_end_error(self, wanted: int) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"stream {self._stream}: no record has the sequence id {wanted} yet"
         )
@@ -253,7 +227,7 @@ class _Search:
     async def _first_segment(
         self, is_reached: Callable[[Segment], bool]
     ) -> tuple[Segment | None, int]:
-        """The first segment that is in progress or reached, by binary search, and the last LSSN."""
+        """Find the first segment that is in progress or reached. Return it and the last LSSN."""
         low = self._record.start.lssn
         last_lssn = (await self._streams.head(self._stream))[0].last_lssn
         high = last_lssn + 1
@@ -272,7 +246,7 @@ class _Search:
     async def _first_entry(
         self, handle: ReadableLedger, is_reached: Callable[[RecordSet], bool]
     ) -> int:
-        """The first entry whose last record set is reached; behind the last confirmed if none."""
+        """Find the first entry whose last record set is reached; LAC + 1 if there is none."""
         low, high = 0, await self._confirmed(handle) + 1
         while low < high:
             middle = (low + high) // 2
@@ -284,6 +258,6 @@ class _Search:
         return low
 
 
-def _end_position(one: RecordSet) -> int:
-    """How many data records of the segment there are up to the end of this set."""
-    return one.position + (0 if one.is_control else one.count)
+def _end_position(record_set: RecordSet) -> int:
+    """Return the number of data records in the segment up to the end of this record set."""
+    return record_set.position + (0 if record_set.is_control else record_set.count)

@@ -1,39 +1,39 @@
-"""Fetches entries before they are asked for, bounded in bytes, as much as the consumer needs.
+"""Read-ahead: fetches entries before the consumer needs them, within an adaptive byte budget.
 
-The budget begins small and doubles whenever the consumer has to wait although there was something
-to fetch; so a reader that is as slow as its application stays small. At the tail nothing is fetched
-ahead: a task exists only while somebody waits, or while what is ahead is known to be there.
+The budget begins small and doubles whenever the consumer has to wait although entries were
+available. A consumer that is slower than the source therefore keeps a small buffer. At the tail
+nothing is fetched ahead: a task exists only while the consumer waits or entries are known to exist.
 """
 
 import asyncio
 from collections import deque
 
 from ...runtime.tasks import Tasks
-from .entry_source import Chunk, Entries
+from .entry_source import Chunk, EntryFetcher
 
 BUDGET_BYTES_MIN = 256 * 1024
 
 
 class ReadAhead:
-    """The chunks of one source, in order. One ``next`` at a time."""
+    """Returns the chunks of one source in order, fetching ahead. One ``next`` at a time."""
 
-    def __init__(self, source: Entries, *, bytes_max: int, name: str) -> None:
+    def __init__(self, source: EntryFetcher, *, bytes_max: int, name: str) -> None:
         self.bytes = 0
-        """Of the chunks that wait to be taken."""
+        """Payload bytes of the fetched chunks that ``next`` has not returned yet."""
         self._source = source
         self._bytes_max = bytes_max
         self._budget = min(BUDGET_BYTES_MIN, bytes_max)
         self._name = name
         self._chunks: deque[tuple[Chunk, int]] = deque()
-        self._failure: Exception | None = None  # met behind the chunks
+        self._failure: Exception | None = None  # occurred behind the chunks
         self._is_fetching = False
         self._arrival: asyncio.Future[None] | None = None
         self._tasks = Tasks()
 
     async def next(self) -> Chunk:
-        """The next chunk; raises what ``EntrySource.fetch`` raised where it would be.
+        """Wait for and return the next chunk. Raises an error of ``fetch`` in its place in order.
 
-        Cancelling loses nothing: what is on its way waits for the next call.
+        Cancelling loses nothing: a running fetch completes and its chunk waits for the next call.
         """
         if not self._chunks and self._failure is None:
             if self._is_fetching or self._source.is_ready:
@@ -53,7 +53,7 @@ class ReadAhead:
         return chunk
 
     async def aclose(self) -> None:
-        """Stops fetching. Safe to repeat."""
+        """Stop fetching. Safe to repeat."""
         await self._tasks.aclose()
 
     def _fetch(self) -> None:
@@ -72,7 +72,7 @@ class ReadAhead:
                 if not self._source.is_ready or self.bytes >= self._budget:
                     return
         except Exception as error:
-            self._failure = error  # whoever asks next gets it, also if it is a bug
+            self._failure = error  # the next call raises it, even if it is a bug
         finally:
             self._is_fetching = False
             self._wake()

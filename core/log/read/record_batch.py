@@ -1,6 +1,7 @@
-"""What a reader gives to applications: records, and batches of them.
+"""Records and record batches, as a reader returns them to applications.
 
-Hot values: slotted, computed when looked at, immutable by convention.
+They are created often, so they use slots and compute their properties on access. They are
+immutable by convention.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.dlsn import Dlsn
 from ...protocol.record_arrow import arrow_batch
 from ...protocol.record_set import NO_PRODUCER, RecordSet
-from ...protocol.trace_context import traceparent_in
+from ...runtime.trace_context import traceparent_in
 from ...runtime.tracing import Span
 
 if TYPE_CHECKING:
@@ -25,20 +26,20 @@ class Record:
     def __init__(self, payload: bytes, txid: int, index: int, batch: "RecordBatch") -> None:
         self.payload = payload
         self.txid = txid
-        self._index = index  # in the whole record set
+        self._index = index  # index in the whole record set
         self._batch = batch
 
     @property
     def dlsn(self) -> Dlsn:
-        """Its position, for ever."""
+        """The permanent position of the record."""
         batch = self._batch
         return Dlsn(batch.lssn, batch.entry_id, batch.record_set.slot + self._index)
 
     @property
     def sequence_id(self) -> int | None:
-        """How many records the stream has before it, truncated ones included.
+        """The number of records before this one in the stream, truncated ones included.
 
-        None while an earlier segment is not completed, since its end is not final then.
+        None while an earlier segment is in progress, because its end is not final.
         """
         batch = self._batch
         if batch.start_sequence_id is None:
@@ -47,24 +48,24 @@ class Record:
 
     @property
     def created_ms(self) -> int:
-        """When its producer made the record set."""
+        """Time of day in ms at which the producer created the record set."""
         return self._batch.record_set.created_ms
 
     @property
     def producer(self) -> tuple[bytes, int] | None:
-        """(producer id, sequence) if the producer numbers its records, else None."""
+        """(producer id, sequence) if the record is from a numbered producer, else None."""
         batch = self._batch.record_set
         if batch.producer == NO_PRODUCER:
             return None
         return batch.producer, batch.first_sequence + self._index
 
     def __repr__(self) -> str:
-        """Position, txid and the beginning of the payload."""
+        """Return the position, the txid and the first 20 bytes of the payload."""
         return f"Record({self.dlsn}, txid={self.txid}, {self.payload[:20]!r})"
 
 
 class RecordBatch:
-    """Consecutive records of one record set: all of it, or from a start position on."""
+    """Consecutive records of one record set: the whole set, or its records from a start on."""
 
     __slots__ = (
         "delivery",
@@ -102,41 +103,49 @@ class RecordBatch:
 
     @property
     def last_dlsn(self) -> Dlsn:
-        """Position of the last record."""
+        """The position of the last record."""
         return Dlsn(self.lssn, self.entry_id, self.record_set.slot + self.record_set.count - 1)
 
     @property
     def last_txid(self) -> int:
-        """Txid of the last record."""
+        """The txid of the last record."""
         return self.record_set.last_txid
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C ``traceparent`` of its producer's span, if that was traced."""
+        """The W3C ``traceparent`` of the producer's span, if the producer traced it."""
         return traceparent_in(self.record_set.extension)
 
     def payloads(self) -> list[bytes]:
-        """All payloads. Raises CorruptionError."""
+        """Return all payloads. Raises CorruptionError."""
         return self.record_set.payloads()[self.first_index :]
 
     def txids(self) -> Sequence[int]:
-        """All txids. Raises CorruptionError."""
+        """Return all txids. Raises CorruptionError."""
         return self.record_set.txids()[self.first_index :]
 
     def records(self) -> list[Record]:
-        """All records. Raises CorruptionError."""
-        one = self.record_set
-        records = list(map(Record, one.payloads(), one.txids(), range(one.count), repeat(self)))
+        """Return all records. Raises CorruptionError."""
+        record_set = self.record_set
+        records = list(
+            map(
+                Record,
+                record_set.payloads(),
+                record_set.txids(),
+                range(record_set.count),
+                repeat(self),
+            )
+        )
         return records[self.first_index :] if self.first_index else records
 
     def to_arrow(self, *, with_positions: bool = False) -> "pa.RecordBatch":
-        """Columns ``txid`` and ``payload`` as views of the entry's own bytes, without a loop.
+        """Return columns ``txid`` and ``payload`` as views of the entry's bytes, without copying.
 
-        They keep the answer that the entry came in: up to ``read_batch_bytes_max`` of the ledger
-        client, of which the other entries of the answer are the rest.
+        The views keep the whole read response in memory that contained the entry: up to
+        ``read_batch_bytes_max`` of the ledger client.
 
         ``with_positions`` adds ``lssn``, ``entry_id``, ``slot`` and ``created_ms``, named and typed
-        as in the archive. Needs pyarrow. Raises CorruptionError.
+        as in the archive. Requires pyarrow. Raises CorruptionError.
         """
         batch = arrow_batch(
             self.record_set,

@@ -1,6 +1,6 @@
-"""Where a segment's bytes are read: its ledger, or the archive once the ledger is gone.
+"""Opens segments for reading, from their ledger or from the archive (rule STR-22).
 
-Streams know an archive only by this protocol; ``coldstore`` implements it.
+``coldstore`` implements the ``Archives`` protocol; streams know archives only through it.
 """
 
 from typing import Protocol
@@ -15,27 +15,27 @@ class Archives(Protocol):
     """The archived segments of one namespace."""
 
     async def open(self, stream: str, segment: Segment) -> ReadableLedger:
-        """Opens an archived segment as if it were its closed ledger.
+        """Open an archived segment like a closed ledger.
 
-        Control records come back as empty ones. Raises NoSuchLedgerError when there is no archive,
-        CorruptionError when it is not this segment's; both also while it is read.
+        Control records come back empty. Raises NoSuchLedgerError if there is no archive, and
+        CorruptionError if it is not the archive of this segment. Reading may raise both as well.
         """
         ...
 
     async def check(self, stream: str, segment: Segment) -> None:
-        """Returns when the archive is this segment's and all of its files are there.
+        """Verify that the archive belongs to the segment and all of its files exist.
 
-        Raises CorruptionError, which says what is wrong.
+        Raises CorruptionError with the reason.
         """
         ...
 
     async def delete(self, stream: str, segment: Segment) -> None:
-        """Deletes the segment's archive for good. A repeat is safe."""
+        """Delete the archive of the segment permanently. Safe to repeat."""
         ...
 
 
 class SegmentOpener:
-    """Opens segments for reading. Which copy it takes, readers need not know."""
+    """Opens segments for reading and chooses the copy: the ledger or the archive."""
 
     def __init__(
         self, streams: StreamStore, ledgers: LedgerProvider, archives: Archives | None
@@ -45,10 +45,10 @@ class SegmentOpener:
         self._archives = archives
 
     async def open(self, stream: str, segment: Segment) -> ReadableLedger:
-        """A reader of the segment's entries.
+        """Open the entries of a segment.
 
-        Raises NoSuchLedgerError when it has no copy, ConfigurationError when its only copy is in an
-        archive that this process was not told of.
+        Raises NoSuchLedgerError if the segment has no copy, and ConfigurationError if its only copy
+        is in an archive but this process has no archive configured.
         """
         if segment.residence is not Residence.ARCHIVE:
             try:
@@ -59,10 +59,10 @@ class SegmentOpener:
                     raise
                 if stored.segment.residence is Residence.HOT:
                     raise
-                segment = stored.segment  # what we knew was from before its hot copy went
+                segment = stored.segment  # its ledger was deleted after ``segment`` was read
         if self._archives is None:
             raise ConfigurationError(
-                f"stream {stream}: segment {segment.lssn} is in the archive only; say where that "
-                "is (cold=, [cluster] cold)"
+                f"stream {stream}: segment {segment.lssn} is only in the archive; set cold= or "
+                "[cluster] cold to the address of the archive"
             )
         return await self._archives.open(stream, segment)

@@ -1,8 +1,8 @@
-"""The reader of a stream: records or batches, in order, none missing, none twice.
+"""The stream reader: returns records or batches in order, without gaps and duplicates.
 
-Between the application and ``EntrySource`` it decodes, checks that positions join, skips control
-records and what lies before the start; ``ReadAhead`` fetches while there is something to fetch.
-An idle reader that nobody iterates has no task and no timer.
+The reader decodes the entries of an ``EntrySource``, checks that positions are consecutive
+(rule STR-13), and skips control records and records before the start. ``ReadAhead`` fetches
+entries while there are any. A reader that is not iterated has no task and no timer at the tail.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ from ...protocol.errors import (
 from ...protocol.record_set import Kind, RecordSet, decode_entry
 from ...runtime.tracing import Tracer, TraceStep
 from ..config import ReaderConfig
-from .entry_source import Chunk, Entries
+from .entry_source import Chunk, EntryFetcher
 from .read_ahead import ReadAhead
 from .record_batch import Record, RecordBatch
 
 
 class StreamReader:
-    """Iterates a stream from a position on; made by ``Namespace.open_reader``.
+    """Iterates a stream from a position on. ``Namespace.open_reader`` creates it.
 
-    ``async for record in reader`` or ``async for batch in reader.batches()``; the two may be mixed
-    at the borders of batches. Ends cleanly at the end of an ended stream; at the tail it waits.
-    Errors: TruncatedError (truncated while it was read), GapError, CorruptionError,
-    NoSuchStreamError; and after errors that may pass (with ``idle_ms_max`` StreamIdleError and
-    ReaderStalledError are among them), iterating again goes on where it was.
+    Use ``async for record in reader`` or ``async for batch in reader.batches()``; a caller may
+    switch between the two at batch boundaries. Iteration waits at the tail and stops at the end of
+    an ended stream. It raises TruncatedError (truncated while it was read), GapError,
+    CorruptionError and NoSuchStreamError. After a transient error, including StreamIdleError and
+    ReaderStalledError (with ``idle_ms_max``), iterating again continues at the same position.
     """
 
     def __init__(
         self,
-        source: Entries,
+        source: EntryFetcher,
         *,
         stream: str,
         config: ReaderConfig | None = None,
@@ -50,47 +50,49 @@ class StreamReader:
         find_end: Callable[[], Awaitable[Dlsn]] | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        """``find_end``: the end of what is confirmed, as a quorum says; for ``idle_ms_max``."""
+        """``find_end`` returns the end confirmed by a quorum. ``idle_ms_max`` uses it."""
         config = config or ReaderConfig()
         self.stream = stream
         self._source = source
-        self._first_slot = first_slot  # skip lower slots, in the first entry only
-        self._first_txid = first_txid  # skip records with lower txids, until the first other one
+        # Lower slots are skipped, in the first entry only.
+        self._first_slot = first_slot
+        # Records with lower txids are skipped, up to the first other record.
+        self._first_txid = first_txid
         self._batches: deque[RecordBatch] = deque()
-        self._records: Iterator[Record] = iter(())  # of the batch that was begun
-        self._joins_at: tuple[int, int] | None = None  # (lssn, position) that must come next
-        self._failure: RhumblineError | None = None  # met behind what waits in _batches
+        self._records: Iterator[Record] = iter(())  # rest of the current batch
+        self._expected: tuple[int, int] | None = None  # (lssn, position) of the next record set
+        self._failure: RhumblineError | None = None  # occurred behind _batches
         self._next_dlsn = Dlsn(source.lssn, source.entry_id, first_slot)
-        self._taken = Dlsn(source.lssn, source.entry_id, 0)  # what is below was fetched
+        self._fetched_to = Dlsn(source.lssn, source.entry_id, 0)  # everything below was fetched
         self._is_ended = False
         self._is_closed = False
         self._idle_ms_max = config.idle_ms_max
         self._find_end = find_end
         self._tracer = tracer
-        self._ahead = ReadAhead(source, bytes_max=config.read_ahead_bytes_max, name=stream)
+        self._read_ahead = ReadAhead(source, bytes_max=config.read_ahead_bytes_max, name=stream)
 
     @property
     def position(self) -> Dlsn:
-        """Where reading goes on: behind the last record (or batch) that was given out.
+        """The position behind the last record or batch that was returned.
 
-        Store it and open a reader there to come back: nothing is skipped or given twice.
+        A reader that is opened at this position continues without gaps and duplicates.
         """
         end = self._next_dlsn
         return Dlsn(end.lssn, end.entry_id, end.slot - length_hint(self._records))
 
     @property
-    def source(self) -> Entries:
-        """Where its entries come from, for who passes them on undecoded instead of iterating."""
+    def source(self) -> EntryFetcher:
+        """The source of the entries, for callers that forward entries undecoded."""
         return self._source
 
     # --- by record ------------------------------------------------------------------------------
 
     def __aiter__(self) -> "StreamReader":
-        """The reader itself."""
+        """Return the reader itself."""
         return self
 
     async def __anext__(self) -> Record:
-        """The next record. Waits at the tail."""
+        """Return the next record. Waits at the tail."""
         for record in self._records:
             return record
         while True:
@@ -104,59 +106,60 @@ class StreamReader:
     # --- by batch -------------------------------------------------------------------------------
 
     async def batches(self) -> AsyncIterator[RecordBatch]:
-        """The batches from here on; ends at the end of the stream."""
+        """Yield the batches from the current position to the end of the stream."""
         while (batch := await self.next_batch()) is not None:
             yield batch
 
     async def next_batch(self, *, until: Dlsn | None = None) -> RecordBatch | None:
-        """The next batch, never empty; None at the end of an ended stream. Waits at the tail.
+        """Return the next batch, which is never empty, or None at the end of an ended stream.
 
-        With ``until`` also None, rather than waiting, once everything below it was given (a reader
-        at LATEST has such a position). Cancelling loses nothing.
+        Waits at the tail. With ``until``, it returns None instead of waiting once everything below
+        that position was returned; the ``position`` of a reader opened at LATEST is a suitable
+        value. Cancelling loses nothing.
         """
         while not self._batches:
             if self._is_closed:
                 raise ClosedError(f"the reader of {self.stream} is closed")
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
-            if self._is_ended or (until is not None and self._taken >= until):
+            if self._is_ended or (until is not None and self._fetched_to >= until):
                 return None
             try:
-                self._take(await self._next_chunk())
+                self._decode(await self._next_chunk())
             except EndOfStreamError:
                 self._is_ended = True
-        return self._given()
+        return self._pop_batch()
 
     async def _next_chunk(self) -> Chunk:
         if self._idle_ms_max is None:
-            return await self._ahead.next()
+            return await self._read_ahead.next()
         try:
             async with asyncio.timeout(self._idle_ms_max / 1000):
-                return await self._ahead.next()
+                return await self._read_ahead.next()
         except TimeoutError:
-            silence = await self._why_idle(self._idle_ms_max)
-        raise silence
+            error = await self._idle_error(self._idle_ms_max)
+        raise error
 
-    async def _why_idle(self, idle_ms: int) -> RhumblineError:
-        silence = f"stream {self.stream}: nothing came for {idle_ms} ms at {self._taken}"
+    async def _idle_error(self, idle_ms: int) -> RhumblineError:
+        message = f"stream {self.stream}: no entry arrived at {self._fetched_to} for {idle_ms} ms"
         if self._find_end is None:
-            return ReaderStalledError(f"{silence}, and nobody here can tell why")
+            return ReaderStalledError(f"{message}; the cause is unknown")
         try:
             async with asyncio.timeout(idle_ms / 1000):
                 end = await self._find_end()
         except (RhumblineError, TimeoutError) as error:
-            stalled = ReaderStalledError(f"{silence}, and whether there is more is unknown")
+            stalled = ReaderStalledError(f"{message}; it is unknown whether there are more entries")
             stalled.__cause__ = error
             return stalled
-        if end > self._taken:
-            return ReaderStalledError(f"{silence}, though what is below {end} is confirmed")
-        return StreamIdleError(f"{silence}, and a quorum says that there is nothing")
+        if end > self._fetched_to:
+            return ReaderStalledError(f"{message}, although everything below {end} is confirmed")
+        return StreamIdleError(f"{message}; a quorum of bookies has no further entry")
 
     def try_next_batch(self) -> RecordBatch | None:
-        """The next batch if it is at hand already, without waiting; else None."""
-        return self._given() if self._batches else None
+        """Return the next batch if it is available without waiting, else None."""
+        return self._pop_batch() if self._batches else None
 
-    def _given(self) -> RecordBatch:
+    def _pop_batch(self) -> RecordBatch:
         batch = self._batches.popleft()
         end = batch.record_set.slot + batch.record_set.count
         self._next_dlsn = Dlsn(batch.lssn, batch.entry_id, end)
@@ -165,46 +168,48 @@ class StreamReader:
             batch.delivery.end()
         return batch
 
-    def _take(self, chunk: Chunk) -> None:
-        """Decodes; a fault is raised only after everything before it was given out."""
+    def _decode(self, chunk: Chunk) -> None:
+        """Decode a chunk. An error is raised only after everything before it was returned."""
         if not chunk.entries:
-            self._taken = max(self._taken, Dlsn(chunk.lssn, 0, 0))
+            self._fetched_to = max(self._fetched_to, Dlsn(chunk.lssn, 0, 0))
         try:
             for entry in chunk.entries:
-                for one in decode_entry(entry.payload):
-                    self._take_set(chunk, entry.entry_id, one)
+                for record_set in decode_entry(entry.payload):
+                    self._add_set(chunk, entry.entry_id, record_set)
                 self._first_slot = 0
-                self._taken = Dlsn(chunk.lssn, entry.entry_id + 1, 0)
+                self._fetched_to = Dlsn(chunk.lssn, entry.entry_id + 1, 0)
                 if self._is_ended:
                     return
         except (CorruptionError, GapError) as error:
             error.add_note(f"stream {self.stream}, segment {chunk.lssn}, entry {entry.entry_id}")
             self._failure = error
 
-    def _take_set(self, chunk: Chunk, entry_id: int, one: RecordSet) -> None:
-        known = self._joins_at
-        if known is None or known[0] != chunk.lssn:
-            # The first set that is seen of a segment: position 0, unless reading began inside.
-            begun_inside = known is None and (entry_id, one.slot) != (0, 0)
-            known = (chunk.lssn, one.position if begun_inside else 0)
-        if one.position != known[1]:
-            raise GapError(f"records {known[1]} to {one.position} of the segment are missing")
-        if one.kind == Kind.END_OF_STREAM:
+    def _add_set(self, chunk: Chunk, entry_id: int, record_set: RecordSet) -> None:
+        expected = self._expected
+        if expected is None or expected[0] != chunk.lssn:
+            # The first set of a segment has position 0, unless reading began inside the segment.
+            began_inside = expected is None and (entry_id, record_set.slot) != (0, 0)
+            expected = (chunk.lssn, record_set.position if began_inside else 0)
+        if record_set.position != expected[1]:
+            raise GapError(
+                f"got the record set at position {record_set.position}, expected {expected[1]}"
+            )
+        if record_set.kind == Kind.END_OF_STREAM:
             self._is_ended = True
-        if one.kind != Kind.DATA:
-            self._joins_at = known
+        if record_set.kind != Kind.DATA:
+            self._expected = expected
             return
-        self._joins_at = (chunk.lssn, one.position + one.count)
-        first = self._first_wanted(one)
-        if first < one.count:
+        self._expected = (chunk.lssn, record_set.position + record_set.count)
+        first = self._first_wanted(record_set)
+        if first < record_set.count:
             batch = RecordBatch(
                 chunk.lssn,
                 entry_id,
-                one,
+                record_set,
                 first_index=first,
                 start_sequence_id=chunk.start_sequence_id,
             )
-            if one.extension and self._tracer is not None:
+            if record_set.extension and self._tracer is not None:
                 self._trace(batch, self._tracer)
             self._batches.append(batch)
 
@@ -219,25 +224,25 @@ class StreamReader:
                 records=len(batch),
             )
 
-    def _first_wanted(self, one: RecordSet) -> int:
-        first = min(max(0, self._first_slot - one.slot), one.count)
+    def _first_wanted(self, record_set: RecordSet) -> int:
+        first = min(max(0, self._first_slot - record_set.slot), record_set.count)
         if self._first_txid:
-            if one.last_txid < self._first_txid:
-                return one.count
-            first = max(first, one.first_at_txid(self._first_txid))
+            if record_set.last_txid < self._first_txid:
+                return record_set.count
+            first = max(first, record_set.first_at_txid(self._first_txid))
             self._first_txid = 0
         return first
 
     # --- closing --------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Stops fetching and releases the ledger. Safe to repeat."""
+        """Stop fetching and release the ledger. Safe to repeat."""
         self._is_closed = True
-        await self._ahead.aclose()
+        await self._read_ahead.aclose()
         await self._source.aclose()
 
     async def __aenter__(self) -> "StreamReader":
-        """The reader itself."""
+        """Return the reader itself."""
         return self
 
     async def __aexit__(
@@ -246,5 +251,5 @@ class StreamReader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes."""
+        """Close the reader."""
         await self.aclose()

@@ -1,1 +1,1 @@
-"""Partitioned topics and the consumer groups that share their partitions."""
+"""Partitioned topics, and the consumer groups that share their partitions."""

@@ -1,16 +1,19 @@
-"""Groups of readers that share out the partitions of a topic, anew when one comes or goes.
+"""Consumer groups: readers that share the partitions of a topic (rule STR-25).
 
-Nobody leads. Each member says that it is there (an ephemeral node), looks who else is, and computes
-who reads what (``partitions.assigned``, which gives the same to all). Then it lets go of what is
-not its own any more and claims what is. Invariants:
+A group has no leader. Each member creates an ephemeral node, lists the members and computes the
+assignment with ``partitions.assign_partitions``, which has the same result in every member. Then it
+releases the partitions that are no longer its own and claims those that are. This repeats when a
+member joins or leaves. Invariants:
 
 1. A member reads a partition only while it holds the claim on it, an ephemeral node that only one
-   can make. So no two members read one partition, also while they still disagree on who is there;
-   except that one which was cut off until its session expired learns of that late.
-2. A claim is given up only after reading has stopped and the application is done with what it was
-   given last (it asks for more), or has taken ``handover_ms_max`` over it.
-3. Positions are the group's subscription of each partition, which only moves forward. What was
-   given and not committed is given again, to whoever reads the partition next: at least once.
+   member can create. Two members therefore never read the same partition, even while their lists
+   of members differ. Exception: a member that is cut off until its session expires learns late
+   that it lost its claims.
+2. A claim is released only after reading has stopped and the application has finished the last
+   batch, which it shows by requesting the next one, or after ``handover_ms_max``.
+3. The position in a partition is the subscription of the group, which only moves forward. Batches
+   that were delivered but not committed are delivered again, possibly by another member: delivery
+   is at least once.
 """
 
 import asyncio
@@ -27,16 +30,16 @@ from ...protocol.errors import (
     SessionLostError,
     UnknownOutcomeError,
 )
+from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.runtime import Runtime
-from ...runtime.tasks import Tasks, settled
+from ...runtime.tasks import Tasks, wait_until_done
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
 from ..namespace import Namespace
-from ..read.positioning import EARLIEST, Start
 from ..read.record_batch import RecordBatch
 from ..read.stream_reader import StreamReader
-from .partitions import assigned
+from .partitions import assign_partitions
 from .topics import Topic
 
 _BATCHES_WAITING_MAX = 4
@@ -44,46 +47,48 @@ _BATCHES_WAITING_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Settings of one member."""
+    """Settings of one member of a consumer group."""
 
     session_ttl_ms: int = 10_000
-    """A member that is silent for so long is counted as gone."""
+    """Time in ms after which a silent member loses its session and its partitions."""
     handover_ms_max: int = 10_000
-    """How long a partition that goes to another member waits for the application."""
+    """Longest time in ms that the handover of a partition waits until the application has finished
+    its last batch."""
     recheck_ms: int = 10_000
-    """Members are listed at least so often, whatever watches say."""
+    """Longest time in ms between two listings of the members, in case a watch event is lost."""
     retry_ms: int = 200
-    """Pause after an error that may pass."""
+    """Pause in ms before a step is retried after a transient error."""
 
 
 class Delivery(NamedTuple):
-    """A batch of one partition."""
+    """A batch of one partition, delivered to the application."""
 
     partition: int
     batch: RecordBatch
     position: Dlsn
-    """Behind the batch: what ``commit`` stores."""
-    holding: "PartitionAssignment"
+    """The position behind the batch, which ``commit`` stores."""
+    assignment: "PartitionAssignment"
 
 
 class PartitionAssignment:
-    """A partition in a member's hands."""
+    """A partition that a member has claimed and reads."""
 
     def __init__(self, partition: int, subscription: Subscription, reader: StreamReader) -> None:
         self.partition = partition
         self.subscription = subscription
         self.reader = reader
-        self.reading: asyncio.Task[None] | None = None
-        self.is_over = False
-        """Nothing of it is given to the application any more."""
+        self.reader_task: asyncio.Task[None] | None = None
+        self.is_ended = False
+        """True once no batch of the partition may be delivered to the application."""
         self.has_failed = False
-        """Whether reading begins again from the committed position."""
+        """True if reading must begin again from the committed position."""
 
 
 class GroupMember:
-    """One member: ``async with`` joins and leaves, iterating gives deliveries, which are committed.
+    """A member of a consumer group. ``async with`` joins and leaves; iterate it for deliveries.
 
-    For one event loop. Several members of one process are several objects.
+    The application commits each delivery after processing it. For one event loop. A process may
+    have several members, one object each.
     """
 
     def __init__(
@@ -105,98 +110,102 @@ class GroupMember:
         self._paths = TopicPaths(namespace.name, topic.name)
         self._start = start
         self._config = config or GroupConfig()
-        self._id = ""  # another one for each session
+        self._id = ""  # a new id for each session
         self._session: Session | None = None
-        self._holdings: dict[int, PartitionAssignment] = {}
+        self._assignments: dict[int, PartitionAssignment] = {}
         self._deliveries: asyncio.Queue[
             tuple[PartitionAssignment | None, RecordBatch | RhumblineError]
         ]
         self._deliveries = asyncio.Queue(_BATCHES_WAITING_MAX)
-        self._given: PartitionAssignment | None = None  # what the application works on
-        self._handed_back = asyncio.Event()
-        self._news = asyncio.Event()
-        self._following = Tasks()
-        self._readings = Tasks()
+        # The partition of the batch that the application processes.
+        self._delivered: PartitionAssignment | None = None
+        self._batch_finished = asyncio.Event()
+        self._has_changed = asyncio.Event()
+        self._run_tasks = Tasks()
+        self._reader_tasks = Tasks()
         self._watch: Watch | None = None
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """What this member reads now, in order."""
-        return tuple(sorted(n for n, held in self._holdings.items() if not held.is_over))
+        """The partitions that this member reads now, in order."""
+        return tuple(sorted(n for n, held in self._assignments.items() if not held.is_ended))
 
-    # --- what the application calls -------------------------------------------------------------
+    # --- application interface ------------------------------------------------------------------
 
     def __aiter__(self) -> "GroupMember":
-        """The member itself."""
+        """Return the member itself."""
         return self
 
     async def __anext__(self) -> Delivery:
-        """The next batch of any partition that is held; waits. Asking says: done with the last.
+        """Wait for and return the next batch of any assigned partition.
 
-        Raises what readers, subscriptions and the metadata store raise; iterating again goes on,
-        from the committed position.
+        The call also says that the application has finished the previous batch. Raises the errors
+        of readers, subscriptions and the metadata store; iterating again continues from the
+        committed position.
         """
-        self._given = None
-        self._handed_back.set()
+        self._delivered = None
+        self._batch_finished.set()
         while True:
-            if self._following.is_closed:
+            if self._run_tasks.is_closed:
                 raise ClosedError(f"the member of group {self.group} is closed")
-            holding, found = await self._deliveries.get()
-            if holding is not None and holding.is_over:
+            assignment, found = await self._deliveries.get()
+            if assignment is not None and assignment.is_ended:
                 continue
             if isinstance(found, RhumblineError):
                 raise found
-            assert holding is not None
-            self._given = holding
-            self._handed_back.clear()
+            assert assignment is not None
+            self._delivered = assignment
+            self._batch_finished.clear()
             last = found.last_dlsn
             position = Dlsn(last.lssn, last.entry_id, last.slot + 1)
-            return Delivery(holding.partition, found, position, holding)
+            return Delivery(assignment.partition, found, position, assignment)
 
     async def commit(self, delivery: Delivery) -> None:
-        """Stores that everything up to and in ``delivery`` was processed. A repeat is safe.
+        """Store that everything up to and including ``delivery`` was processed. Safe to repeat.
 
-        Also right when the partition went to another member meanwhile. Raises as
-        ``SubscriptionStore.commit``.
+        It is also correct if the partition has moved to another member meanwhile. Raises the errors
+        of ``SubscriptionStore.commit``.
         """
         stream = self.topic.stream(delivery.partition)
         subscriptions = self._namespace.subscriptions
-        await subscriptions.commit(delivery.holding.subscription, stream, delivery.position)
+        await subscriptions.commit(delivery.assignment.subscription, stream, delivery.position)
 
     async def aclose(self) -> None:
-        """Leaves the group: what it held goes to the others at once. Safe to repeat."""
+        """Leave the group and release all partitions at once. Safe to repeat."""
         if self._watch is not None:
             self._watch.close()
-        self._given = None
-        self._handed_back.set()
-        await self._following.aclose()
-        for holding in list(self._holdings.values()):
-            await self._stop(holding)
-        await self._readings.aclose()
-        self._holdings.clear()
+        self._delivered = None
+        self._batch_finished.set()
+        await self._run_tasks.aclose()
+        for assignment in list(self._assignments.values()):
+            await self._stop(assignment)
+        await self._reader_tasks.aclose()
+        self._assignments.clear()
         while not self._deliveries.empty():
             self._deliveries.get_nowait()
-        self._deliveries.put_nowait((None, ClosedError(f"left group {self.group}")))
+        self._deliveries.put_nowait(
+            (None, ClosedError(f"the member of group {self.group} is closed"))
+        )
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def __aenter__(self) -> "GroupMember":
-        """Joins; partitions come soon."""
+        """Join the group. Partitions are assigned soon afterwards."""
         path = self._paths.group(self.group)
-        self._watch = self._store.watch(path, self._news.set, prefix=True)
-        self._following.spawn(self._follow(), f"group {self.group} of {self.topic.name}")
+        self._watch = self._store.watch(path, self._has_changed.set, prefix=True)
+        self._run_tasks.spawn(self._run(), f"group {self.group} of {self.topic.name}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Leaves."""
+        """Leave the group."""
         await self.aclose()
 
     # --- following the group --------------------------------------------------------------------
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         while True:
-            self._news.clear()
+            self._has_changed.clear()
             try:
                 await self._step()
             except SessionLostError:
@@ -209,30 +218,30 @@ class GroupMember:
                 await self._pause()
             else:
                 loop = asyncio.get_running_loop()
-                timer = loop.call_later(self._config.recheck_ms / 1000, self._news.set)
-                await self._news.wait()
+                timer = loop.call_later(self._config.recheck_ms / 1000, self._has_changed.set)
+                await self._has_changed.wait()
                 timer.cancel()
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._config.retry_ms / 1000)
 
     async def _step(self) -> None:
-        """Makes what is held what should be, as far as others let go of it."""
-        await self._be_there()
+        """Release and claim partitions until they match the assignment, as far as others allow."""
+        await self._register()
         members = await self._store.children(self._paths.members(self.group))
-        mine = assigned(self.topic.partition_count, members).get(self._id, ())
-        for holding in list(self._holdings.values()):
-            if holding.partition not in mine or holding.has_failed or holding.is_over:
-                await self._release(holding)
+        mine = assign_partitions(self.topic.partition_count, members).get(self._id, ())
+        for assignment in list(self._assignments.values()):
+            if assignment.partition not in mine or assignment.has_failed or assignment.is_ended:
+                await self._release(assignment)
         for partition in mine:
-            if partition not in self._holdings and await self._claim(partition):
-                await self._begin(partition)
+            if partition not in self._assignments and await self._claim(partition):
+                await self._start_reading(partition)
 
-    async def _be_there(self) -> None:
+    async def _register(self) -> None:
         if self._session is None or self._session.is_lost:
             self._on_session_lost()
-            for holding in list(self._holdings.values()):
-                await self._release(holding)
+            for assignment in list(self._assignments.values()):
+                await self._release(assignment)
             session = await self._store.session(self._config.session_ttl_ms)
             self._session = session
             session.on_lost(lambda: self._on_session_lost() if self._session is session else None)
@@ -241,13 +250,13 @@ class GroupMember:
             path = f"{self._paths.members(self.group)}/{self._id}"
             await self._store.create(path, ephemeral=self._session)
         except NodeExistsError:
-            return  # made before: the name is this session's alone
+            return  # created before: the id belongs to this session alone
 
     def _on_session_lost(self) -> None:
-        """Others may claim what is held: nothing more is given to the application."""
-        for holding in self._holdings.values():
-            holding.is_over = True
-        self._news.set()
+        """Stop all deliveries, because others may claim the partitions of this member."""
+        for assignment in self._assignments.values():
+            assignment.is_ended = True
+        self._has_changed.set()
 
     async def _claim(self, partition: int) -> bool:
         path = self._paths.claim(self.group, partition)
@@ -257,11 +266,11 @@ class GroupMember:
             try:
                 return (await self._store.get(path)).data == self._id.encode()
             except NoNodeError:
-                self._news.set()
+                self._has_changed.set()
                 return False
         return True
 
-    async def _begin(self, partition: int) -> None:
+    async def _start_reading(self, partition: int) -> None:
         stream = self.topic.stream(partition)
         subscriptions = self._namespace.subscriptions
         reader = await self._namespace.open_reader(stream, self._start)
@@ -269,43 +278,43 @@ class GroupMember:
         if subscription.position != reader.position:
             await reader.aclose()
             reader = await self._namespace.open_reader(stream, subscription.position)
-        holding = PartitionAssignment(partition, subscription, reader)
-        self._holdings[partition] = holding
-        holding.reading = self._readings.spawn(self._read(holding), f"read {stream}")
+        assignment = PartitionAssignment(partition, subscription, reader)
+        self._assignments[partition] = assignment
+        assignment.reader_task = self._reader_tasks.spawn(self._read(assignment), f"read {stream}")
 
-    async def _read(self, holding: PartitionAssignment) -> None:
+    async def _read(self, assignment: PartitionAssignment) -> None:
         try:
-            async for batch in holding.reader.batches():
-                await self._deliveries.put((holding, batch))
+            async for batch in assignment.reader.batches():
+                await self._deliveries.put((assignment, batch))
         except RhumblineError as error:
-            await self._deliveries.put((holding, error))
+            await self._deliveries.put((assignment, error))
             await self._pause()
-            holding.has_failed = True
-            self._news.set()
+            assignment.has_failed = True
+            self._has_changed.set()
 
-    async def _release(self, holding: PartitionAssignment) -> None:
-        """In the order of invariant 2."""
-        await self._stop(holding)
-        if self._given is holding:
+    async def _release(self, assignment: PartitionAssignment) -> None:
+        """Stop reading a partition and release its claim, in the order of invariant 2 above."""
+        await self._stop(assignment)
+        if self._delivered is assignment:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self._config.handover_ms_max / 1000, self._handed_back.set)
-            await self._handed_back.wait()
+            timer = loop.call_later(self._config.handover_ms_max / 1000, self._batch_finished.set)
+            await self._batch_finished.wait()
             timer.cancel()
-        await self._give_up_claim(holding.partition)
-        del self._holdings[holding.partition]
+        await self._delete_claim(assignment.partition)
+        del self._assignments[assignment.partition]
 
-    async def _give_up_claim(self, partition: int) -> None:
+    async def _delete_claim(self, partition: int) -> None:
         path = self._paths.claim(self.group, partition)
         try:
             found = await self._store.get(path)
             if found.data == self._id.encode():
                 await self._store.delete(path, expect=found.version)
         except (NoNodeError, BadVersionError):
-            return  # it went with its session
+            return  # the claim ended with its session
 
-    async def _stop(self, holding: PartitionAssignment) -> None:
-        holding.is_over = True
-        if holding.reading is not None:
-            holding.reading.cancel()
-            await settled(holding.reading)
-        await holding.reader.aclose()
+    async def _stop(self, assignment: PartitionAssignment) -> None:
+        assignment.is_ended = True
+        if assignment.reader_task is not None:
+            assignment.reader_task.cancel()
+            await wait_until_done(assignment.reader_task)
+        await assignment.reader.aclose()

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, and which member of a group reads which: pure decisions."""
+"""Pure functions that assign records to partitions, and partitions to group members."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,9 +11,11 @@ PARTITIONS_MAX = 10_000
 
 
 def check_partition_count(count: int) -> int:
-    """Returns ``count`` if a topic may have so many partitions. Raises InvalidArgumentError."""
+    """Return ``count`` if it is a valid number of partitions. Raises InvalidArgumentError."""
     if type(count) is not int or not 1 <= count <= PARTITIONS_MAX:
-        raise InvalidArgumentError(f"{count!r} partitions: a topic has 1 to {PARTITIONS_MAX}")
+        raise InvalidArgumentError(
+            f"partition count {count!r} is not between 1 and {PARTITIONS_MAX}"
+        )
     return count
 
 
@@ -21,47 +23,47 @@ class Partitioner(Protocol):
     """Chooses a partition for each record."""
 
     def choose(self, key: bytes | None, count: int) -> int:
-        """0 .. ``count`` - 1."""
+        """Return a partition from 0 to ``count`` - 1."""
         ...
 
 
 class RoundRobin:
-    """Each record to the partition after the last one's, whatever its key."""
+    """Assigns records to the partitions in turn, regardless of their keys."""
 
     def __init__(self) -> None:
         self._last = -1
 
     def choose(self, key: bytes | None, count: int) -> int:
-        """See Partitioner."""
+        """Choose a partition, see Partitioner."""
         self._last = (self._last + 1) % count
         return self._last
 
 
 class ByKey:
-    """Records of one key to one partition, the same in every process; those without in turn."""
+    """Assigns records by a hash of the key, the same in every process; keyless ones in turn."""
 
     def __init__(self) -> None:
         self._keyless = RoundRobin()
 
     def choose(self, key: bytes | None, count: int) -> int:
-        """See Partitioner."""
+        """Choose a partition, see Partitioner."""
         return self._keyless.choose(key, count) if key is None else crc32c(key) % count
 
 
-def assigned(count: int, members: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Partitions 0 .. ``count`` - 1 shared out: the same for every order of ``members``.
+def assign_partitions(count: int, members: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Assign partitions 0 to ``count`` - 1 to members, independent of the order of ``members``.
 
-    Nobody has two more than another. Each partition prefers members in an order of its own, so
-    that one who comes or goes moves few partitions beside those that must move.
+    The shares of two members differ by at most one. Each partition prefers the members in an order
+    of its own, so that few partitions move needlessly when a member joins or leaves.
     """
     shares: dict[str, list[int]] = {member: [] for member in sorted(members)}
     if not shares:
         return {}
     least, more = divmod(count, len(shares))
     for partition in range(count):
-        open_to = [m for m in shares if len(shares[m]) < least + (1 if more else 0)]
-        taker = max(open_to, key=lambda m: (crc32c(f"{partition}/{m}".encode()), m))
-        shares[taker].append(partition)
-        if more and len(shares[taker]) > least:
+        candidates = [m for m in shares if len(shares[m]) < least + (1 if more else 0)]
+        chosen = max(candidates, key=lambda m: (crc32c(f"{partition}/{m}".encode()), m))
+        shares[chosen].append(partition)
+        if more and len(shares[chosen]) > least:
             more -= 1
     return {member: tuple(partitions) for member, partitions in shares.items()}

@@ -1,8 +1,8 @@
-"""Partitioned topics: several streams under one name, and where their groups are kept.
+"""Partitioned topics: a fixed number of streams under one name (rule STR-25).
 
-A topic's record says how many partitions it has, for good; partition ``n`` of ``orders`` is the
-stream ``orders.n``. Everything that holds for streams holds for each of them; there is no order
-between partitions.
+The record of a topic holds its number of partitions, which never changes. Partition ``n`` of the
+topic ``orders`` is the stream ``orders.n``. Each partition has all properties of a stream; there is
+no order between records of different partitions.
 """
 
 from collections.abc import Sequence
@@ -39,13 +39,13 @@ class Topic:
     partition_count: int
 
     def stream(self, partition: int) -> str:
-        """The stream that is a partition."""
+        """Return the name of the stream of a partition."""
         assert 0 <= partition < self.partition_count
         return f"{self.name}.{partition}"
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams of all partitions, in order."""
+        """The names of the streams of all partitions, in order."""
         return tuple(map(self.stream, range(self.partition_count)))
 
 
@@ -56,17 +56,18 @@ async def create_topic(
     partition_count: int,
     policy: StreamPolicy | None = None,
 ) -> Topic:
-    """Makes a topic and its streams, or what is missing of them; a repeat is safe.
+    """Create a topic and those of its streams that do not exist. Safe to repeat.
 
-    Raises InvalidArgumentError when it exists with another number of partitions, and what
-    ``Namespace.create_stream`` raises.
+    Raises InvalidArgumentError if the topic exists with another number of partitions, and the
+    errors of ``Namespace.create_stream``.
     """
     topic = Topic(name, check_partition_count(partition_count))
-    await _make(store, namespace, topic)
+    await _create_record(store, namespace, topic)
     found = await open_topic(store, namespace, name)
     if found != topic:
         raise InvalidArgumentError(
-            f"topic {name} exists with {found.partition_count} partitions; that is for good"
+            f"topic {name} already exists with {found.partition_count} partitions, "
+            f"their number cannot change to {partition_count}"
         )
     for stream in topic.streams:
         try:
@@ -76,23 +77,29 @@ async def create_topic(
     return topic
 
 
-async def _make(store: MetadataStore, namespace: Namespace, topic: Topic) -> None:
-    """Makes its node, unless there is one. A request that comes late makes no half a namespace."""
+async def _create_record(store: MetadataStore, namespace: Namespace, topic: Topic) -> None:
+    """Create the record of a topic unless it exists.
+
+    The request is conditional on the namespace, so a late request never recreates part of a deleted
+    namespace.
+    """
     record = encode_metadata_record(_FORMAT, {"partitions": topic.partition_count})
     creation = Create(TopicPaths(namespace.name, topic.name).topic, record)
     for _ in range(CONTENTION_MAX):
         try:
             await idempotent_writes.transact(store, [await namespace.check()], creation)
         except BadVersionError:
-            continue  # its policy was changed
+            continue  # the namespace was changed
         except NodeExistsError:
             pass
         return
-    raise MetadataUnavailableError(f"topic {topic.name}: its namespace changes all the time")
+    raise MetadataUnavailableError(
+        f"topic {topic.name}: not created in {CONTENTION_MAX} attempts, its namespace changes"
+    )
 
 
 async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> Topic:
-    """The topic of that name. Raises NoSuchStreamError, CorruptionError."""
+    """Read a topic. Raises NoSuchStreamError, CorruptionError."""
     try:
         value = await store.get(TopicPaths(namespace.name, name).topic)
     except NoNodeError as error:
@@ -104,9 +111,9 @@ async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> T
 
 
 async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) -> None:
-    """Deletes a topic with its streams and groups. A repeat after an error goes on.
+    """Delete a topic with its streams and groups. A repeat after an error continues.
 
-    Raises NoSuchStreamError; NotEmptyError while a group has members.
+    Raises NoSuchStreamError, and NotEmptyError while a group has members.
     """
     topic = await open_topic(store, namespace, name)
     for stream in topic.streams:
@@ -118,7 +125,7 @@ async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) ->
 
 
 async def _remove(store: MetadataStore, path: str) -> None:
-    """Removes a node and everything below it, and nothing that is made there later."""
+    """Remove a node and everything below it, but no node that is created there later."""
     try:
         version = (await store.get(path)).version
         for child in await store.children(path):
@@ -129,27 +136,27 @@ async def _remove(store: MetadataStore, path: str) -> None:
 
 
 class TopicWriter:
-    """Writes all partitions of a topic. As with streams, one writer at a time."""
+    """Writes all partitions of a topic. Each partition has one writer at a time."""
 
     def __init__(self, writers: Sequence[StreamWriter], partitioner: Partitioner) -> None:
         self.writers = tuple(writers)
-        """Of each partition."""
+        """The writer of each partition, in order."""
         self._partitioner = partitioner
 
     def append(
         self, payload: bytes, *, key: bytes | None = None, txid: int | None = None
     ) -> Append:
-        """Appends to the partition that the partitioner chooses, as ``StreamWriter.append``."""
+        """Append to the partition that the partitioner chooses, see ``StreamWriter.append``."""
         partition = self._partitioner.choose(key, len(self.writers))
         return self.writers[partition].append(payload, txid)
 
     async def flush(self) -> None:
-        """As ``StreamWriter.flush``, of all partitions."""
+        """Flush all partitions, see ``StreamWriter.flush``."""
         for writer in self.writers:
             await writer.flush()
 
     async def close(self) -> None:
-        """Closes every partition's writer; then raises the first failure. Safe to repeat."""
+        """Close the writers of all partitions, then raise the first failure. Safe to repeat."""
         failures: list[Exception] = []
         for writer in self.writers:
             try:
@@ -163,7 +170,10 @@ class TopicWriter:
 async def open_topic_writer(
     namespace: Namespace, topic: Topic, partitioner: Partitioner | None = None
 ) -> TopicWriter:
-    """Takes over all partitions; by key unless told otherwise. Raises as ``open_writer``."""
+    """Take over all partitions of a topic. Raises the errors of ``Namespace.open_writer``.
+
+    Records are partitioned by key unless ``partitioner`` is given.
+    """
     writers: list[StreamWriter] = []
     try:
         for stream in topic.streams:

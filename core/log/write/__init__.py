@@ -1,1 +1,1 @@
-"""Writing a stream: batches, the pipeline of entries, segments and their roll."""
+"""The stream writer: batches, the pipeline of entries, segments and their roll."""

@@ -1,4 +1,4 @@
-"""What applications hand in: made bytes, and cut into what one entry takes."""
+"""Checks of the records that applications append, and their split into batches (rule STR-14)."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -10,23 +10,26 @@ from ..policy import FLUSH_BYTES_MAX
 from .batch import RECORD_OVERHEAD_BYTES
 
 SET_BYTES_MAX = ENTRY_BYTES_MAX - FLUSH_BYTES_MAX
-"""Largest record set of a remote producer: with all that an entry may gather it fits an entry."""
+"""Maximum bytes of a record set of a remote producer.
+
+A set of this size fits an entry together with the sets that an entry gathers before it.
+"""
 
 
 def as_bytes(payload: object) -> bytes:
-    """A payload as bytes. Raises InvalidArgumentError for what is none."""
+    """Return a payload as bytes. Raises InvalidArgumentError if it is not bytes-like."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
-    raise InvalidArgumentError(f"a record is bytes, not {type(payload).__name__}")
+    raise InvalidArgumentError(f"a record must be bytes, not {type(payload).__name__}")
 
 
 def too_large(size: int, size_max: int) -> RecordTooLargeError:
-    """The error for a record of ``size`` bytes."""
-    return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max}")
+    """Return the error for a record of ``size`` bytes."""
+    return RecordTooLargeError(f"a record of {size} bytes is above the limit of {size_max} bytes")
 
 
 def check_txid(stream: str, txid: object, before: int) -> int:
-    """The txid. Raises InvalidArgumentError if it is none, TxidOutOfOrderError if it falls."""
+    """Return the txid. Raises InvalidArgumentError, TxidOutOfOrderError (below ``before``)."""
     if type(txid) is not int or not TXID_FIRST <= txid <= TXID_LAST:
         raise InvalidArgumentError(f"txid {txid!r} is not between {TXID_FIRST} and {TXID_LAST}")
     if txid < before:
@@ -35,36 +38,38 @@ def check_txid(stream: str, txid: object, before: int) -> int:
 
 
 def check_txids(stream: str, txids: Sequence[object], count: int, before: int) -> None:
-    """As ``check_txid``, for one each of ``count`` records."""
+    """Check the txids of ``count`` records as ``check_txid`` does."""
     if len(txids) != count:
-        raise InvalidArgumentError(f"{count} records and {len(txids)} txids")
+        raise InvalidArgumentError(f"got {len(txids)} txids for {count} records")
     for txid in txids:
         before = check_txid(stream, txid, before)
 
 
-def checked_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
-    """One data record set that somebody else made.
+def decode_producer_set(encoded: bytes, record_bytes_max: int) -> RecordSet:
+    """Decode a single data record set that a producer encoded.
 
     Raises RecordTooLargeError, CorruptionError, InvalidArgumentError.
     """
     if len(encoded) > SET_BYTES_MAX:
         raise RecordTooLargeError(
-            f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX}"
+            f"a record set of {len(encoded)} bytes is above the limit of {SET_BYTES_MAX} bytes"
         )
     sets = decode_entry(encoded)
     if len(sets) != 1 or sets[0].is_control:
         raise InvalidArgumentError("append_set takes one data record set")
-    largest = sets[0].largest_bytes()  # which looks at the offsets too
+    largest = sets[0].largest_bytes()  # validates the offsets as well
     if largest > record_bytes_max:
         raise too_large(largest, record_bytes_max)
     return sets[0]
 
 
-def cut(payloads: Sequence[bytes], size_max: int, room: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Cuts into runs of at most ``size_max`` bytes, overhead included: (first, stop, size) each.
+def split_by_size(
+    payloads: Sequence[bytes], size_max: int, room: int = 0
+) -> Iterator[tuple[int, int, int]]:
+    """Split records into runs of at most ``size_max`` bytes; yield (first, stop, size) of each.
 
-    A record that is larger alone makes a run of its own. ``room``: what is left of a buffer that
-    was begun; the first run is what fits there, if anything does.
+    Sizes include the overhead per record. A larger record is a run of its own. ``room`` is the
+    space left in the open batch: the first run is the records that fit there, if any.
     """
     ends = list(accumulate(map(len, payloads), initial=0))
 

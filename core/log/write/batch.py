@@ -1,7 +1,8 @@
-"""What a producer holds in its hands: records on their way, and the light awaitables for them.
+"""Batches of records, and the awaitables that ``append`` returns.
 
-A *batch* is the buffer that becomes one entry. An append is a pair (batch, index) and nothing else:
-no asyncio.Future and no callback per record. A batch is settled once, for all of its records.
+A *batch* is a buffer that becomes one entry. An append is only a pair (batch, index): there is no
+asyncio.Future and no callback per record. A batch is settled once for all of its records, that is,
+they are acknowledged or fail together (rule STR-10).
 """
 
 import asyncio
@@ -11,28 +12,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import RhumblineError
 from ...protocol.record_set import Kind
-from ...protocol.trace_context import trace_extension
+from ...runtime.trace_context import trace_extension
 from ...runtime.tracing import Span
 
 if TYPE_CHECKING:
-    from .dedup_table import Sent
+    from .dedup_table import NumberedSet
 
 RECORD_OVERHEAD_BYTES = 16
-"""Counted for each record beside its payload: its share of the columns and of our lists."""
+"""Bytes counted per record beside its payload, for columns and bookkeeping."""
 
 
 class AppendManyResult(NamedTuple):
-    """Acknowledged records of one call; they may lie in several entries."""
+    """The acknowledged records of one call. They may be in several entries."""
 
     first: Dlsn
     last: Dlsn
     record_count: int
     regions: tuple[str, ...]
-    """Those that hold all of them."""
+    """The regions that hold every record of the call."""
 
 
 class Batch:
-    """Records that will be one entry. Changed only by its writer."""
+    """Records that become one entry. Only the writer changes a batch."""
 
     __slots__ = (
         "bytes",
@@ -48,7 +49,7 @@ class Batch:
         "last_txid",
         "lssn",
         "payloads",
-        "producers",
+        "numbered_sets",
         "regions",
         "room",
         "sets",
@@ -63,40 +64,41 @@ class Batch:
         self.kind = kind
         self.payloads: list[bytes] = []
         self.room = room
-        """Bytes that still fit; -1: nothing is taken on the fast path."""
+        """Bytes that still fit. -1: the fast path of ``append`` is closed, see ``spare``."""
         self.spare = 0
-        """Stands for ``room`` once that is -1."""
+        """Bytes that still fit, once ``room`` is -1."""
         self.first_txid = self.last_txid = txid
         self.txids: list[int] | None = None
-        """One for each record, once an application gave one; else all are ``first_txid``."""
+        """The txid of each record, once an application gave a txid; until then all records have
+        ``first_txid``."""
         self.created_ms = created_ms
         self.bytes = 0
-        """Payloads and their overhead; set when it is full."""
+        """Payload bytes and overhead. Set when the batch is submitted."""
         self.count = 0
-        """Data records; set when it is encoded, or as sets are added."""
+        """Number of data records. Set when the batch is encoded, or as sets are added."""
         self.sets: list[tuple[bytes, int, int | None]] = []
-        """Encoded record sets: (it, its records, the txid to stamp into it)."""
-        self.producers: list[Sent] = []
-        """Those sets whose producers number them."""
+        """Encoded record sets as (bytes, number of records, txid to stamp or None)."""
+        self.numbered_sets: list[NumberedSet] = []
+        """The sets of ``sets`` that come from numbered producers."""
         self.span: Span | None = None
-        """Of its producer, if that is here and it is traced."""
+        """The span of a producer in this process, if the batch is traced."""
         self.traces: list[str] = []
-        """The spans that its entry follows from."""
+        """The ``traceparent`` of each span that the entry follows from."""
         self.lssn = 0
         self.entry_id = -1
         self.first_slot = 0
-        """Slot of its first record; above 0 when a proxy put others before it into the entry."""
+        """Slot of the first record. Above 0 if a proxy put other records into the entry first."""
         self.regions: tuple[str, ...] = ()
         self.failure: RhumblineError | None = None
         self.is_done = False
         self.waiters: list[asyncio.Future[None]] = []
         self.callbacks: list[Callable[[], None]] = []
 
-    def take_txids(self, txids: Sequence[int]) -> None:
-        """Notes the txids of the next records, which are not below the last one's.
+    def add_txids(self, txids: Sequence[int]) -> None:
+        """Add the txids of the next records; none may be below the last txid.
 
-        From the first application-given txid on every record has its own; the fast path, on which
-        they share one, is closed then.
+        From the first txid of an application on, each record has a txid of its own. This closes the
+        fast path, on which all records share one txid.
         """
         if self.txids is None:
             self.txids = [self.last_txid] * len(self.payloads)
@@ -104,8 +106,8 @@ class Batch:
         self.txids.extend(txids)
         self.last_txid = txids[-1]
 
-    def use_room(self, size: int) -> bool:
-        """Whether ``size`` bytes fit; then they are taken."""
+    def reserve(self, size: int) -> bool:
+        """Reserve ``size`` bytes. Return False if they do not fit."""
         if size > self.free_bytes():
             return False
         if self.room >= 0:
@@ -115,26 +117,26 @@ class Batch:
         return True
 
     def free_bytes(self) -> int:
-        """Bytes that still fit."""
+        """Return how many bytes still fit."""
         return self.room if self.room >= 0 else self.spare
 
     def trace(self, span: Span | None) -> None:
-        """Its producer traces it, or not."""
+        """Attach the producer's span, if the batch is traced."""
         if span is not None:
             self.span = span
             self.traces.append(span.traceparent)
 
     def extension(self) -> bytes:
-        """The extension area of the set that its producer makes of it."""
+        """Return the extension area of the record set that is made from this batch."""
         return b"" if self.span is None else trace_extension(self.span.traceparent)
 
     def close_fast_path(self) -> None:
-        """From now on only ``use_room`` takes room."""
+        """Close the fast path of ``append``; only ``reserve`` can take room afterwards."""
         if self.room >= 0:
             self.spare, self.room = self.room, -1
 
     def settle(self, failure: RhumblineError | None, regions: tuple[str, ...]) -> None:
-        """Acknowledged (``failure`` None) or failed, once and for all records."""
+        """Acknowledge all records (``failure`` is None) or fail them. Called once."""
         assert not self.is_done
         self.is_done = True
         self.failure = failure
@@ -154,14 +156,14 @@ class Batch:
                 callback()
 
     def wait(self) -> Generator[Any, None, None]:
-        """Until it is settled. Cancelling a wait withdraws no record."""
+        """Wait until the batch is settled. Cancelling the wait does not withdraw the records."""
         if not self.is_done:
             waiter = asyncio.get_running_loop().create_future()
             self.waiters.append(waiter)
             yield from waiter
 
     def result(self, index: int) -> "AppendResult":
-        """Of one record, once settled. Raises its failure."""
+        """Return the result of one record of a settled batch. Raises its failure."""
         assert self.is_done
         if self.failure is not None:
             raise self.failure.with_traceback(None)
@@ -169,11 +171,11 @@ class Batch:
 
 
 NO_BATCH = Batch(-1, 0, 0)
-"""Stands for the open batch while there is none: it is full, so nothing is ever put into it."""
+"""A full batch that represents "no open batch", so that the fast path needs no extra check."""
 
 
 class AppendResult:
-    """An acknowledged record: where it is, and the regions that were known to hold it then."""
+    """An acknowledged record: its position, and the regions known to hold it at that moment."""
 
     __slots__ = ("_batch", "_index")
 
@@ -183,16 +185,16 @@ class AppendResult:
 
     @property
     def dlsn(self) -> Dlsn:
-        """Its position, for ever."""
+        """The permanent position of the record."""
         batch = self._batch
         return Dlsn(batch.lssn, batch.entry_id, batch.first_slot + self._index)
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """The regions that hold it on disk.
+        """The regions that hold the record on disk.
 
-        Empty when the acknowledgement was reconstructed after the writer's ledger failed: a quorum
-        holds the record then as well, but which regions is not known here.
+        Empty if the record was found in the ledger by recovery after the ledger failed. A quorum
+        holds the record in this case too, but the writer does not know the regions.
         """
         return self._batch.regions
 
@@ -201,9 +203,10 @@ class AppendResult:
 
 
 class Append:
-    """A record on its way: await it for its AppendResult.
+    """A record that is being appended. Await it for its AppendResult.
 
-    May be awaited any number of times, or never. Cancelling the wait does not withdraw the record.
+    It may be awaited any number of times, or never. Cancelling the wait does not withdraw the
+    record.
     """
 
     __slots__ = ("_batch", "_index")
@@ -213,7 +216,7 @@ class Append:
         self._index = index
 
     def __await__(self) -> Generator[Any, None, AppendResult]:
-        """Waits for the acknowledgement. Raises StreamLostError, AppendOutcomeUnknownError, ..."""
+        """Wait for the acknowledgement. Raises StreamLostError, AppendOutcomeUnknownError, ..."""
         batch = self._batch
         if not batch.is_done:
             yield from batch.wait()
@@ -221,12 +224,12 @@ class Append:
 
     @property
     def is_done(self) -> bool:
-        """Whether awaiting it would return or raise at once."""
+        """True if awaiting it returns or raises without waiting."""
         return self._batch.is_done
 
 
 class AppendMany:
-    """Records of one call on their way: await it for the AppendManyResult."""
+    """The records of one call that are being appended. Await it for the AppendManyResult."""
 
     __slots__ = ("_spans",)
 
@@ -234,7 +237,7 @@ class AppendMany:
         self._spans = spans  # (batch, first index, count)
 
     def __await__(self) -> Generator[Any, None, AppendManyResult]:
-        """Waits for all acknowledgements. Raises the first failure, in order of records."""
+        """Wait for all acknowledgements. Raises the first failure in the order of records."""
         for batch, _, _ in self._spans:
             if not batch.is_done:
                 yield from batch.wait()
@@ -242,16 +245,17 @@ class AppendMany:
 
     @property
     def is_done(self) -> bool:
-        """Whether awaiting it would return or raise at once."""
+        """True if awaiting it returns or raises without waiting."""
         for batch, _, _ in self._spans:  # noqa: SIM110 - hot, and mostly there is one
             if not batch.is_done:
                 return False
         return True
 
     def on_done(self, callback: Callable[[], None]) -> None:
-        """Calls back once, as soon as it is done; for those who cannot have a task for each.
+        """Call ``callback`` once, when all records are settled.
 
-        Only for records that lie in one entry. The callback must not raise, and must not append.
+        This avoids a task per call. Only for records in a single entry. The callback must neither
+        raise nor append.
         """
         ((batch, _, _),) = self._spans
         if batch.is_done:
@@ -260,13 +264,16 @@ class AppendMany:
             batch.callbacks.append(callback)
 
     def dlsns(self) -> Iterator[Dlsn]:
-        """The position of each record, once done. Raises the first failure."""
+        """Yield the position of each settled record. Raises the first failure."""
         for batch, index, count in self._spans:
             for slot in range(index, index + count):
                 yield batch.result(slot).dlsn
 
     def result(self) -> AppendManyResult:
-        """Once done. Raises the first failure, in order of records."""
+        """Return the result of settled records.
+
+        Raises the first failure in the order of records.
+        """
         if len(self._spans) == 1:
             batch, index, count = self._spans[0]
             return AppendManyResult(

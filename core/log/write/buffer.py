@@ -1,7 +1,9 @@
-"""The batch that gathers records now, and when it leaves: full, due by policy, or flushed.
+"""The buffer of a writer: the open batch, and the conditions under which it is sent.
 
-There is at most one, and a timer only while there is one. Streams with the same period leave in
-step: their entries share packets, syncs of a disk and answers.
+A batch is sent when it is full, when it is due by the flush policy, or when the application
+flushes. There is at most one open batch, and a timer only while there is one. Streams with the
+same flush period flush at the same times, so that their entries share packets, disk syncs and
+responses.
 """
 
 import asyncio
@@ -13,12 +15,12 @@ from .pipeline import Pipeline
 
 
 class Buffer:
-    """Of one writer."""
+    """The open batch of one writer and its flush timer."""
 
     __slots__ = (
         "_capacity",
+        "_flush_at",
         "_is_due",
-        "_leaves_at",
         "_loop",
         "_pipeline",
         "_stream",
@@ -42,26 +44,28 @@ class Buffer:
         self._stream = stream
         self._tracer = tracer
         self._loop = asyncio.get_running_loop()
-        self._capacity = 0  # of the open batch
-        self._is_due = False  # it leaves as soon as the pipeline can send
-        self._leaves_at = 0.0  # with periodic flush: nothing leaves before, unless it is full
+        self._capacity = 0  # bytes of the open batch
+        self._is_due = False  # it is sent as soon as the pipeline can send
+        self._flush_at = 0.0  # loop time in seconds of the next periodic flush
         self._timer: asyncio.Handle | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether records wait in it that will leave by themselves."""
+        """True if it holds records that will be sent without a further call."""
         return self.open is not NO_BATCH and (self._timer is not None or self._is_due)
 
     def record_room(self) -> int:
-        """Bytes of records that the open batch still takes."""
+        """Return how many bytes of records still fit the open batch."""
         return 0 if self.open.sets else self.open.free_bytes()
 
-    def of_records(self, size: int, txid: int) -> Batch:
-        """The open batch with ``size`` bytes of its room taken; a full one leaves for another, of
-        which ``txid`` is the first."""
+    def batch_for_records(self, size: int, txid: int) -> Batch:
+        """Return the open batch with ``size`` bytes reserved.
+
+        A batch without that much room is sent, and a new one begins with ``txid``.
+        """
         batch = self.open
         if batch is not NO_BATCH:
-            if not batch.sets and batch.use_room(size):
+            if not batch.sets and batch.reserve(size):
                 return batch
             self.submit()
         batch = self._begin(size, txid)
@@ -69,10 +73,13 @@ class Buffer:
             batch.trace(self._tracer.sample(TraceStep.APPEND, stream=self._stream))
         return batch
 
-    def of_sets(self, size: int, txid: int) -> Batch:
-        """As ``of_records``, for encoded sets: an entry gathers either the ones or the others."""
+    def batch_for_sets(self, size: int, txid: int) -> Batch:
+        """Return the open batch of encoded sets with ``size`` bytes reserved.
+
+        Like ``batch_for_records``; a batch holds either records or encoded sets.
+        """
         batch = self.open
-        if batch.sets and batch.use_room(size):
+        if batch.sets and batch.reserve(size):
             return batch
         self.submit()
         batch = self._begin(size, txid)
@@ -80,7 +87,7 @@ class Buffer:
         return batch
 
     def submit(self) -> None:
-        """Has the open batch leave now, if there is one."""
+        """Send the open batch now, if there is one."""
         batch = self.open
         if batch is NO_BATCH:
             return
@@ -91,12 +98,12 @@ class Buffer:
         self._pipeline.submit(batch)
 
     def on_can_send(self) -> None:
-        """The pipeline has room for an entry."""
+        """Send a due batch, because the pipeline has room for an entry."""
         if self._is_due:
             self.submit()
 
     def stop(self) -> None:
-        """No timer any more. Safe to repeat."""
+        """Cancel the timer. Safe to repeat."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -106,10 +113,10 @@ class Buffer:
         self._capacity = max(flush.bytes_max, size)
         self.open = batch = Batch(self._capacity - size, txid, self._wall_ms())
         if self._timer is None and flush.period_ms is not None:
-            if flush.period_ms == 0 or self._loop.time() >= self._leaves_at:
+            if flush.period_ms == 0 or self._loop.time() >= self._flush_at:
                 self._timer = self._loop.call_soon(self._on_timer)
             else:
-                self._timer = self._loop.call_at(self._leaves_at, self._on_timer)
+                self._timer = self._loop.call_at(self._flush_at, self._on_timer)
         return batch
 
     def _on_timer(self) -> None:
@@ -117,9 +124,9 @@ class Buffer:
         period_ms = self._pipeline.policy.flush.period_ms
         if period_ms:
             now, period_s = self._loop.time(), period_ms / 1000
-            self._leaves_at += period_s
-            if self._leaves_at <= now:  # a pause: then in step with the other streams again
-                self._leaves_at = (now // period_s + 1) * period_s
+            self._flush_at += period_s
+            if self._flush_at <= now:  # after a pause, align with the other streams again
+                self._flush_at = (now // period_s + 1) * period_s
         if self._pipeline.can_send or self._pipeline.failure is not None:
             self.submit()
         else:

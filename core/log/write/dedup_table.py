@@ -1,16 +1,19 @@
-"""De-duplication: what each numbered producer has in the stream already.
+"""The deduplication table: the newest record set of each numbered producer (rule STR-16).
 
-A producer numbers its records 0, 1, 2 ... and sends a set again when it does not know what became
-of it, to the same owner or to the next one. The table says for each producer which sequence is the
-last, and where. It is kept *in the log*, so that it survives the owner: a snapshot as a control
-record before the first data of a segment and after every ``producers_snapshot_bytes``, and behind
-it the sets themselves. The next owner reads from the newest snapshot to the end, never more.
+A numbered producer numbers its records 0, 1, 2 and so on. It sends a record set again if its
+outcome is unknown, either to the same writer or to the next owner of the stream. The table holds
+the last sequence number of each producer and the position of its newest set.
 
-A snapshot must hold exactly what lies before it: what is acknowledged, and on top of that what is
-in flight, since entries in flight before it are in the log whenever it is.
+The table is kept in the log, so that it outlives the writer (rule STR-17). The writer appends a
+snapshot as a control record before the first data of a segment and after every
+``producers_snapshot_bytes``; the sets behind the snapshot complete it. The next owner reads from
+the newest snapshot to the end of its segment.
 
-Bounded: the producers that were silent for longest are forgotten; then a retry of theirs would be
-taken for new.
+A snapshot must contain exactly the sets that precede it in the log: the acknowledged ones and
+those in flight, because entries in flight before the snapshot are in the log if the snapshot is.
+
+The size is bounded: the producers that were silent longest are removed, and a later retry of such
+a producer counts as new.
 """
 
 import struct
@@ -28,8 +31,8 @@ IDLE_MS_MAX = 7 * 24 * 3_600_000
 _ROW = struct.Struct("<16sqqqqqq")  # identity, first sequence, count, lssn, entry, slot, seen ms
 
 
-class Sent(NamedTuple):
-    """The newest set of a producer: sequences ``first`` to ``first + size - 1``, and its place."""
+class NumberedSet(NamedTuple):
+    """The newest record set of a producer: sequences ``first`` to ``first + size - 1``."""
 
     identity: bytes
     first: int
@@ -37,88 +40,90 @@ class Sent(NamedTuple):
     seen_ms: int
     batch: Batch
     slot: int
-    """Of its first record, in the batch's entry."""
+    """The slot of the first record in the entry of ``batch``."""
 
     @property
     def last(self) -> int:
-        """The producer's last sequence."""
+        """The sequence of the last record."""
         return self.first + self.size - 1
 
 
 class DeduplicationTable:
-    """The newest set of each producer, oldest first."""
+    """The newest record set of each producer, ordered by arrival, oldest first."""
 
-    __slots__ = ("_logged", "_taken")
+    __slots__ = ("_accepted", "_acknowledged")
 
-    def __init__(self, logged: Iterable[Sent] = ()) -> None:
-        newest = list(logged)[-PRODUCERS_MAX:]
-        self._logged = {sent.identity: sent for sent in newest}  # acknowledged
-        self._taken = dict(self._logged)  # accepted from producers: also what is not yet sent
+    def __init__(self, acknowledged: Iterable[NumberedSet] = ()) -> None:
+        newest = list(acknowledged)[-PRODUCERS_MAX:]
+        self._acknowledged = {numbered_set.identity: numbered_set for numbered_set in newest}
+        # Accepted from producers, including sets that are not yet sent or acknowledged.
+        self._accepted = dict(self._acknowledged)
 
-    def known(self, identity: bytes, first: int, count: int) -> AppendMany | None:
-        """None: the set is new. Otherwise the one that is on its way or there already.
+    def find_duplicate(self, identity: bytes, first: int, count: int) -> AppendMany | None:
+        """Return the earlier append of the same set, or None if the set is new.
 
-        Raises DuplicateRecordError for an older one, whose position is no longer known, and
-        SequenceGapError when sequences before it are missing, or it overlaps what is there.
+        Raises DuplicateRecordError for a set before the newest one, whose position is no longer
+        known, and SequenceGapError if sequences before the set are missing or it overlaps the
+        newest set partially.
         """
-        newest = self._taken.get(identity)
+        newest = self._accepted.get(identity)
         if newest is None or first == newest.last + 1:
             return None
         if (first, count) == (newest.first, newest.size):
             return AppendMany([(newest.batch, newest.slot, count)])
         if first + count - 1 <= newest.last:
             raise DuplicateRecordError(
-                f"producer {identity.hex()}: sequences {first} to {first + count - 1} are in the "
-                f"stream; its last is {newest.last}"
+                f"producer {identity.hex()}: sequences {first} to {first + count - 1} are already "
+                f"in the stream, the last sequence is {newest.last}"
             )
         raise SequenceGapError(
-            f"producer {identity.hex()}: sequence {first} came where {newest.last + 1} should"
+            f"producer {identity.hex()}: got sequence {first}, expected {newest.last + 1}"
         )
 
     def last_sequence(self, identity: bytes) -> int | None:
-        """The last sequence that was accepted; None for an unknown producer."""
-        newest = self._taken.get(identity)
+        """Return the last accepted sequence of a producer; None if the producer is unknown."""
+        newest = self._accepted.get(identity)
         return None if newest is None else newest.last
 
-    def take(self, sent: Sent) -> None:
-        """A new set was accepted."""
-        self._taken.pop(sent.identity, None)
-        self._taken[sent.identity] = sent
-        self._forget(self._taken, sent.seen_ms)
+    def accept(self, numbered_set: NumberedSet) -> None:
+        """Add a new set that was accepted for sending."""
+        self._accepted.pop(numbered_set.identity, None)
+        self._accepted[numbered_set.identity] = numbered_set
+        self._evict(self._accepted, numbered_set.seen_ms)
 
-    def log(self, sent: Sent) -> None:
-        """A set was acknowledged."""
-        self._logged.pop(sent.identity, None)
-        self._logged[sent.identity] = sent
-        self._forget(self._logged, sent.seen_ms)
+    def acknowledge(self, numbered_set: NumberedSet) -> None:
+        """Record that a set was acknowledged."""
+        self._acknowledged.pop(numbered_set.identity, None)
+        self._acknowledged[numbered_set.identity] = numbered_set
+        self._evict(self._acknowledged, numbered_set.seen_ms)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer has anything in the stream."""
-        return not self._logged
+        """True if no producer has an acknowledged set."""
+        return not self._acknowledged
 
     def snapshot(self, in_flight: Iterable[Batch]) -> bytes:
-        """What lies before an entry that is sent now, behind the batches in flight."""
-        rows = dict(self._logged)
+        """Encode the table for an entry that is sent now, behind the batches in flight."""
+        rows = dict(self._acknowledged)
         for batch in in_flight:
-            for sent in batch.producers:
-                rows.pop(sent.identity, None)
-                rows[sent.identity] = sent
+            for numbered_set in batch.numbered_sets:
+                rows.pop(numbered_set.identity, None)
+                rows[numbered_set.identity] = numbered_set
         return b"".join(
             _ROW.pack(
-                sent.identity,
-                sent.first,
-                sent.size,
-                sent.batch.lssn,
-                sent.batch.entry_id,
-                sent.slot,
-                sent.seen_ms,
+                numbered_set.identity,
+                numbered_set.first,
+                numbered_set.size,
+                numbered_set.batch.lssn,
+                numbered_set.batch.entry_id,
+                numbered_set.slot,
+                numbered_set.seen_ms,
             )
-            for sent in list(rows.values())[-PRODUCERS_MAX:]
+            for numbered_set in list(rows.values())[-PRODUCERS_MAX:]
         )
 
     @staticmethod
-    def _forget(rows: dict[bytes, Sent], now_ms: int) -> None:
+    def _evict(rows: dict[bytes, NumberedSet], now_ms: int) -> None:
         while rows:
             oldest = next(iter(rows.values()))
             if len(rows) <= PRODUCERS_MAX and now_ms - oldest.seen_ms <= IDLE_MS_MAX:
@@ -126,39 +131,53 @@ class DeduplicationTable:
             del rows[oldest.identity]
 
 
-class Rebuilt:
-    """Rebuilds the table from a snapshot entry and everything behind it."""
+class DeduplicationTableBuilder:
+    """Rebuilds the table from a snapshot entry and the record sets behind it."""
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, Sent] = {}
+        self._rows: dict[bytes, NumberedSet] = {}
 
-    def see(self, lssn: int, entry_id: int, one: RecordSet) -> None:
-        """The next record set of the log."""
-        if one.kind == Kind.PRODUCERS:
-            self._rows = {sent.identity: sent for sent in _rows_of(one.payloads()[0])}
-        elif one.kind == Kind.DATA and one.producer != NO_PRODUCER:
-            place = Dlsn(lssn, entry_id, one.slot)
-            sent = _there(one.producer, one.first_sequence, one.count, place, one.created_ms)
-            self._rows.pop(sent.identity, None)
-            self._rows[sent.identity] = sent
+    def add(self, lssn: int, entry_id: int, record_set: RecordSet) -> None:
+        """Add the next record set of the log."""
+        if record_set.kind == Kind.PRODUCERS:
+            self._rows = {
+                numbered_set.identity: numbered_set
+                for numbered_set in _decode_rows(record_set.payloads()[0])
+            }
+        elif record_set.kind == Kind.DATA and record_set.producer != NO_PRODUCER:
+            position = Dlsn(lssn, entry_id, record_set.slot)
+            numbered_set = _acknowledged_set(
+                record_set.producer,
+                record_set.first_sequence,
+                record_set.count,
+                position,
+                record_set.created_ms,
+            )
+            self._rows.pop(numbered_set.identity, None)
+            self._rows[numbered_set.identity] = numbered_set
 
     def table(self) -> DeduplicationTable:
-        """What was found."""
+        """Return the table of all record sets that were added."""
         return DeduplicationTable(self._rows.values())
 
 
-def _rows_of(data: bytes) -> list[Sent]:
+def _decode_rows(data: bytes) -> list[NumberedSet]:
     if len(data) % _ROW.size or len(data) > PRODUCERS_MAX * _ROW.size:
-        raise CorruptionError(f"snapshot of producers with {len(data)} bytes")
+        raise CorruptionError(
+            f"producer snapshot has {len(data)} bytes, not a multiple of {_ROW.size} up to "
+            f"{PRODUCERS_MAX * _ROW.size}"
+        )
     return [
-        _there(identity, first, count, Dlsn(lssn, entry_id, slot), seen_ms)
+        _acknowledged_set(identity, first, count, Dlsn(lssn, entry_id, slot), seen_ms)
         for identity, first, count, lssn, entry_id, slot, seen_ms in _ROW.iter_unpack(data)
     ]
 
 
-def _there(identity: bytes, first: int, count: int, place: Dlsn, seen_ms: int) -> Sent:
-    """A set that is in the log, as an acknowledged one."""
+def _acknowledged_set(
+    identity: bytes, first: int, count: int, position: Dlsn, seen_ms: int
+) -> NumberedSet:
+    """Return a record set of the log as an acknowledged set."""
     batch = Batch(-1, 0, 0)
-    batch.lssn, batch.entry_id = place.lssn, place.entry_id
+    batch.lssn, batch.entry_id = position.lssn, position.entry_id
     batch.settle(None, ())
-    return Sent(identity, first, count, seen_ms, batch, place.slot)
+    return NumberedSet(identity, first, count, seen_ms, batch, position.slot)

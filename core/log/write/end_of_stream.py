@@ -1,4 +1,4 @@
-"""The record that ends a stream. It carries the last txid of the data before it."""
+"""The control record that ends a stream. It carries the last txid of the data (rule STR-18)."""
 
 import struct
 
@@ -9,7 +9,7 @@ _LAST_TXID = struct.Struct("<q")
 
 
 def encode_end_of_stream(last_txid: int, *, position: int, created_ms: int) -> bytes:
-    """The end-of-stream control record after data up to ``last_txid`` (0: none)."""
+    """Encode the control record that follows data up to ``last_txid`` (0: no data)."""
     return encode_control(
         Kind.END_OF_STREAM,
         txid=TXID_END_OF_STREAM,
@@ -20,10 +20,10 @@ def encode_end_of_stream(last_txid: int, *, position: int, created_ms: int) -> b
 
 
 def last_txid_of(final: RecordSet) -> tuple[int, bool]:
-    """(last txid of the data up to and in ``final``, whether it ends the stream)."""
+    """Return (last txid of the data up to ``final``, True if ``final`` ends the stream)."""
     if final.kind != Kind.END_OF_STREAM:
         return final.last_txid, False
     data = final.payloads()[0]
     if len(data) != _LAST_TXID.size:
-        raise CorruptionError(f"end-of-stream record with {len(data)} bytes")
+        raise CorruptionError(f"end-of-stream record has {len(data)} bytes, not {_LAST_TXID.size}")
     return int(_LAST_TXID.unpack(data)[0]), True

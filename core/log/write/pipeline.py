@@ -1,14 +1,16 @@
-"""Entries on their way: sends full batches to the segment's ledger and settles them in order.
+"""The pipeline of a writer: sends batches to the ledger of the segment and settles them in order.
 
-It knows one segment at a time. Getting to the next one is ``transition``; filling batches is
-``writer``. All methods are synchronous; callbacks of the ledger drive it.
+The pipeline knows one segment at a time. ``segment_roll`` moves it to the next segment, and
+``buffer`` fills the batches. All methods are synchronous and are called by the buffer and by
+callbacks of the ledger.
 
 Invariants:
 
-1. ``in_flight`` is in order of entry ids; acknowledgements come in that order.
-2. ``unresolved`` is not empty only after the ledger failed; nothing is sent until each of them is
-   settled or, proven absent from the closed ledger, back at the front of ``queue``. That is so for
-   a stream that was lost, too: where its ledger ends tells which entries are in it.
+1. ``in_flight`` is in order of entry ids, and acknowledgements arrive in that order (rule STR-10).
+2. ``unresolved`` is non-empty only after the ledger failed. Nothing is sent until each unresolved
+   batch is settled, or is proven absent from the closed ledger and returned to the front of
+   ``queue`` (rule STR-9). This also holds after the stream was lost: the end of the closed ledger
+   decides which entries are in it.
 """
 
 import asyncio
@@ -37,31 +39,31 @@ from .segment_chain import OpenSegment
 
 
 class PipelineOwner(Protocol):
-    """Who is told what happens in a pipeline."""
+    """The callbacks through which a pipeline informs its writer."""
 
     def wall_ms(self) -> int:
-        """Time of day."""
+        """Return the time of day in ms."""
         ...
 
     @property
     def is_buffering(self) -> bool:
-        """Whether records wait that will leave by themselves."""
+        """True if buffered records will be sent without a further call."""
         ...
 
     def on_can_send(self) -> None:
-        """There is room for an entry."""
+        """Called when the pipeline has room for an entry."""
         ...
 
-    def on_segment_begun(self) -> None:
-        """Entries go to another segment from now on, by another policy perhaps."""
+    def on_segment_switched(self) -> None:
+        """Called when entries go to another segment, possibly with another policy."""
         ...
 
-    def on_segment_over(self) -> None:
-        """The segment is full, too old, or its ledger failed: another one must follow."""
+    def on_roll_needed(self) -> None:
+        """Called when the next segment must follow: full, expired or failed ledger."""
         ...
 
     def on_failed(self, failure: RhumblineError) -> None:
-        """Nothing will be sent any more."""
+        """Called when nothing will be sent any more."""
         ...
 
 
@@ -74,44 +76,44 @@ class Pipeline:
         segment: OpenSegment,
         policy: StreamPolicy,
         config: WriterConfig,
-        producers: DeduplicationTable,
-        shared: LogContext,
+        dedup_table: DeduplicationTable,
+        context: LogContext,
     ) -> None:
         self.segment = segment
         self.policy = policy
-        self.producers = producers
+        self.dedup_table = dedup_table
         self.queue: deque[Batch] = deque()
         self.in_flight: deque[Batch] = deque()
         self.unresolved: deque[Batch] = deque()
         self.outstanding_bytes = 0
-        """Of all batches in the three queues."""
+        """Bytes of all batches in the three queues."""
         self.last_txid = 0
-        """Of the data that was sent."""
+        """Last txid of the data that was sent."""
         self.sent_at = 0.0
-        """Loop time of the newest entry."""
+        """Loop time in seconds at which the newest entry was sent."""
         self.ledger_failure: RhumblineError | None = None
-        """Why the segment's ledger takes nothing more."""
+        """The reason why the ledger of the segment takes no more entries, or None."""
         self.failure: RhumblineError | None = None
-        """Why this session sends nothing more, ever."""
+        """The reason why this writer session never sends anything again, or None."""
         self.is_held = False
-        """Whether a transition waits until nothing is in flight."""
-        self._awaits_room = False  # the ledger said that it has none, and will say when it has
+        """True while a segment roll waits until nothing is in flight."""
+        self._awaits_room = False  # the ledger has no room and will call back when it has
         self._owner = owner
-        self._shared = shared
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._in_flight_max = config.entries_in_flight_max
         self._snapshot_bytes = config.producers_snapshot_bytes
-        self._visibility = LacPublisher(self, owner)
+        self._lac_publisher = LacPublisher(self, owner)
         self._is_stopped = False
         self._is_abandoned = False
         self._waiters: list[asyncio.Future[None]] = []
-        self._listen(segment)
+        self._attach(segment)
 
     # --- sending --------------------------------------------------------------------------------
 
     @property
     def can_send(self) -> bool:
-        """Whether a batch submitted now would leave at once."""
+        """True if a batch submitted now would be sent at once."""
         return not self.queue and self._may_send()
 
     def _may_send(self) -> bool:
@@ -124,7 +126,7 @@ class Pipeline:
         )
 
     def submit(self, batch: Batch) -> None:
-        """Sends a full batch as soon as what was submitted before it is sent."""
+        """Send a batch as soon as all batches before it are sent."""
         if self.failure is not None:
             batch.settle(self.failure, ())
             return
@@ -133,7 +135,7 @@ class Pipeline:
         self.pump()
 
     def pump(self) -> None:
-        """Sends from the queue what may be sent now."""
+        """Send the batches of the queue that may be sent now."""
         queue = self.queue
         while queue and self._may_send():
             self._send(queue.popleft())
@@ -152,7 +154,7 @@ class Pipeline:
             segment.ends_stream = True
         self.sent_at = self._loop.time()
         if segment.bytes >= self.policy.roll_bytes or self.sent_at >= segment.rolls_at:
-            self._owner.on_segment_over()
+            self._owner.on_roll_needed()
 
     def _add(self, batch: Batch, entry: bytes) -> bool:
         segment = self.segment
@@ -161,19 +163,19 @@ class Pipeline:
         try:
             batch.entry_id = segment.ledger.add(entry, self._on_done, batch.traces)
         except RhumblineError as error:
-            taken = self.in_flight.pop()
-            assert taken is batch
+            removed = self.in_flight.pop()
+            assert removed is batch
             self._on_refused(batch, error)
             return False
         segment.bytes += len(entry)
         segment.last_entry_id = batch.entry_id
-        self._visibility.on_told()
+        self._lac_publisher.on_lac_sent()
         return True
 
     def _needs_snapshot(self, batch: Batch) -> bool:
         segment = self.segment
         if segment.producers_entry == NO_ENTRY:
-            return bool(batch.producers) or not self.producers.is_empty
+            return bool(batch.numbered_sets) or not self.dedup_table.is_empty
         return segment.bytes - segment.producers_bytes >= self._snapshot_bytes
 
     def _send_snapshot(self) -> bool:
@@ -186,7 +188,7 @@ class Pipeline:
             position=segment.position,
             producers_entry=entry_id,
             created_ms=batch.created_ms,
-            data=self.producers.snapshot(self.in_flight),
+            data=self.dedup_table.snapshot(self.in_flight),
         )
         if not self._add(batch, entry):
             return False
@@ -203,7 +205,7 @@ class Pipeline:
         if batch.kind in (Kind.DATA, Kind.END_OF_STREAM):
             self.queue.appendleft(batch)
         else:
-            self._settle(batch, None)  # a control record is made anew where it is needed
+            self._settle(batch, None)  # a control record is created again where it is needed
         if isinstance(error, LimitExceededError):
             self._awaits_room = True
             self.segment.ledger.on_room(self._on_room)
@@ -230,7 +232,7 @@ class Pipeline:
                 producers_entry=producers_entry,
                 created_ms=batch.created_ms,
             )
-        if batch.sets:  # made by remote producers, or sent before to a ledger closed without it
+        if batch.sets:  # from remote producers, or already encoded for an earlier ledger
             return self._stamped_sets(batch)
         entry = encode_record_set(
             batch.payloads,
@@ -245,7 +247,7 @@ class Pipeline:
         )
         batch.count = len(batch.payloads)
         batch.sets = [(entry, batch.count, None)]
-        batch.payloads = []  # an index is all that an Append needs
+        batch.payloads = []  # an Append needs only its index
         batch.txids = None
         return entry
 
@@ -270,7 +272,7 @@ class Pipeline:
             assert not self.unresolved
             self._settle(batch, None, regions)
             if batch.kind in (Kind.DATA, Kind.KEEPALIVE):
-                self._visibility.on_acked()
+                self._lac_publisher.on_acked()
         else:
             self.unresolved.append(batch)
             self._on_ledger_failed(error)
@@ -278,7 +280,7 @@ class Pipeline:
             self.pump()
         elif self.can_send:
             self._owner.on_can_send()
-        self._visibility.watch()
+        self._lac_publisher.schedule()
         if self._waiters:
             self.wake()
 
@@ -287,51 +289,49 @@ class Pipeline:
     ) -> None:
         self.outstanding_bytes -= batch.bytes
         batch.sets = []
-        if failure is None and batch.producers:
-            for sent in batch.producers:
-                self.producers.log(sent)
-        batch.producers = []
+        if failure is None and batch.numbered_sets:
+            for numbered_set in batch.numbered_sets:
+                self.dedup_table.acknowledge(numbered_set)
+        batch.numbered_sets = []
         if failure is None:
             self._count(batch, len(regions))
         batch.settle(failure, regions)
 
     def _count(self, batch: Batch, region_count: int) -> None:
-        shared = self._shared
+        context = self._context
         if batch.kind is not Kind.DATA:
-            shared.control_entries += 1
+            context.control_entries += 1
             return
-        shared.entries += 1
-        shared.records += batch.count
-        shared.bytes += batch.bytes
-        shared.acks_by_regions[region_count] = shared.acks_by_regions.get(region_count, 0) + 1
-        shared.acks.add_ms(self._owner.wall_ms() - batch.created_ms)
+        context.entries += 1
+        context.records += batch.count
+        context.bytes += batch.bytes
+        context.acks_by_regions[region_count] = context.acks_by_regions.get(region_count, 0) + 1
+        context.acks.add_ms(self._owner.wall_ms() - batch.created_ms)
 
     # --- failure and change of segment ----------------------------------------------------------
 
     def _on_ledger_failed(self, error: RhumblineError) -> None:
         if isinstance(error, OwnershipLostError):
             self.fail(
-                StreamLostError(
-                    f"segment {self.segment.lssn} was fenced by another writer: {error}"
-                )
+                StreamLostError(f"another writer fenced segment {self.segment.lssn}: {error}")
             )
         elif self.failure is not None:
-            self._leave_unresolved()
+            self._resolve_or_give_up()
         elif self.ledger_failure is None:
             self.ledger_failure = error
-            self._shared.segments_failed += 1
-            self._owner.on_segment_over()
+            self._context.segments_failed += 1
+            self._owner.on_roll_needed()
 
-    def _listen(self, segment: OpenSegment) -> None:
+    def _attach(self, segment: OpenSegment) -> None:
         segment.ledger.on_failure = self._on_ledger_failed
-        segment.ledger.on_leaving = self._on_leaving
+        segment.ledger.on_drain_requested = self._on_drain_requested
 
-    def _on_leaving(self) -> None:
+    def _on_drain_requested(self) -> None:
         if self.failure is None and not self._is_stopped:
-            self._owner.on_segment_over()
+            self._owner.on_roll_needed()
 
     def resolve(self, last_entry_id: int) -> None:
-        """The failed ledger was closed at ``last_entry_id``: each unresolved entry is in or out."""
+        """Settle or requeue each unresolved entry of a ledger closed at ``last_entry_id``."""
         assert not self.in_flight
         absent: list[Batch] = []
         while self.unresolved:
@@ -345,47 +345,56 @@ class Pipeline:
                 batch.entry_id = -1
                 absent.append(batch)
             else:
-                self._settle(batch, None)  # it was only there to make others visible
+                self._settle(batch, None)  # a control record is not sent again
         self.queue.extendleft(reversed(absent))
         self.wake()
 
     def switch(self, segment: OpenSegment, policy: StreamPolicy) -> None:
-        """From now on entries go to ``segment``; everything of the old one is settled."""
+        """Send entries to ``segment`` from now on.
+
+        Every entry of the old segment must be settled.
+        """
         assert not self.in_flight
         assert not self.unresolved
         assert segment.lssn == self.segment.lssn + 1
-        self.segment.ledger.on_failure = self.segment.ledger.on_leaving = None
+        self.segment.ledger.on_failure = self.segment.ledger.on_drain_requested = None
         self.segment = segment
-        self._listen(segment)
+        self._attach(segment)
         self.policy = policy
         self._awaits_room = False
         self.ledger_failure = None
         self.is_held = False
-        self._owner.on_segment_begun()
-        self._visibility.on_told()  # the old ledger is closed or will be at once
+        self._owner.on_segment_switched()
+        self._lac_publisher.on_lac_sent()  # closing the old ledger makes its entries visible
         self.pump()
         if self.can_send:
             self._owner.on_can_send()
 
     def fail(self, failure: RhumblineError) -> None:
-        """Nothing is sent any more. What is in flight is still settled by its ledger."""
+        """Stop sending. The ledger still settles the entries in flight."""
         if self.failure is None:
             self.failure = failure
             self._owner.on_failed(failure)
             while self.queue:
                 self._settle(self.queue.popleft(), failure)
-        self._leave_unresolved()
+        self._resolve_or_give_up()
         self.wake()
 
-    def _leave_unresolved(self) -> None:
-        """After ``fail``: only the owner of a lost stream goes on to see how its ledger ends."""
+    def _resolve_or_give_up(self) -> None:
+        """Resolve the unresolved entries after ``fail``.
+
+        If the stream was lost, a segment roll finds the end of the ledger; otherwise give them up.
+        """
         if not isinstance(self.failure, StreamLostError):
             self._give_up_unresolved()
         elif self.unresolved:
-            self._owner.on_segment_over()
+            self._owner.on_roll_needed()
 
     def abandon(self) -> None:
-        """After ``fail``: nobody waits for the ledger's answers any more. Safe to repeat."""
+        """Give up all entries in flight after ``fail``; their outcome is unknown.
+
+        Safe to repeat.
+        """
         assert self.failure is not None
         self._is_abandoned = True
         self.unresolved.extend(self.in_flight)
@@ -397,7 +406,7 @@ class Pipeline:
         while self.unresolved:
             batch = self.unresolved.popleft()
             unknown = AppendOutcomeUnknownError(
-                f"entry {batch.entry_id} of segment {batch.lssn} was sent and not acknowledged: "
+                f"entry {batch.entry_id} of segment {batch.lssn} was sent but not acknowledged: "
                 f"{self.failure}"
             )
             unknown.__cause__ = self.failure
@@ -405,26 +414,29 @@ class Pipeline:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def wait_until(self, is_so: Callable[[], bool]) -> None:
-        """Returns when ``is_so``, which is looked at after every change here."""
-        while not is_so():
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition()`` is true.
+
+        It is evaluated after every change of the pipeline.
+        """
+        while not condition():
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
             await waiter
 
     @property
     def is_drained(self) -> bool:
-        """Whether every submitted batch is settled."""
+        """True if every submitted batch is settled."""
         return not self.queue and not self.in_flight and not self.unresolved
 
     def wake(self) -> None:
-        """Lets every ``wait_until`` look again."""
+        """Make every ``wait_until`` evaluate its condition again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def stop(self) -> None:
-        """The writer closes: no timer, no control record, no next segment. Safe to repeat."""
+        """Send no more control records and begin no more segments. Safe to repeat."""
         self._is_stopped = True
-        self._visibility.stop()
+        self._lac_publisher.stop()

@@ -1,14 +1,14 @@
-"""A stream's segments in its writer's hands: claim, take over, add the next, complete the last.
+"""The segments of a stream as its writer changes them: claim, take over, publish, complete.
 
-All rare, all awaiting; the hot path is in ``writer``. A chain belongs to one writer session. It
-loses the stream for good with the first compare-and-set that it loses (StreamLostError), and every
-step may be repeated after a retryable error.
+A chain belongs to one writer session. The first compare-and-set that fails means that the stream
+is lost for good (StreamLostError, rule STR-4). Every step may be repeated after a retryable error.
 
-Order, which is what safety rests on:
+Safety depends on the order of a takeover (rule STR-3):
 
-1. claim the head (so that the predecessor's next change fails);
-2. every segment in progress, oldest first: fence its ledger, find its end, record it;
-3. publish the next segment. Its ledger is created beside 2, but is nobody's until published.
+1. Claim the head, so that the next change of the previous writer fails.
+2. For each segment in progress, oldest first: fence its ledger, find its end and record the end.
+3. Publish the next segment. Its ledger is created in parallel with step 2, but belongs to no
+   segment until it is published.
 """
 
 import asyncio
@@ -24,47 +24,48 @@ from ..ledger_interface import LedgerProvider, WritableLedger
 from ..metadata.stream_store import StoredSegment, StreamStore, WriterClaim
 from ..policy import StreamPolicy
 from ..read.segment_opener import SegmentOpener
-from .dedup_table import DeduplicationTable, Rebuilt
+from .dedup_table import DeduplicationTable, DeduplicationTableBuilder
 from .end_of_stream import last_txid_of
 
 NAMESPACE_KEY = "rhumbline.namespace"
 STREAM_KEY = "rhumbline.stream"
 LSSN_KEY = "rhumbline.lssn"
-"""Custom metadata of each ledger: a lost namespace can be rebuilt by a scan of ledgers."""
+"""Keys of the custom metadata of each ledger, from which a lost namespace can be rebuilt."""
 
 _TOKEN_BYTES = 16
 
 
 @dataclass(slots=True)
 class OpenSegment:
-    """The segment in progress that this writer sends entries to."""
+    """The segment in progress, to which the writer sends entries."""
 
     stored: StoredSegment
     ledger: WritableLedger
     rolls_at: float
-    """Loop time in seconds after which the next segment follows."""
+    """Loop time in seconds at which the segment expires."""
     position: int = 0
-    """Data records sent."""
+    """Number of data records sent."""
     bytes: int = 0
     """Entry bytes sent."""
     last_entry_id: int = NO_ENTRY
-    """Of what was sent."""
+    """Id of the last entry sent; NO_ENTRY if none."""
     last_txid: int = 0
-    """Of the data that was sent."""
+    """Last txid of the data that was sent."""
     ends_stream: bool = False
+    """True once the end of the stream was sent."""
     producers_entry: int = NO_ENTRY
-    """Of the newest snapshot of producers."""
+    """Entry id of the newest snapshot of the deduplication table; NO_ENTRY if none."""
     producers_bytes: int = 0
-    """``bytes`` when it was sent."""
+    """``bytes`` at the time of that snapshot."""
 
     @property
     def lssn(self) -> int:
-        """Its number."""
+        """The number of the segment."""
         return self.stored.segment.lssn
 
 
 class SegmentChain:
-    """What one writer session knows of its stream's segments."""
+    """The claim of a writer session on a stream, and its changes of the segments."""
 
     def __init__(
         self,
@@ -83,21 +84,22 @@ class SegmentChain:
         self._token = runtime.random_bytes(_TOKEN_BYTES).hex()
         self._claim: WriterClaim | None = None
         self._unpublished: WritableLedger | None = None
-        self._offered: Segment | None = None  # sent for publication, outcome open
-        self._ending: Segment | None = None  # sent as completed, outcome open
+        self._publishing: Segment | None = None  # sent for publication, not yet confirmed
+        self._completing: Segment | None = None  # sent as completed, not yet confirmed
         self.last_completed: Segment | None = None
-        """The newest segment that is over; None if the stream has none."""
+        """The newest completed segment; None if there is none."""
 
     async def open(self, policy: StreamPolicy) -> OpenSegment:
-        """Takes the stream over and starts a segment. See the order above.
+        """Take over the stream and begin a segment, in the order given above.
 
-        Raises NoSuchStreamError, EndOfStreamError, StreamLostError, and what ledgers and the
-        metadata store raise; then the stream is as it was or taken over without a new segment.
+        Raises NoSuchStreamError, EndOfStreamError, StreamLostError, and the errors of ledgers and
+        of the metadata store. After an error the stream is unchanged, or taken over without a new
+        segment.
         """
         self._claim = await self._streams.claim(self._stream, self._token)
         number = self._claim.head.last_lssn + 1
         tasks = Tasks(on_failure=lambda _: None)  # awaited below
-        creating = tasks.spawn(self._created(policy, number), f"create segment {number}")
+        creating = tasks.spawn(self._create_ledger(policy, number), f"create segment {number}")
         try:
             await self._take_over()
             if self.last_completed is not None and self.last_completed.ends_stream:
@@ -109,22 +111,25 @@ class SegmentChain:
             await self.abandon()
 
     async def next(self, policy: StreamPolicy) -> OpenSegment:
-        """Creates and publishes the segment after the newest.
+        """Create and publish the next segment.
 
-        Raises StreamLostError for good; after another error repeat it, which goes on with the
-        same ledger.
+        StreamLostError is final. After any other error the call may be repeated; it continues with
+        the same ledger.
         """
         assert self._claim is not None
         if self._unpublished is None:
-            await self._created(policy, self._claim.head.last_lssn + 1)
+            await self._create_ledger(policy, self._claim.head.last_lssn + 1)
         return await self._publish(policy.roll_ms)
 
     async def complete(self, segment: OpenSegment, end: SegmentEnd) -> None:
-        """Records the end of ``segment``. Raises StreamLostError; a repeat is safe otherwise."""
+        """Record the end of ``segment``.
+
+        Raises StreamLostError. Safe to repeat after other errors.
+        """
         await self._complete(segment.stored, end)
 
-    async def recovered_end(self, segment: Segment) -> SegmentEnd:
-        """Fences and closes the segment's ledger, and says what it holds. A repeat is safe."""
+    async def recover_end(self, segment: Segment) -> SegmentEnd:
+        """Fence and close the ledger of a segment and return its end. Safe to repeat."""
         metadata = await self._ledgers.recover(segment.ledger_id)
         last = metadata.last_entry_id
         if last == NO_ENTRY:
@@ -139,44 +144,44 @@ class SegmentChain:
         txid, ends_stream = last_txid_of(final)
         return SegmentEnd(last, metadata.length, count, txid, ends_stream, final.producers_entry)
 
-    async def producers(self) -> DeduplicationTable:
-        """What numbered producers have in the completed segments, for the writer that follows."""
-        rebuilt = Rebuilt()
+    async def read_dedup_table(self) -> DeduplicationTable:
+        """Read the deduplication table from the completed segments (rule STR-17)."""
+        builder = DeduplicationTableBuilder()
         newest = self.last_completed
         if newest is None or newest.producers_lssn == NO_SEGMENT:
-            return rebuilt.table()
+            return builder.table()
         stored = await self._streams.segment(self._stream, newest.producers_lssn)
         if stored is None:
             raise CorruptionError(
-                f"stream {self._stream}: segment {newest.producers_lssn} is gone, which tells what "
-                "numbered producers have in the stream"
+                f"stream {self._stream}: segment {newest.producers_lssn}, which holds the newest "
+                "producer snapshot, is missing"
             )
         reader = await self._opener.open(self._stream, stored.segment)
         try:
             entry_id, last = newest.producers_entry, stored.segment.last_entry_id
             while entry_id <= last:
                 for entry in await reader.read(entry_id, last):
-                    for one in decode_entry(entry.payload):
-                        rebuilt.see(newest.producers_lssn, entry.entry_id, one)
+                    for record_set in decode_entry(entry.payload):
+                        builder.add(newest.producers_lssn, entry.entry_id, record_set)
                     entry_id = entry.entry_id + 1
         finally:
             await reader.aclose()
-        return rebuilt.table()
+        return builder.table()
 
     async def abandon(self) -> None:
-        """Deletes a ledger that was created and is provably nobody's. Never raises.
+        """Delete a ledger that was created but provably belongs to no segment. Never raises.
 
-        A ledger whose publication has an open outcome stays: deleting a segment's ledger would be
-        worse than leaving an empty one for the auditor.
+        A ledger whose publication has an unknown outcome is kept, because it may belong to a
+        segment. If it does not, the auditor removes it (rule STR-11).
         """
         ledger, self._unpublished = self._unpublished, None
         if ledger is None:
             return
         try:
-            if self._offered is not None:
+            if self._publishing is not None:
                 assert self._claim is not None
                 head, _ = await self._streams.head(self._stream)
-                stored = await self._streams.segment(self._stream, self._offered.lssn)
+                stored = await self._streams.segment(self._stream, self._publishing.lssn)
                 is_ours = stored is not None and stored.segment.ledger_id == ledger.ledger_id
                 if is_ours or head == self._claim.head:
                     return
@@ -186,7 +191,7 @@ class SegmentChain:
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def _created(self, policy: StreamPolicy, number: int) -> None:
+    async def _create_ledger(self, policy: StreamPolicy, number: int) -> None:
         custom = {
             NAMESPACE_KEY: self._streams.namespace.encode(),
             STREAM_KEY: self._stream.encode(),
@@ -195,28 +200,28 @@ class SegmentChain:
         if policy.regions:
             custom[REGIONS_KEY] = ",".join(policy.regions).encode()
         self._unpublished = await self._ledgers.create(policy.quorum, custom=custom)
-        # A segment that is published takes records whether or not the metadata store is there.
+        # Once published, the segment takes records even while the metadata store is unavailable.
         await self._unpublished.introduce()
 
     async def _publish(self, roll_ms: int) -> OpenSegment:
         assert self._claim is not None
         assert self._unpublished is not None
         ledger = self._unpublished
-        if self._offered is None:
-            self._offered = Segment(
+        if self._publishing is None:
+            self._publishing = Segment(
                 lssn=self._claim.head.last_lssn + 1,
                 ledger_id=ledger.ledger_id,
                 epoch=self._claim.head.epoch,
                 created_ms=self._runtime.clock.wall_ms(),
             )
-        self._claim, stored = await self._streams.publish(self._claim, self._offered)
-        self._offered = None
+        self._claim, stored = await self._streams.publish(self._claim, self._publishing)
+        self._publishing = None
         self._unpublished = None
         rolls_at = asyncio.get_running_loop().time() + roll_ms / 1000
         return OpenSegment(stored, ledger, rolls_at)
 
     async def _take_over(self) -> None:
-        """Completes what the predecessor left in progress, oldest first."""
+        """Complete the segments that the previous writer left in progress, oldest first."""
         waiting: list[StoredSegment] = []
         assert self._claim is not None
         lssn = self._claim.head.last_lssn
@@ -230,17 +235,17 @@ class SegmentChain:
             waiting.append(stored)
             lssn -= 1
         for stored in reversed(waiting):
-            await self._complete(stored, await self.recovered_end(stored.segment))
+            await self._complete(stored, await self.recover_end(stored.segment))
 
     async def _complete(self, stored: StoredSegment, end: SegmentEnd) -> None:
         assert self._claim is not None
         previous = self.last_completed
         if previous is not None and previous.lssn == stored.segment.lssn:
-            return  # a repeat
-        # Made once: a repeat must offer the same value, or it would not know its own.
-        if self._ending is None or self._ending.lssn != stored.segment.lssn:
-            self._ending = stored.segment.completed(
+            return  # already completed by an earlier call
+        # Created once: a repeat must offer the same value to recognise its own write (rule STR-5).
+        if self._completing is None or self._completing.lssn != stored.segment.lssn:
+            self._completing = stored.segment.completed(
                 end, previous=previous, completed_ms=self._runtime.clock.wall_ms()
             )
-        done = await self._streams.complete(self._claim, stored, self._ending)
+        done = await self._streams.complete(self._claim, stored, self._completing)
         self.last_completed = done.segment

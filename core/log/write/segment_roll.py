@@ -1,18 +1,19 @@
-"""From one segment to the next: rolling, and going on after a ledger failed. One procedure.
+"""The segment roll: the move of a writer from one segment to the next (rules STR-8 and STR-9).
 
-The next segment is created and published while the old one still takes entries. Then the pipeline
-is held until nothing is in flight; the old ledger is then either
+The same procedure serves a planned roll and a failed ledger. The next segment is created and
+published while the old one still takes entries. Then the pipeline is held until nothing is in
+flight. What follows depends on the old ledger:
 
-- whole: entries go on to the next segment at once, the old ledger is closed and completed behind
-  them; or
-- failed: it is fenced and closed by recovery first, which says for each entry that was in flight
-  whether it is in (acknowledged late) or absent (sent again, to the next segment).
+- It works: entries go to the next segment at once, and the old ledger is closed and its segment
+  completed in the background.
+- It failed: recovery fences and closes it first. Each entry that was in flight is either in the
+  closed ledger, and is acknowledged late, or absent, and is sent again to the next segment.
 
-Errors that may pass are tried again: for ever while the old ledger still works, up to a deadline
-once it failed.
+Transient errors are retried: without limit while the old ledger works, and up to a deadline once
+it failed.
 
-When the stream was lost nothing follows, but the old ledger's end is still looked for: whoever
-waits for an entry that was in flight wants to know whether it is in.
+If the stream was lost, no segment follows. The end of the old ledger is still determined, because
+it decides the outcome of the entries that were in flight.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 class SegmentRoll:
-    """Owns the only task that a writer ever has."""
+    """Rolls the segments of one writer. It owns the only task that a writer ever has."""
 
     def __init__(
         self,
@@ -48,17 +49,17 @@ class SegmentRoll:
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(on_failure=on_bug)
         self._is_running = False
-        self._is_wanted = False
+        self._is_requested = False
         self._give_up_at: float | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether a transition is under way."""
+        """True while a roll is running."""
         return self._is_running
 
-    def begin(self) -> None:
-        """Sees to it that another segment follows. Safe to repeat."""
-        self._is_wanted = True
+    def request(self) -> None:
+        """Request a roll to the next segment. Safe to repeat."""
+        self._is_requested = True
         has_failed = self._pipeline.ledger_failure or self._pipeline.failure
         if has_failed is not None and self._give_up_at is None:
             self._give_up_at = self._loop.time() + self._config.failover_ms_max / 1000
@@ -66,74 +67,74 @@ class SegmentRoll:
             self._is_running = True
             self._tasks.spawn(self._run(), "next segment")
 
-    def limit(self, timeout_ms: int) -> None:
-        """From now on a transition gives up after ``timeout_ms`` at the latest."""
+    def limit_duration(self, timeout_ms: int) -> None:
+        """Make the current or next roll give up after at most ``timeout_ms``."""
         latest = self._loop.time() + timeout_ms / 1000
         self._give_up_at = latest if self._give_up_at is None else min(latest, self._give_up_at)
 
     async def aclose(self) -> None:
-        """Stops a transition wherever it is. Safe to repeat."""
+        """Cancel a running roll. Safe to repeat."""
         await self._tasks.aclose()
 
     async def _run(self) -> None:
         try:
             try:
-                while self._is_wanted and self._pipeline.failure is None:
-                    await self._once()
+                while self._is_requested and self._pipeline.failure is None:
+                    await self._roll_once()
             except RhumblineError as error:
                 self._pipeline.fail(error)
                 await self._chain.abandon()
-            await self._settle_lost()
+            await self._resolve_after_loss()
         finally:
             self._is_running = False
             self._pipeline.wake()
 
-    async def _settle_lost(self) -> None:
+    async def _resolve_after_loss(self) -> None:
         pipeline, segment = self._pipeline, self._pipeline.segment.stored.segment
         while pipeline.unresolved:
             assert pipeline.failure is not None
             await pipeline.wait_until(lambda: not pipeline.in_flight)
             try:
-                end = await self._retried(lambda: self._chain.recovered_end(segment))
+                end = await self._retry(lambda: self._chain.recover_end(segment))
                 pipeline.resolve(end.last_entry_id)
             except RhumblineError:
                 pipeline.abandon()
 
-    async def _once(self) -> None:
+    async def _roll_once(self) -> None:
         pipeline = self._pipeline
-        policy = await self._retried(self._read_policy)
-        following = await self._retried(lambda: self._chain.next(policy))
+        policy = await self._retry(self._read_policy)
+        next_segment = await self._retry(lambda: self._chain.next(policy))
         pipeline.is_held = True
         await pipeline.wait_until(lambda: not pipeline.in_flight)
         if pipeline.failure is not None:
             return
         old = pipeline.segment
         if pipeline.ledger_failure is None:
-            self._is_wanted = False
-            pipeline.switch(following, policy)
+            self._is_requested = False
+            pipeline.switch(next_segment, policy)
             await self.complete(old)
             return
-        end = await self._retried(lambda: self._chain.recovered_end(old.stored.segment))
+        end = await self._retry(lambda: self._chain.recover_end(old.stored.segment))
         pipeline.resolve(end.last_entry_id)
-        await self._retried(lambda: self._chain.complete(old, end))
-        self._is_wanted = False
+        await self._retry(lambda: self._chain.complete(old, end))
+        self._is_requested = False
         self._give_up_at = None
-        pipeline.switch(following, policy)
+        pipeline.switch(next_segment, policy)
 
     async def complete(self, segment: OpenSegment) -> None:
-        """Closes a segment whose every entry is acknowledged, and records its end."""
-        end = await self._retried(lambda: self._closed_end(segment))
-        await self._retried(lambda: self._chain.complete(segment, end))
+        """Close a segment whose entries are all acknowledged, and record its end."""
+        end = await self._retry(lambda: self._closed_end(segment))
+        await self._retry(lambda: self._chain.complete(segment, end))
 
     async def _closed_end(self, segment: OpenSegment) -> SegmentEnd:
         try:
             metadata = await segment.ledger.close()
         except RhumblineError as error:
-            if may_pass(error):
+            if is_transient(error):
                 raise
-            # Closed or fenced by somebody: recovery tells how it ended, the next compare-and-set
-            # whether the stream is still ours.
-            return await self._chain.recovered_end(segment.stored.segment)
+            # Another process fenced or closed the ledger. Recovery finds its end, and the next
+            # compare-and-set shows whether this writer still owns the stream.
+            return await self._chain.recover_end(segment.stored.segment)
         assert metadata.last_entry_id == segment.last_entry_id, "every entry was acknowledged"
         return SegmentEnd(
             last_entry_id=metadata.last_entry_id,
@@ -144,7 +145,7 @@ class SegmentRoll:
             producers_entry=segment.producers_entry,
         )
 
-    async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:
         pause_ms = self._config.backoff_ms_min
         failure = self._pipeline.failure
         while True:
@@ -152,12 +153,12 @@ class SegmentRoll:
                 return await work()
             except RhumblineError as error:
                 is_late = self._give_up_at is not None and self._loop.time() >= self._give_up_at
-                if is_late or not may_pass(error) or self._pipeline.failure is not failure:
+                if is_late or not is_transient(error) or self._pipeline.failure is not failure:
                     raise
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self._config.backoff_ms_max)
 
 
-def may_pass(error: RhumblineError) -> bool:
-    """Whether the same step may succeed when it is repeated."""
+def is_transient(error: RhumblineError) -> bool:
+    """Return True if the same step may succeed when it is repeated."""
     return error.retryable or isinstance(error, UnknownOutcomeError)

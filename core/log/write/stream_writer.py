@@ -1,16 +1,16 @@
-"""The writer of a stream, as applications see it: buffers records and hands out light awaitables.
+"""The stream writer: the API for appending records to a stream.
 
 Invariants:
 
-1. The visible records of a session are a prefix of what it sent.
-2. A record is reported as failed for certain only if it never left, or its ledger was closed
-   without it. Otherwise the error is AppendOutcomeUnknownError.
-3. After StreamLostError nothing is sent any more, ever; open another writer.
-4. Txids never fall from record to record.
-5. An idle writer has no task and no timer (its alarm is one of many behind one timer).
+1. The visible records of a writer session are a prefix of the records that it sent (rule STR-10).
+2. A record is reported as not appended only if it was never sent, or if its ledger was closed
+   without it. Otherwise the error is AppendOutcomeUnknownError (rule STR-10).
+3. After StreamLostError the writer never sends anything again; open another writer (rule STR-4).
+4. Txids never fall from record to record (rule STR-14).
+5. An idle writer has no task and no event loop timer of its own; see ``shared_timer``.
 
-The fast path of ``append`` is one look at the buffer, one list append and one small object; entries
-and everything rarer are in ``pipeline`` and ``transition``.
+The fast path of ``append`` is one check of the open batch, one list append and one small object.
+Entries are sent by ``pipeline``, and everything less frequent is in ``segment_roll``.
 """
 
 import asyncio
@@ -28,25 +28,32 @@ from ...protocol.errors import (
     TooManyRequestsError,
 )
 from ...protocol.record_set import NO_PRODUCER, TXID_FIRST, Kind, Producer, encode_record_set
-from ...protocol.trace_context import trace_extension
 from ...runtime.runtime import Runtime
+from ...runtime.trace_context import trace_extension
 from ...runtime.tracing import Span, TraceStep
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
-from .append_validation import as_bytes, check_txid, check_txids, checked_set, cut, too_large
+from .append_validation import (
+    as_bytes,
+    check_txid,
+    check_txids,
+    decode_producer_set,
+    split_by_size,
+    too_large,
+)
 from .batch import NO_BATCH, RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
 from .buffer import Buffer
-from .dedup_table import DeduplicationTable, Sent
+from .dedup_table import DeduplicationTable, NumberedSet
 from .keepalive import Keepalive
 from .pipeline import Pipeline
 from .segment_chain import OpenSegment, SegmentChain
 from .segment_roll import SegmentRoll
-from .writer_close import close, leave
+from .writer_close import close_at_exit, close_writer
 
 
 class StreamWriter:
-    """Writes one stream; made by ``Namespace.open_writer``, which fences the predecessor.
+    """The only writer of a stream. ``Namespace.open_writer`` opens it and fences the previous one.
 
     For one event loop. ``async with`` closes it.
     """
@@ -59,41 +66,43 @@ class StreamWriter:
         *,
         stream: str,
         policy: StreamPolicy,
-        producers: DeduplicationTable,
+        dedup_table: DeduplicationTable,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
         config: WriterConfig,
-        shared: LogContext,
+        context: LogContext,
     ) -> None:
         completed = chain.last_completed
         self.stream = stream
         self.last_txid = 0 if completed is None else completed.last_txid
-        """Txid of the newest record, appended here or found at opening; 0 if there is none."""
+        """Txid of the newest record, appended here or found at the takeover; 0 if none."""
         self._clock = runtime.clock
         self._loop = asyncio.get_running_loop()
         self._config = config
         self._record_bytes_max = policy.record_bytes_max
         self._refusal: RhumblineError | None = None
-        self._producers = producers
-        self._pipeline = Pipeline(self, segment, policy, config, producers, shared)
+        self._dedup_table = dedup_table
+        self._pipeline = Pipeline(self, segment, policy, config, dedup_table, context)
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer
-        self._transition = SegmentRoll(chain, self._pipeline, config, read_policy, self._on_bug)
+        self._segment_roll = SegmentRoll(chain, self._pipeline, config, read_policy, self._on_bug)
         self._closing: asyncio.Task[None] | None = None
-        self._care = Keepalive(self._pipeline, self, shared.alarms)
-        self._care.set_alarm()
+        self._keepalive = Keepalive(self._pipeline, self, context.timer)
+        self._keepalive.schedule()
 
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, payload: bytes, txid: int | None = None) -> Append:
-        """Appends a record and returns at once; await the result for its position.
+        """Append a record without waiting. Await the returned object for the record's position.
 
-        ``txid`` may not be below the last one; None gives one of about now (all records of one
-        entry may share it). Raises, and then nothing happened: RecordTooLargeError,
-        TxidOutOfOrderError, InvalidArgumentError, TooManyRequestsError (too much is outstanding:
-        await ``room()`` or earlier appends), StreamLostError, EndOfStreamError, ClosedError.
-        Awaiting raises StreamLostError and others (certainly not appended) or
-        AppendOutcomeUnknownError (a repeat may double the record).
+        ``txid`` must not be below the last txid. None uses the time of day in ms, or the last txid
+        if that is higher; records of one entry may share it.
+
+        If the call raises, the record was not appended: RecordTooLargeError, TxidOutOfOrderError,
+        InvalidArgumentError, TooManyRequestsError (await ``room()`` or earlier appends),
+        StreamLostError, EndOfStreamError, ClosedError. If awaiting raises
+        AppendOutcomeUnknownError, a repeat may append the record twice; after any other error, for
+        example StreamLostError, the record was not appended.
         """
         batch = self._buffer.open
         if txid is None and payload.__class__ is bytes:
@@ -118,11 +127,11 @@ class StreamWriter:
         open_batch = self._buffer.open
         if open_batch is NO_BATCH or open_batch.free_bytes() < size:
             self._check_open()
-        batch = self._buffer.of_records(size, self._default_txid() if txid is None else txid)
+        batch = self._buffer.batch_for_records(size, self._default_txid() if txid is None else txid)
         if txid is not None:
-            batch.take_txids((txid,))
+            batch.add_txids((txid,))
         elif batch.txids is not None:
-            batch.take_txids((self._default_txid(),))
+            batch.add_txids((self._default_txid(),))
         self.last_txid = batch.last_txid
         ticket = Append(batch, len(batch.payloads))
         batch.payloads.append(payload)
@@ -131,10 +140,11 @@ class StreamWriter:
     def append_many(
         self, payloads: Sequence[bytes], txids: Sequence[int] | None = None
     ) -> AppendMany:
-        """Appends records in order, with far less work for each than ``append``.
+        """Append records in order, with much less overhead per record than ``append``.
 
-        All or none are taken (same errors as ``append``); they may come to lie in several entries,
-        so that after a failure the first of them may be in the stream and the rest not.
+        Raises the same errors as ``append``, in which case no record was appended. The records may
+        be split over several entries, so a later failure may leave only the first of them in the
+        stream.
         """
         count = len(payloads)
         if count == 0:
@@ -147,7 +157,7 @@ class StreamWriter:
         total += count * RECORD_OVERHEAD_BYTES
         if total > self._config.outstanding_bytes_max:
             raise RecordTooLargeError(
-                f"{count} records of {total} bytes in one call are above "
+                f"{count} records of {total} bytes in one call exceed "
                 f"outstanding_bytes_max={self._config.outstanding_bytes_max}"
             )
         if txids is not None:
@@ -157,7 +167,7 @@ class StreamWriter:
         if total <= flush_bytes or count == 1:
             return AppendMany([self._extend(payloads, txids, total)])
         spans = []
-        for first, stop, size in cut(payloads, flush_bytes, self._buffer.record_room()):
+        for first, stop, size in split_by_size(payloads, flush_bytes, self._buffer.record_room()):
             given = None if txids is None else txids[first:stop]
             spans.append(self._extend(payloads[first:stop], given, size))
         return AppendMany(spans)
@@ -165,14 +175,14 @@ class StreamWriter:
     def _extend(
         self, payloads: Sequence[bytes], txids: Sequence[int] | None, size: int
     ) -> tuple[Batch, int, int]:
-        """Puts records that fit one buffer into one; (it, index of the first, count)."""
+        """Add records that fit one batch. Return (batch, index of the first record, count)."""
         first_txid = self._default_txid() if txids is None else txids[0]
-        batch = self._buffer.of_records(size, first_txid)
+        batch = self._buffer.batch_for_records(size, first_txid)
         span = (batch, len(batch.payloads), len(payloads))
         if txids is not None:
-            batch.take_txids(txids)
+            batch.add_txids(txids)
         elif batch.txids is not None:
-            batch.take_txids([self._default_txid()] * len(payloads))
+            batch.add_txids([self._default_txid()] * len(payloads))
         batch.payloads.extend(payloads)
         self.last_txid = batch.last_txid
         return span
@@ -180,58 +190,64 @@ class StreamWriter:
     def append_set(
         self, encoded: bytes, *, keeps_txids: bool = False, trace: str | None = None
     ) -> AppendMany:
-        """Appends a record set that somebody else made, as it is; entries gather several of them.
+        """Append a record set that a producer encoded, unchanged. An entry may hold several sets.
 
-        Its records get one txid of about now, or keep their own (``keeps_txids``), which may not
-        be below the last one. If its producer numbers its sets, a set that is in the stream or on
-        its way already is not appended again: the result is that of the first time. ``trace`` names
-        the span that the entry follows from.
+        All its records get the same txid, as in ``append``, or keep their own (``keeps_txids``),
+        which must not be below the last txid. If the set is from a numbered producer and is already
+        in the stream or in flight, it is not appended again, and the result is that of the first
+        append (rule STR-16). ``trace`` is the ``traceparent`` that the entry follows from.
 
-        Raises, beside what ``append`` raises: CorruptionError, DuplicateRecordError (in the
+        Raises the errors of ``append``, and CorruptionError, DuplicateRecordError (already in the
         stream, position no longer known), SequenceGapError.
         """
         self._check_open()
         if encoded.__class__ is not bytes:
             encoded = as_bytes(encoded)
-        one = checked_set(encoded, self._record_bytes_max)
-        numbered = one.producer != NO_PRODUCER
-        if numbered:
-            known = self._producers.known(one.producer, one.first_sequence, one.count)
+        record_set = decode_producer_set(encoded, self._record_bytes_max)
+        is_numbered = record_set.producer != NO_PRODUCER
+        if is_numbered:
+            known = self._dedup_table.find_duplicate(
+                record_set.producer, record_set.first_sequence, record_set.count
+            )
             if known is not None:
                 return known
         if keeps_txids:
-            one.txids()  # raises if they do not rise
-            check_txid(self.stream, one.first_txid, self.last_txid)
-            first, last = one.first_txid, one.last_txid
-        elif one.txids_view() is not None:
-            raise InvalidArgumentError("the set has txids of its own; keep them or leave them out")
+            record_set.txids()  # raises if they fall
+            check_txid(self.stream, record_set.first_txid, self.last_txid)
+            first, last = record_set.first_txid, record_set.last_txid
+        elif record_set.txids_view() is not None:
+            raise InvalidArgumentError(
+                "the record set has its own txids; pass keeps_txids=True or encode it without txids"
+            )
         else:
             first = last = self._default_txid()
-        batch = self._buffer.of_sets(len(encoded), first)
+        batch = self._buffer.batch_for_sets(len(encoded), first)
         slot = batch.count
-        batch.sets.append((encoded, one.count, None if keeps_txids else first))
-        batch.count += one.count
+        batch.sets.append((encoded, record_set.count, None if keeps_txids else first))
+        batch.count += record_set.count
         if trace is not None:
             batch.traces.append(trace)
         batch.last_txid = self.last_txid = last
-        if numbered:
+        if is_numbered:
             now = self._clock.wall_ms()
-            sent = Sent(one.producer, one.first_sequence, one.count, now, batch, slot)
-            batch.producers.append(sent)
-            self._producers.take(sent)
-        return AppendMany([(batch, slot, one.count)])
+            numbered_set = NumberedSet(
+                record_set.producer, record_set.first_sequence, record_set.count, now, batch, slot
+            )
+            batch.numbered_sets.append(numbered_set)
+            self._dedup_table.accept(numbered_set)
+        return AppendMany([(batch, slot, record_set.count)])
 
     def append_numbered(
         self, producer: bytes, first_sequence: int, payloads: Sequence[bytes]
     ) -> AppendMany:
-        """Appends records that ``producer`` (16 bytes) numbers from ``first_sequence`` on.
+        """Append records that ``producer`` (16 bytes) numbers from ``first_sequence`` on.
 
-        The same call may be repeated after any failure, here or with a later writer of the stream:
-        the records are in the stream once. Errors as ``append_set``.
+        The call may be repeated after any failure, with this or a later writer of the stream: the
+        records are in the stream once (rule STR-16). Raises the errors of ``append_set``.
         """
         if len(producer) != len(NO_PRODUCER) or producer == NO_PRODUCER or first_sequence < 0:
             raise InvalidArgumentError(
-                "a producer id is 16 bytes, not all zero; sequences count from 0"
+                "a producer id has 16 bytes that are not all zero, and sequences count from 0"
             )
         if not payloads:
             raise InvalidArgumentError("append_numbered needs at least one record")
@@ -260,12 +276,12 @@ class StreamWriter:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """Why it takes nothing more, ever: failed, ended or closed; None while it is open."""
+        """Why the writer takes no more records (failed, ended or closed); None while it is open."""
         return self._refusal
 
     def last_sequence(self, producer: bytes) -> int | None:
-        """The last sequence of ``producer`` that was accepted, here or before; None if unknown."""
-        return self._producers.last_sequence(producer)
+        """Return the last accepted sequence of ``producer``, or None if the producer is unknown."""
+        return self._dedup_table.last_sequence(producer)
 
     def _default_txid(self) -> int:
         return max(self.last_txid, self._clock.wall_ms(), TXID_FIRST)
@@ -273,8 +289,10 @@ class StreamWriter:
     # --- waiting and closing --------------------------------------------------------------------
 
     async def room(self) -> None:
-        """Waits until little enough is outstanding for more appends; for producers that do not
-        await each record. Raises what ``append`` would."""
+        """Wait until at most half of ``outstanding_bytes_max`` is unacknowledged.
+
+        For producers that do not await each record. Raises the errors of ``append``.
+        """
         limit = self._config.outstanding_bytes_max // 2
         pipeline = self._pipeline
         if pipeline.outstanding_bytes > limit:
@@ -284,9 +302,9 @@ class StreamWriter:
         self._check_open()
 
     async def flush(self) -> None:
-        """Sends what is buffered and waits until every record appended so far is acknowledged.
+        """Send the buffered records and wait until every record so far is acknowledged.
 
-        Raises the failure of the first one that was not. A repeat is safe.
+        Raises the failure of the first record that failed. Safe to repeat.
         """
         self._buffer.submit()
         for queue in (self._pipeline.queue, self._pipeline.in_flight, self._pipeline.unresolved):
@@ -297,15 +315,16 @@ class StreamWriter:
             raise self._pipeline.failure
 
     async def end_stream(self) -> None:
-        """Ends the stream for good, behind all records appended so far, and closes the writer.
+        """End the stream permanently behind all records appended so far, and close the writer.
 
-        Readers end there. Raises the failure of the first record, or of the end, that was not
-        acknowledged; then open another writer and look.
+        Readers stop at the end (rule STR-18). Raises the failure of the end record, or of a record
+        before it; then the stream may or may not have ended, and opening another writer shows
+        which.
         """
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         self._refusal = EndOfStreamError(f"stream {self.stream} was ended")
-        self._care.stop()
+        self._keepalive.stop()
         self._buffer.submit()
         end = Batch(0, self.last_txid, self._clock.wall_ms(), Kind.END_OF_STREAM)
         self._pipeline.submit(end)
@@ -313,34 +332,35 @@ class StreamWriter:
         await self.close()
 
     async def close(self) -> None:
-        """Waits until all records are acknowledged (or failed: their awaitables say so), then
-        closes and completes the segment.
+        """Wait until all records are acknowledged or failed, then close and complete the segment.
 
-        Raises the writer's failure if it failed, and when the segment's end could not be recorded;
-        nothing acknowledged is lost by that, the next writer records it. Safe to repeat, and to
-        cancel: closing goes on.
+        Raises the failure of the writer, or an error if the end of the segment could not be
+        recorded. Acknowledged records are safe in both cases, because the next writer records the
+        end. Safe to repeat. If the caller is cancelled, closing continues in the background.
         """
         if self._closing is None:
             self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
-            self._care.stop()
+            self._keepalive.stop()
             self._buffer.submit()
-            closing = close(self._pipeline, self._transition, self._config, self.abort, self.stream)
+            closing = close_writer(
+                self._pipeline, self._segment_roll, self._config, self.abort, self.stream
+            )
             self._closing = self._loop.create_task(closing, name=f"close {self.stream}")
             self._closing.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._closing)
 
     async def abort(self) -> None:
-        """Stops at once, as a crash would: what is not acknowledged has an unknown outcome."""
+        """Stop immediately, as a crash would. Unacknowledged records have an unknown outcome."""
         self._refusal = self._refusal or ClosedError(f"the writer of {self.stream} is closed")
         self._pipeline.stop()
         self._pipeline.fail(self._refusal)
         self._pipeline.abandon()
         self._buffer.stop()
-        self._care.stop()
-        await self._transition.aclose()
+        self._keepalive.stop()
+        await self._segment_roll.aclose()
 
     async def __aenter__(self) -> "StreamWriter":
-        """The writer itself."""
+        """Return the writer itself."""
         return self
 
     async def __aexit__(
@@ -349,37 +369,37 @@ class StreamWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes; an error of closing never hides the one that ends the block."""
-        await leave(self.close, error)
+        """Close the writer. An error of ``close`` never hides an error of the block."""
+        await close_at_exit(self.close, error)
 
-    # --- what the pipeline tells ----------------------------------------------------------------
+    # --- callbacks of the pipeline --------------------------------------------------------------
 
     def wall_ms(self) -> int:
-        """Time of day."""
+        """Return the time of day in ms."""
         return self._clock.wall_ms()
 
     @property
     def is_buffering(self) -> bool:
-        """Whether records wait in the buffer that will leave by themselves."""
+        """True if the buffer holds records that will be sent without a further call."""
         return self._buffer.is_waiting
 
     def on_can_send(self) -> None:
-        """The pipeline has room for an entry."""
+        """Send what is due, because the pipeline has room for an entry."""
         self._buffer.on_can_send()
 
-    def on_segment_begun(self) -> None:
-        """Entries go to another segment: it has times of its own."""
+    def on_segment_switched(self) -> None:
+        """Schedule the idle work of the new segment."""
         if self._refusal is None:
-            self._care.set_alarm()
+            self._keepalive.schedule()
 
-    def on_segment_over(self) -> None:
-        """The segment is full, too old, or its ledger failed."""
-        self._transition.begin()
+    def on_roll_needed(self) -> None:
+        """Request a segment roll: the segment is full or expired, or its ledger failed."""
+        self._segment_roll.request()
 
     def on_failed(self, failure: RhumblineError) -> None:
-        """Nothing will be sent any more: the buffer fails for certain."""
+        """Fail the buffered records, because nothing will be sent any more."""
         self._refusal = self._refusal or failure
-        self._care.stop()
+        self._keepalive.stop()
         self._buffer.submit()
 
     def _on_bug(self, error: BaseException) -> None:
@@ -395,7 +415,8 @@ class StreamWriter:
         if self._pipeline.outstanding_bytes >= self._config.outstanding_bytes_max:
             raise TooManyRequestsError(
                 f"stream {self.stream}: {self._pipeline.outstanding_bytes} bytes are not yet "
-                "acknowledged; await room() before appending more"
+                f"acknowledged, the limit is {self._config.outstanding_bytes_max}; "
+                "await room() before appending more"
             )
 
 

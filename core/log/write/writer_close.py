@@ -1,4 +1,4 @@
-"""The end of a writer session: everything settled, the segment completed, nothing left running."""
+"""The orderly close of a stream writer (rule STR-7)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,42 +9,43 @@ from .pipeline import Pipeline
 from .segment_roll import SegmentRoll
 
 
-async def close(
+async def close_writer(
     pipeline: Pipeline,
-    transition: SegmentRoll,
+    segment_roll: SegmentRoll,
     config: WriterConfig,
     abort: Callable[[], Awaitable[None]],
     stream: str,
 ) -> None:
-    """Waits until all that was submitted is settled, completes the segment, and stops (``abort``).
+    """Wait until every submitted batch is settled, complete the segment, and call ``abort``.
 
-    Raises the pipeline's failure, DeadlineExceededError, or why the end could not be recorded.
+    Raises the failure of the pipeline, DeadlineExceededError, or the error that prevented the
+    completion of the segment.
     """
-    pipeline.stop()  # closing makes all visible
-    transition.limit(config.failover_ms_max)
+    pipeline.stop()  # closing the ledger makes all records visible
+    segment_roll.limit_duration(config.failover_ms_max)
     try:
         async with asyncio.timeout(config.close_ms_max / 1000):
             await pipeline.wait_until(
                 lambda: (
                     (pipeline.is_drained or pipeline.failure is not None)
-                    and not transition.is_running
+                    and not segment_roll.is_running
                 )
             )
         if pipeline.failure is not None:
             raise pipeline.failure.with_traceback(None)
-        transition.limit(config.failover_ms_max)
-        await transition.complete(pipeline.segment)
+        segment_roll.limit_duration(config.failover_ms_max)
+        await segment_roll.complete(pipeline.segment)
     except TimeoutError as error:
         raise DeadlineExceededError(
-            f"stream {stream}: not all records were acknowledged within "
-            f"{config.close_ms_max} ms of closing"
+            f"stream {stream}: not all records were acknowledged within {config.close_ms_max} ms "
+            "of close"
         ) from error
     finally:
         await abort()
 
 
-async def leave(close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
-    """Closes; an error of closing never hides the one that ends a block."""
+async def close_at_exit(close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
+    """Close at the end of a block. An error of ``close`` never hides ``error``, the block's own."""
     try:
         await close()
     except RhumblineError:

@@ -1,11 +1,11 @@
-"""What the application promises, while regions fail. Minutes of outage pass in milliseconds."""
+"""The application keeps its promises while regions fail; minutes of outage take milliseconds."""
 
 import asyncio
 
 from orders import STREAM, CarefulDesk, Warehouse
 
-from rhumbline.chaos.rehearsal import MakeRehearsal, Rehearsal
-from rhumbline.client.connect import Client
+from rhumbline import Client
+from rhumbline.testing import Rehearsal, RehearsalFactory
 
 ORDERS = [b"order %d" % number for number in range(100)]
 
@@ -14,46 +14,48 @@ async def desk(client: Client) -> None:
     await CarefulDesk(client).take(ORDERS)
 
 
-def test_orders_are_shipped_while_a_region_is_lost(rhumbline_cluster: MakeRehearsal) -> None:
+def test_orders_are_shipped_while_a_region_is_down(rhumbline_cluster: RehearsalFactory) -> None:
     warehouse = Warehouse()
 
-    async def story(cluster: Rehearsal) -> None:
+    async def scenario(cluster: Rehearsal) -> None:
         await cluster.create_stream(STREAM)
-        cluster.start("north", warehouse.work)
-        taking = cluster.start("east", desk)
+        cluster.start_program("north", warehouse.work)
+        taking = cluster.start_program("east", desk)
         await asyncio.sleep(0.5)
-        cluster.lose("west")
+        cluster.kill_region("west")
         await taking
         await asyncio.sleep(5)
 
-    rhumbline_cluster(regions=3).play(story)
+    rhumbline_cluster(regions=3).run(scenario)
     assert warehouse.shipped == ORDERS
 
 
-def test_nothing_is_booked_twice_when_the_desk_is_cut_off(rhumbline_cluster: MakeRehearsal) -> None:
-    async def story(cluster: Rehearsal) -> list[bytes]:
+def test_no_order_is_booked_twice_when_the_desk_is_cut_off(
+    rhumbline_cluster: RehearsalFactory,
+) -> None:
+    async def scenario(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
-        taking = cluster.start("east", desk)
+        taking = cluster.start_program("east", desk)
         await asyncio.sleep(0.5)
-        cluster.cut("east")
+        cluster.cut_region("east")
         await asyncio.sleep(5)
-        cluster.heal("east")
+        cluster.heal_region("east")
         await taking
-        return await cluster.payloads(STREAM, region="west")
+        return await cluster.read_payloads(STREAM, region="west")
 
-    assert rhumbline_cluster(regions=3).play(story) == ORDERS
+    assert rhumbline_cluster(regions=3).run(scenario) == ORDERS
 
 
-def test_a_region_comes_back_with_everything(rhumbline_cluster: MakeRehearsal) -> None:
-    async def story(cluster: Rehearsal) -> list[bytes]:
+def test_a_restored_region_has_all_orders(rhumbline_cluster: RehearsalFactory) -> None:
+    async def scenario(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
-        taking = cluster.start("east", desk)
+        taking = cluster.start_program("east", desk)
         await asyncio.sleep(0.5)
-        cluster.lose("north")
+        cluster.kill_region("north")
         await taking
-        cluster.restore("north")
+        cluster.restore_region("north")
         await asyncio.sleep(10)
-        cluster.lose("east")  # where the orders came from
-        return await cluster.payloads(STREAM, region="north")
+        cluster.kill_region("east")  # the region that the orders came from
+        return await cluster.read_payloads(STREAM, region="north")
 
-    assert rhumbline_cluster(regions=3).play(story) == ORDERS
+    assert rhumbline_cluster(regions=3).run(scenario) == ORDERS

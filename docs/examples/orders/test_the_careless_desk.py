@@ -1,28 +1,28 @@
-"""This test fails, and that is its purpose: it finds the bug of the careless desk."""
+"""A test that fails on purpose: it finds the bug of ``CarelessDesk``."""
 
 import asyncio
 
 from orders import STREAM, CarelessDesk
 
-from rhumbline.chaos.rehearsal import MakeRehearsal, Rehearsal
-from rhumbline.client.connect import Client
+from rhumbline import Client
+from rhumbline.testing import Rehearsal, RehearsalFactory
 
 ORDERS = [b"order %d" % number for number in range(100)]
 
 
-def test_nothing_is_booked_twice(rhumbline_cluster: MakeRehearsal) -> None:
+def test_no_order_is_booked_twice(rhumbline_cluster: RehearsalFactory) -> None:
     async def desk(client: Client) -> None:
         await CarelessDesk(client).take(ORDERS)
 
-    async def story(cluster: Rehearsal) -> list[bytes]:
+    async def scenario(cluster: Rehearsal) -> list[bytes]:
         await cluster.create_stream(STREAM)
-        taking = cluster.start("east", desk)
+        taking = cluster.start_program("east", desk)
         await asyncio.sleep(0.5)
-        cluster.cut("east")
+        cluster.cut_region("east")
         await asyncio.sleep(5)
-        cluster.heal("east")
+        cluster.heal_region("east")
         await taking
-        return await cluster.payloads(STREAM, region="west")
+        return await cluster.read_payloads(STREAM, region="west")
 
-    booked = rhumbline_cluster(regions=3).play(story)
+    booked = rhumbline_cluster(regions=3).run(scenario)
     assert sorted({order for order in booked if booked.count(order) > 1}) == []

@@ -14,7 +14,7 @@ from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.migrating_store import MigratingStore
 from rhumbline.backends.migration import End, Migration, check_equal, scan
 from rhumbline.backends.migration_fence import FenceState, MovableStore
-from rhumbline.backends.open_store import open_as_it_is, open_store
+from rhumbline.backends.open_store import open_store, open_without_following
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.errors import StoreFencedError
@@ -46,8 +46,8 @@ async def move(opener: Opener, source: str, target: str) -> None:
         f"{time.monotonic() - began:.2f} s, {outcome.passes} passes, pause {outcome.pause_ms} ms, "
         f"next ledger {outcome.next_ledger_id}"
     )
-    assert (await ends[0].store.gate_state()).successor == target
-    assert (await ends[1].store.gate_state()).successor is None
+    assert (await ends[0].store.fence_state()).successor == target
+    assert (await ends[1].store.fence_state()).successor is None
     for end in ends:
         await end.store.close()
 
@@ -96,7 +96,7 @@ def test_from_store_to_store_under_writes(ways: Callable[[], list[str]], tmp_pat
         given = [await ids.next_id()]
         for source, target in pairwise(route):
             done = sum(writers.known)
-            await move(open_as_it_is, source, target)
+            await move(open_without_following, source, target)
             given.append(await ids.next_id())
             await asyncio.sleep(0.3)
             assert sum(writers.known) > done
@@ -124,7 +124,7 @@ def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
 
     async def opener(uri: str) -> MovableStore:
         if not uri.startswith("fdb"):
-            return await open_as_it_is(uri)
+            return await open_without_following(uri)
         store = FdbStore(uri, cluster, uri.encode(), 10_000)
         await store.start()
         return store
@@ -180,7 +180,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
 
     async def opener() -> MovableStore:
         if uri is not None:
-            return await open_as_it_is(uri)
+            return await open_without_following(uri)
         store = FdbStore("fdb:model", cluster, b"p", 10_000)
         await store.start()
         return store
@@ -189,15 +189,15 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
         old, mover = await opener(), await opener()
         await old.create("/n", b"before")
         await old.create("/q/a-", sequential=True)
-        rung = asyncio.Event()
-        old.watch_gate(rung.set)
+        notified = asyncio.Event()
+        old.watch_fence(notified.set)
         await asyncio.sleep(0.2)
-        rung.clear()
-        gate = await mover.gate_state()
-        closed = FenceState(gate.epoch, gate.tree, "memory:elsewhere", "me")
-        assert await mover.swap_gate(gate, closed)
-        assert not await mover.swap_gate(gate, closed)
-        await asyncio.wait_for(rung.wait(), 5)
+        notified.clear()
+        fence = await mover.fence_state()
+        closed = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "me")
+        assert await mover.swap_fence(fence, closed)
+        assert not await mover.swap_fence(fence, closed)
+        await asyncio.wait_for(notified.wait(), 5)
         fresh = await opener()
         for handle in (old, fresh, mover):
             for attempt in (
@@ -209,8 +209,8 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
                 with pytest.raises(StoreFencedError):
                     await attempt
             assert (await handle.get("/n", stale_ok=True)).data == b"before"
-            assert await handle.gate_state() == closed
-        other = FenceState(gate.epoch, gate.tree, "memory:elsewhere", "somebody else")
+            assert await handle.fence_state() == closed
+        other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "somebody else")
         with pytest.raises(StoreFencedError):
             await mover.load([Create("/m")], {}, other)
         await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
@@ -218,7 +218,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
         assert found["/m"].data == b"loaded"
         assert found["/q"].sequence >= 2_000
         before = (await old.get("/n", stale_ok=True)).version
-        assert await mover.swap_gate(closed, FenceState("new-epoch", gate.tree))
+        assert await mover.swap_fence(closed, FenceState("new-epoch", fence.tree))
         for handle in (old, fresh):
             value = await handle.get("/n")
             assert value.data == b"before"

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from rhumbline.backends.conformance.assertions import Skipped
-from rhumbline.backends.conformance.kit import Check, Target, all_checks, check_name, run_check
+from rhumbline.backends.conformance.kit import (
+    ConformanceCheck,
+    StoreUnderTest,
+    all_checks,
+    check_name,
+    run_check,
+)
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.backends.open_store import open_store
@@ -15,7 +21,7 @@ from rhumbline.tests.support.servers import metadata_servers
 from rhumbline.tests.support.servers.store_locations import fdb_uri
 
 
-def run(check: Check, target: Target) -> None:
+def run(check: ConformanceCheck, target: StoreUnderTest) -> None:
     try:
         asyncio.run(run_check(check, target))
     except Skipped as reason:
@@ -23,37 +29,37 @@ def run(check: Check, target: Target) -> None:
 
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_memory(check: Check) -> None:
+def test_memory(check: ConformanceCheck) -> None:
     tree = MemoryTree()
 
     async def open_handle() -> MemoryStore:
         return MemoryStore(tree)
 
-    run(check, Target(open_handle))
+    run(check, StoreUnderTest(open_handle))
 
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_sqlite(check: Check, tmp_path: Path) -> None:
+def test_sqlite(check: ConformanceCheck, tmp_path: Path) -> None:
     uri = f"sqlite://{tmp_path}/metadata.db"
-    run(check, Target(lambda: open_store(uri), uri))
+    run(check, StoreUnderTest(lambda: open_store(uri), uri))
 
 
 @pytest.mark.needs_server("zookeeper")
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_zookeeper(check: Check) -> None:
+def test_zookeeper(check: ConformanceCheck) -> None:
     uri = f"zk://{metadata_servers.zookeeper().address}/contract"
-    run(check, Target(lambda: open_store(uri), uri, ttl_ms=800))
+    run(check, StoreUnderTest(lambda: open_store(uri), uri, ttl_ms=800))
 
 
 @pytest.mark.needs_server("etcd")
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_etcd(check: Check) -> None:
+def test_etcd(check: ConformanceCheck) -> None:
     uri = f"etcd://{metadata_servers.etcd().address}/contract"
-    run(check, Target(lambda: open_store(uri), uri, ttl_ms=1000))
+    run(check, StoreUnderTest(lambda: open_store(uri), uri, ttl_ms=1000))
 
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_fdb_on_a_model_of_its_transactions(check: Check) -> None:
+def test_fdb_on_a_model_of_its_transactions(check: ConformanceCheck) -> None:
     cluster = ModelCluster()
 
     async def open_handle() -> FdbStore:
@@ -61,11 +67,11 @@ def test_fdb_on_a_model_of_its_transactions(check: Check) -> None:
         await store.start()
         return store
 
-    run(check, Target(open_handle))
+    run(check, StoreUnderTest(open_handle))
 
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
-def test_fdb(check: Check) -> None:
+def test_fdb(check: ConformanceCheck) -> None:
     """FoundationDB is in no package registry: only who has a cluster can run these."""
     uri = fdb_uri("contract")
-    run(check, Target(lambda: open_store(uri), uri))
+    run(check, StoreUnderTest(lambda: open_store(uri), uri))

@@ -8,7 +8,7 @@ from rhumbline.backends.open_store import open_store
 
 ADDER = """
 import asyncio, sys
-from rhumbline.backends.open import open_store
+from rhumbline.backends.open_store import open_store
 from rhumbline.core.protocol.errors import BadVersionError
 
 async def main(uri, times):

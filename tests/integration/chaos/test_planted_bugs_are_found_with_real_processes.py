@@ -1,4 +1,4 @@
-"""Two bugs planted in a copy of the package: real processes and the checker find them."""
+"""The checker finds two planted bugs in runs with real processes."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from rhumbline.tests.support.servers.metadata_servers import started
 PROGRAM = "from rhumbline.cli import main; main()"
 
 
-def played_in_copy(mutation: str, scenario: str, folder: Path) -> tuple[int, ScenarioOutcome]:
-    """Exit code and outcome of a run with the bug."""
+def play_with_bug(bug: str, scenario: str, folder: Path) -> tuple[int, ScenarioOutcome]:
+    """Play a scenario in a copy of the package with the bug; return exit code and outcome."""
     servers = started(installs.toxiproxy_binary).parent.parent
-    copy_with(load(mutation), folder)
+    copy_with(load(bug), folder)
     report = folder / "report"
     command = [sys.executable, "-c", PROGRAM, "chaos", "run", scenario, "--world", "wan"]
     command += ["--report", str(report), "--servers", str(servers)]
@@ -33,13 +33,17 @@ def played_in_copy(mutation: str, scenario: str, folder: Path) -> tuple[int, Sce
 
 @pytest.mark.needs_server("toxiproxy")
 @pytest.mark.parametrize(
-    ("mutation", "scenario"),
+    ("bug", "scenario"),
     [("ack-before-sync", "disks-slow"), ("ack-without-p", "two-regions-apart")],
 )
-def test_the_checker_finds_it(mutation: str, scenario: str, tmp_path: Path) -> None:
-    code, outcome = played_in_copy(mutation, scenario, tmp_path)
+def test_the_checker_finds_the_bug(bug: str, scenario: str, tmp_path: Path) -> None:
+    code, outcome = play_with_bug(bug, scenario, tmp_path)
     assert code == 1
     assert not outcome.broke
     assert outcome.acked > 100
-    broken = {one.id: one.violations for one in outcome.invariants if one.violations}
-    assert "R1" in broken, outcome.faults
+    broken = {
+        invariant.id: invariant.violations
+        for invariant in outcome.invariants
+        if invariant.violations
+    }
+    assert "R1" in broken, outcome.problems

@@ -1,4 +1,4 @@
-"""The example in docs/examples/orders: its tests pass, and one finds the careless desk's bug."""
+"""The tests of docs/examples/orders pass, and one fails because of the careless desk's bug."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_its_tests_pass_with_every_seed_and_one_fails(tmp_path: Path) -> None:
+def test_the_tests_pass_with_each_seed_and_the_demonstration_fails(tmp_path: Path) -> None:
     project = tmp_path / "orders"
     shutil.copytree(ROOT / "docs/examples/orders", project)
     good = run_pytest(project, "test_orders.py", "--rhumbline-seeds", "3")
@@ -23,5 +23,5 @@ def test_its_tests_pass_with_every_seed_and_one_fails(tmp_path: Path) -> None:
     assert "9 passed" in good.stdout
     bad = run_pytest(project, "test_the_careless_desk.py")
     assert bad.returncode == 1
-    assert "test_nothing_is_booked_twice[seed=1]" in bad.stdout
+    assert "test_no_order_is_booked_twice[seed=1]" in bad.stdout
     assert "b'order " in bad.stdout

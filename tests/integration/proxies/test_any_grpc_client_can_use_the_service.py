@@ -1,4 +1,4 @@
-"""A client that is not ours, from the generated stubs: health, reflection, every kind of call."""
+"""A foreign client made from the generated stubs: health, reflection, every kind of call."""
 
 import asyncio
 import json
@@ -50,11 +50,11 @@ def stub_of(channel: grpc.Channel) -> Any:  # noqa: ANN401 - generated without t
 
 
 def records(response: pb.ReadResponse) -> list[bytes]:
-    sets = [one for entry in response.entries for one in decode_entry(entry)]
-    return [payload for one in sets if not one.is_control for payload in one.payloads()]
+    sets = [record_set for entry in response.entries for record_set in decode_entry(entry)]
+    return [payload for s in sets if not s.is_control for payload in s.payloads()]
 
 
-def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None:
+def test_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None:
     health_of: Any = health_pb2_grpc.HealthStub(channel)
     health = health_of.Check(
         health_pb2.HealthCheckRequest(service="rhumbline.v1.Rhumbline"), timeout=10
@@ -68,23 +68,23 @@ def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None
     listed = stub.ListStreams(pb.ListStreamsRequest(namespace="default"), timeout=10)
     assert list(listed.streams) == ["orders"]
 
-    # An append that names its producer may be repeated.
+    # An append that names its producer can be repeated.
     item = pb.AppendItem(
         id=7, **STREAM, payloads=[b"one", b"two"], producer=b"p" * 16, first_sequence=0
     )
-    places = [
-        place
+    positions = [
+        position
         for response in stub.Append(iter([pb.AppendRequest(items=[item, item])]), timeout=20)
         for answer in response.answers
-        for place in zip(
+        for position in zip(
             answer.ids, answer.lssns, answer.entry_ids, answer.slots, answer.record_counts,
             strict=True,
         )
     ]  # fmt: skip
-    assert len(places) == 2 and places[0] == places[1]
-    assert (places[0][0], places[0][-1]) == (7, 2)
+    assert len(positions) == 2 and positions[0] == positions[1]
+    assert (positions[0][0], positions[0][-1]) == (7, 2)
 
-    # One message and the end of the client's side: all that fits the credit, up to the end.
+    # One message, then the client ends its side: entries up to the credit and the end are sent.
     read = stub.Read(iter([pb.ReadRequest(**STREAM, earliest=True, stops_at_end=True)]), timeout=20)
     assert [payload for response in read for payload in records(response)] == [b"one", b"two"]
 
@@ -100,7 +100,7 @@ def test_a_foreign_client_lists_appends_and_reads(channel: grpc.Channel) -> None
     stub.DeleteStream(pb.DeleteStreamRequest(**STREAM), timeout=10)
 
 
-def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
+def test_invalid_requests_return_statuses(channel: grpc.Channel) -> None:
     stub = stub_of(channel)
     with pytest.raises(grpc.RpcError) as missing:
         stub.DescribeStream(pb.DescribeStreamRequest(**STREAM), timeout=10)
@@ -117,8 +117,8 @@ def test_mistakes_come_as_statuses(channel: grpc.Channel) -> None:
     assert errors == {1: "no-such-stream", 2: "invalid-argument"}
 
 
-def test_our_thin_client_administers_streams(proxy: ProxyProcess) -> None:
-    async def course() -> None:
+def test_thin_client_administers_streams(proxy: ProxyProcess) -> None:
+    async def scenario() -> None:
         async with asyncio.timeout(60), connect_proxies(f"grpc://{proxy.address}") as client:
             namespace = client.namespace()
             await namespace.create_stream("a", StreamPolicy(roll_bytes=1 << 20), home_region="a")
@@ -149,11 +149,11 @@ def test_our_thin_client_administers_streams(proxy: ProxyProcess) -> None:
             with pytest.raises(NoSuchStreamError):
                 await namespace.delete_stream("a")
 
-    asyncio.run(course())
+    asyncio.run(scenario())
 
 
-def test_a_proxy_tells_its_figures_to_probes_and_prometheus(proxy: ProxyProcess) -> None:
-    found = re.search(r"figures at (\S+)/metrics", proxy.log())
+def test_proxy_serves_probes_and_prometheus(proxy: ProxyProcess) -> None:
+    found = re.search(r"metrics at (\S+)/metrics", proxy.log())
     assert found is not None
     for path, wanted in (
         ("/livez", '"alive": true'),
@@ -165,14 +165,16 @@ def test_a_proxy_tells_its_figures_to_probes_and_prometheus(proxy: ProxyProcess)
             assert wanted in answer.read().decode()
 
 
-def test_operators_see_and_move(cluster: ProcessCluster, proxy: ProxyProcess) -> None:
+def test_operators_list_release_and_drain_proxies(
+    cluster: ProcessCluster, proxy: ProxyProcess
+) -> None:
     def listed() -> dict[str, Any]:
         (found,) = json.loads(cluster.run("proxy", "ls", "--output", "json"))
         assert isinstance(found, dict)
         return found
 
     assert listed() == {
-        "address": proxy.address, "roles": "write read", "region": "a", "takes streams": True,
+        "address": proxy.address, "roles": "write read", "region": "a", "accepts streams": True,
     }  # fmt: skip
     cluster.run("stream", "create", "moved")
     succeeded("stream", "append", "moved", "--via", f"grpc://{proxy.address}", stdin=b"x\n")
@@ -181,8 +183,8 @@ def test_operators_see_and_move(cluster: ProcessCluster, proxy: ProxyProcess) ->
     assert (code, "no proxy owns stream moved" in text) == (1, True)
     cluster.run("proxy", "home", "moved", "b")
     cluster.run("proxy", "drain", proxy.address)
-    assert listed()["takes streams"] is False
+    assert listed()["accepts streams"] is False
     cluster.run("proxy", "accept", proxy.address)
-    assert listed()["takes streams"] is True
+    assert listed()["accepts streams"] is True
     code, text = refusal("proxy", "drain", "nowhere:1", *cluster.options())
-    assert (code, "no proxy at nowhere:1 is up" in text) == (2, True)
+    assert (code, "no proxy is up at nowhere:1" in text) == (2, True)

@@ -1,6 +1,5 @@
-"""A gRPC client that isn't ours, in another language, without our .proto files: grpcurl asks the
-proxy's reflection what there is, then lists, appends and reads.
-"""
+"""A foreign gRPC client without the .proto files: grpcurl lists, appends and reads by
+reflection."""
 
 import base64
 import json
@@ -40,22 +39,26 @@ def proxy(tmp_path: Path) -> Iterator[ProxyProcess]:
 
 
 class Caller:
-    """Runs grpcurl; requests go in and answers come out as JSON."""
+    """Runs grpcurl with requests and responses as JSON."""
 
     def __init__(self, binary: Path, address: str) -> None:
         self._command = [str(binary), "-plaintext", "-max-time", "30", "-d", "@", address]
-        self._look = [str(binary), "-plaintext", address]
+        self._reflection_command = [str(binary), "-plaintext", address]
 
-    def look(self, *arguments: str) -> str:
-        """`list` and `describe`: reflection."""
-        done = subprocess.run(
-            [*self._look, *arguments], capture_output=True, timeout=60, check=True, text=True
+    def reflect(self, *arguments: str) -> str:
+        """Run `list` or `describe` with reflection."""
+        completed = subprocess.run(
+            [*self._reflection_command, *arguments],
+            capture_output=True,
+            timeout=60,
+            check=True,
+            text=True,
         )
-        return done.stdout
+        return completed.stdout
 
     def call(self, method: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:
-        """All answers to some requests. Raises CalledProcessError for a status other than OK."""
-        done = subprocess.run(
+        """Return all responses. Raises CalledProcessError for a status other than OK."""
+        completed = subprocess.run(
             [*self._command, f"{SERVICE}/{method}"],
             input="\n".join(map(json.dumps, requests)),
             capture_output=True,
@@ -63,7 +66,7 @@ class Caller:
             check=True,
             text=True,
         )
-        found, decoder, text = [], json.JSONDecoder(), done.stdout.strip()
+        found, decoder, text = [], json.JSONDecoder(), completed.stdout.strip()
         while text:
             answer, end = decoder.raw_decode(text)
             found.append(answer)
@@ -73,23 +76,29 @@ class Caller:
 
 def test_grpcurl_lists_appends_and_reads(grpcurl: Path, proxy: ProxyProcess) -> None:
     caller = Caller(grpcurl, proxy.address)
-    assert {SERVICE, "grpc.health.v1.Health"} <= set(caller.look("list").split())
-    assert "rpc Append ( stream .rhumbline.v1.AppendRequest )" in caller.look("describe", SERVICE)
+    assert {SERVICE, "grpc.health.v1.Health"} <= set(caller.reflect("list").split())
+    assert "rpc Append ( stream .rhumbline.v1.AppendRequest )" in caller.reflect(
+        "describe", SERVICE
+    )
 
     caller.call("CreateStream", STREAM)
     assert caller.call("ListStreams", {"namespace": "default"}) == [{"streams": ["orders"]}]
 
     payloads = [b"one", b"two", b"three"]
-    item = {**STREAM, "id": 1, "payloads": [base64.b64encode(one).decode() for one in payloads]}
+    item = {
+        **STREAM,
+        "id": 1,
+        "payloads": [base64.b64encode(payload).decode() for payload in payloads],
+    }
     (response,) = caller.call("Append", {"items": [item]})
     (answer,) = response["answers"]
     assert (answer["record_counts"], answer["regions"]) == ([3], ["a"])
 
     responses = caller.call("Read", {**STREAM, "earliest": True, "stopsAtEnd": True})
     assert "start" in responses[0]
-    entries = [base64.b64decode(one) for r in responses[1:] for one in r.get("entries", ())]
-    sets = [one for entry in entries for one in decode_entry(entry)]
-    assert [p for one in sets if not one.is_control for p in one.payloads()] == payloads
+    entries = [base64.b64decode(e) for r in responses[1:] for e in r.get("entries", ())]
+    sets = [record_set for entry in entries for record_set in decode_entry(entry)]
+    assert [p for s in sets if not s.is_control for p in s.payloads()] == payloads
 
     with pytest.raises(subprocess.CalledProcessError) as refused:
         caller.call("DescribeStream", {**STREAM, "stream": "nothing"})

@@ -1,8 +1,10 @@
-"""Three regions of real processes: two bookies, two write proxies and a read proxy in each. A
-hundred producers of one stream while its owner is killed, stopped in an orderly way, stopped and
-woken up, and while its home region is lost. Nothing is lost or doubled; the gaps are printed.
+"""Owners and the home region are lost under load; no record is lost or doubled.
 
-``--seeds`` says how often an owner ends in one test (five times).
+Three regions of real processes have two bookies, two write proxies and a read proxy each. A hundred
+producers write to one stream while its owner is killed, stopped gracefully, suspended and resumed,
+and while its home region is lost. The gaps in acknowledgements are printed.
+
+``--seeds`` sets how often an owner ends in one test (default 5).
 """
 
 import asyncio
@@ -17,9 +19,9 @@ import pytest
 
 from rhumbline.client.connect import connect_proxies
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.client.proxy_client import ProxyClient
 from rhumbline.proxies.rpc import methods
@@ -47,7 +49,7 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 
 class Load:
-    """A hundred producers that await each record, what became of it, and who reads along."""
+    """A hundred producers that await each record, their results, and readers of the stream."""
 
     def __init__(self, proxies: ProxyRegions, stream: str) -> None:
         self.proxies = proxies
@@ -63,7 +65,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self, *readers: str) -> AsyncIterator["Load"]:
-        """While the block runs, records are written, and read in the regions of ``readers``."""
+        """Write records while the block runs, and read them in the regions of ``readers``."""
         tails = Tasks(on_failure=self._failures.append)
         async with (
             asyncio.timeout(300),
@@ -108,14 +110,14 @@ class Load:
                 self.found[region].append((record.dlsn, record.payload))
 
     async def acks(self, count: int) -> None:
-        """Waits for so many acknowledgements from now on."""
+        """Wait for ``count`` more acknowledgements."""
         wanted = len(self.acked) + count
         while len(self.acked) < wanted:
             assert not self._failures, self._failures
             await asyncio.sleep(0.02)
 
     async def owner(self) -> ProxyProcess:
-        """Who owns the stream."""
+        """Return the owner of the stream."""
         request = pb.GetOwnerRequest(namespace="default", stream=self.stream)
         while True:
             answer = await self.client.call(methods.GET_OWNER, request, pb.GetOwnerResponse)
@@ -123,23 +125,25 @@ class Load:
                 return self.proxies.at(answer.owner)
             await asyncio.sleep(0.02)
 
-    async def gap_of(self, trouble: Callable[[], Awaitable[object]], after: int) -> float:
-        """Longest time without any acknowledgement during ``trouble`` and ``after`` acks more."""
+    async def gap_of(self, disturb: Callable[[], Awaitable[object]], after: int) -> float:
+        """Return the longest gap in acknowledgements during ``disturb`` and ``after`` more acks."""
         self._last_ack_at = asyncio.get_running_loop().time()
         self.gap_s = 0.0
-        await trouble()
+        await disturb()
         await self.acks(after)
         return self.gap_s
 
     def check(self) -> None:
-        """Every acknowledged record is where it was said to be, once, in its producer's order."""
+        """Check that each acknowledged record is stored once, at its position and in order."""
         for region, found in self.found.items():
             if not found:
                 continue
-            where = dict(found)
-            assert len(where) == len(found), region
-            assert [place for place, _ in found] == sorted(where), region
-            assert {place: where.get(place) for place in self.acked} == self.acked, region
+            payload_at = dict(found)
+            assert len(payload_at) == len(found), region
+            assert [position for position, _ in found] == sorted(payload_at), region
+            assert {position: payload_at.get(position) for position in self.acked} == self.acked, (
+                region
+            )
             counts = Counter(payload for _, payload in found)
             assert max(counts.values()) == 1, f"doubled in {region}"
             assert set(counts) == self.sent, "every record was acknowledged in the end"
@@ -156,10 +160,10 @@ def report(what: str, gaps_s: list[float], load: Load) -> None:
     print(f"{what}: {len(load.acked)} records, gaps {times} ms, median {median:.0f} ms")
 
 
-async def through(
+async def end_owners(
     proxies: ProxyRegions, stream: str, rounds: int, number: signal.Signals
 ) -> tuple[Load, list[float], list[int]]:
-    """Ends the owner ``rounds`` times; each comes back before the next one ends."""
+    """End the owner ``rounds`` times; each is restarted before the next one ends."""
     gaps, codes = [], []
     async with Load(proxies, stream).running("north") as load:
         for _ in range(rounds):
@@ -174,20 +178,20 @@ async def through(
 
 
 def test_owners_are_killed(proxies: ProxyRegions, rounds: int) -> None:
-    load, gaps, _ = asyncio.run(through(proxies, "killed", rounds, signal.SIGKILL))
+    load, gaps, _ = asyncio.run(end_owners(proxies, "killed", rounds, signal.SIGKILL))
     load.check()
     report("kill -9", gaps, load)
 
 
-def test_owners_are_stopped_in_an_orderly_way(proxies: ProxyRegions, rounds: int) -> None:
-    load, gaps, codes = asyncio.run(through(proxies, "stopped", rounds, signal.SIGTERM))
+def test_owners_are_stopped_gracefully(proxies: ProxyRegions, rounds: int) -> None:
+    load, gaps, codes = asyncio.run(end_owners(proxies, "stopped", rounds, signal.SIGTERM))
     load.check()
     assert codes == [0] * rounds
     report("SIGTERM", gaps, load)
 
 
-def test_an_owner_sleeps_and_wakes_up_as_a_second_owner(proxies: ProxyRegions) -> None:
-    async def course() -> tuple[Load, float]:
+def test_owner_is_suspended_and_resumes_as_a_second_owner(proxies: ProxyRegions) -> None:
+    async def scenario() -> tuple[Load, float]:
         async with Load(proxies, "sleeping").running("north") as load:
             owner = await load.owner()
 
@@ -201,14 +205,16 @@ def test_an_owner_sleeps_and_wakes_up_as_a_second_owner(proxies: ProxyRegions) -
             assert owner.process is not None and owner.process.poll() is None
         return load, gap
 
-    load, gap = asyncio.run(course())
+    load, gap = asyncio.run(scenario())
     load.check()
     report("SIGSTOP", [gap], load)
 
 
-def test_a_reader_at_a_quiet_end_notices_that_its_proxy_was_stopped(proxies: ProxyRegions) -> None:
-    async def course() -> float:
-        near, *others = sorted(proxies.reads, key=lambda one: one.region != "west")
+def test_reader_of_an_idle_stream_detects_that_its_proxy_was_suspended(
+    proxies: ProxyRegions,
+) -> None:
+    async def scenario() -> float:
+        near, *others = sorted(proxies.reads, key=lambda proxy: proxy.region != "west")
         async with (
             asyncio.timeout(120),
             connect_proxies(proxies.near(HOME)) as producer,
@@ -218,25 +224,25 @@ def test_a_reader_at_a_quiet_end_notices_that_its_proxy_was_stopped(proxies: Pro
             async with producer.writer("quiet") as writer, client.reader("quiet") as reader:
                 await writer.append(b"before")
                 assert (await anext(reader)).payload == b"before"
-                next_one = asyncio.ensure_future(anext(reader))
+                next_record = asyncio.ensure_future(anext(reader))
                 await asyncio.sleep(0.5)
                 near.send(signal.SIGSTOP)
                 try:
                     started = asyncio.get_running_loop().time()
                     await asyncio.sleep(1)
                     await writer.append(b"behind")
-                    assert (await next_one).payload == b"behind"
+                    assert (await next_record).payload == b"behind"
                     return asyncio.get_running_loop().time() - started
                 finally:
                     near.send(signal.SIGCONT)
 
-    print(f"SIGSTOP of a read proxy: delivered {asyncio.run(course()) * 1000:.0f} ms later")
+    print(f"SIGSTOP of a read proxy: delivered {asyncio.run(scenario()) * 1000:.0f} ms later")
 
 
-def test_the_home_region_is_lost(proxies: ProxyRegions) -> None:
-    """The last test of the module: what it kills stays dead."""
+def test_home_region_is_lost(proxies: ProxyRegions) -> None:
+    """Must be the last test of the module: the killed processes stay dead."""
 
-    async def course() -> tuple[Load, float]:
+    async def scenario() -> tuple[Load, float]:
         async with Load(proxies, "homeless").running("north", "west") as load:
             assert (await load.owner()).region == HOME
             gap = await load.gap_of(
@@ -245,6 +251,6 @@ def test_the_home_region_is_lost(proxies: ProxyRegions) -> None:
             assert (await load.owner()).region != HOME
         return load, gap
 
-    load, gap = asyncio.run(course())
+    load, gap = asyncio.run(scenario())
     load.check()
     report("home region lost", [gap], load)

@@ -1,4 +1,4 @@
-"""`rhumbline bench proxy` end to end, very short: raw limits first, rows in the peers' keys."""
+"""`rhumbline bench proxy` end to end, very short: raw limits first, then one row per workload."""
 
 import json
 from pathlib import Path
@@ -14,14 +14,14 @@ KEYS = {
 
 
 @pytest.mark.timeout(200)
-def test_producers_and_readers_are_measured_by_side(tmp_path: Path) -> None:
+def test_producers_and_readers_are_measured(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
-    done = rhumbline(
+    completed = rhumbline(
         "bench", "proxy", "--only", "P1-batching,P3-100", "--seconds", "0.5",
         "--json", str(figures), "--directory", str(tmp_path), timeout_s=180,
     )  # fmt: skip
-    text = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
+    text = completed.stdout.decode()
+    assert completed.returncode == 0, completed.stderr.decode()
     assert "append 4 KiB + fdatasync" in text.splitlines()[1]
     rows = {row["w"]: row for row in map(json.loads, figures.read_text().splitlines())}
     assert list(rows) == ["P1-batching", "P3-100"]

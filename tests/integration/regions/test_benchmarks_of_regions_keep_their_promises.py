@@ -7,20 +7,20 @@ from typing import Any
 from rhumbline.tests.support.processes.process_cluster import rhumbline
 
 
-def figures_of(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
+def rows_of(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
     figures = tmp_path / "figures.jsonl"
-    done = rhumbline(
+    completed = rhumbline(
         "bench", *arguments, "--json", str(figures), "--directory", str(tmp_path), timeout_s=110
     )
-    assert done.returncode == 0, done.stderr.decode()
-    assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"], "nothing is left"
+    assert completed.returncode == 0, completed.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.jsonl"], "no files are left"
     return [json.loads(line) for line in figures.read_text().splitlines()]
 
 
-def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
+def test_records_written_across_regions_are_stored_once_and_survive_a_cut(
     tmp_path: Path,
 ) -> None:
-    rows = figures_of(
+    rows = rows_of(
         tmp_path, "regions", "--only", "D1", "--streams", "4", "--rate", "100", "--seconds", "0.3",
         "--round-trip", "20",
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
     assert [row["w"] for row in rows] == kinds
     by_name = {row["w"]: row for row in rows}
     for name in ("D1-far-rate", "D1-lost-rate", "D1-far-closed"):
-        assert by_name[name]["p50_ms"] > 19, "it is acknowledged in another region, or not at all"
+        assert by_name[name]["p50_ms"] > 19, "every acknowledgement includes another region"
     assert by_name["D1-far-rate"]["plan_p50_ms"] >= 20
     assert by_name["D1-read-back"]["records"] > 0
 
@@ -37,8 +37,8 @@ def test_records_written_across_regions_are_there_once_and_a_cut_stops_nobody(
 MODES = ("rate", "closed", "window")
 
 
-def test_reads_go_past_a_replica_in_trouble_with_few_extra_requests(tmp_path: Path) -> None:
-    rows = figures_of(
+def test_reads_avoid_a_slow_replica_with_few_extra_requests(tmp_path: Path) -> None:
+    rows = rows_of(
         tmp_path, "speculation", "--entries", "100", "--rate", "40", "--seconds", "1",
         "--round-trip", "10",
     )  # fmt: skip
@@ -47,16 +47,16 @@ def test_reads_go_past_a_replica_in_trouble_with_few_extra_requests(tmp_path: Pa
     assert [(row["w"], row["peer"]) for row in rows] == kinds
     for row in rows:
         assert row["reads"] > 0
-        assert row["extra"] <= 0.1 * row["reads"] + 10 + 2, "the budget: share, burst, per second"
+        assert row["extra"] <= 0.1 * row["reads"] + 10 + 2, "the budget: share, burst, rate"
         if row["peer"] == "none":
             assert row["extra"] == 0
     with_it, without = rows[-2:]
-    assert without["max_ms"] > 1_000, "a stopped process says nothing"
+    assert without["max_ms"] > 1_000, "a stopped process does not respond"
     assert with_it["p50_ms"] < without["max_ms"]
 
 
-def test_a_bookie_that_is_lost_is_replaced_while_writers_go_on(tmp_path: Path) -> None:
-    rows = figures_of(
+def test_lost_bookie_is_replaced_while_writers_continue(tmp_path: Path) -> None:
+    rows = rows_of(
         tmp_path, "lost", "--size", "50MiB", "--seconds", "1", "--rate", "20", "--streams", "4",
         "--seconds-max", "90", "--replace-after", "2s",
     )  # fmt: skip
@@ -64,6 +64,6 @@ def test_a_bookie_that_is_lost_is_replaced_while_writers_go_on(tmp_path: Path) -
     assert list(by_name) == ["fill", "before", "during", "after", "read-back"]
     during = by_name["during"]
     assert during["appends"] > 0
-    assert during["moved_bytes"] >= by_name["fill"]["bytes"], "every copy of the lost bookie"
+    assert during["moved_bytes"] >= by_name["fill"]["bytes"], "all copies of the lost bookie"
     assert during["entries_at_risk"] == {"a": 0, "b": 0, "c": 0}
     assert by_name["read-back"]["records"] > 0

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rhumbline.spark import submit
-from rhumbline.spark.jobs.archive import Place, archive
-from rhumbline.spark.jobs.replay import Replay, replay
+from rhumbline.spark.jobs.archive import ArchiveJob, archive
+from rhumbline.spark.jobs.replay import ReplayJob, replay
 from rhumbline.spark.jobs.verify import verify
 from rhumbline.spark.session import QUICK_START
 from rhumbline.tests.support.processes.background_cluster import STREAM, BackgroundCluster
@@ -45,7 +45,7 @@ def test_executors_archive_what_is_completed_and_it_is_replayed_once(
 ) -> None:
     written = cluster.write_segments(4)
     segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments
-    place = Place(cluster.metadata_uri, "test", None, cluster.cold_uri)
+    place = ArchiveJob(cluster.metadata_uri, "test", None, cluster.cold_uri)
     done = archive(spark, place, [STREAM], tasks=2)
     assert [one.lssn for one in done] == [segment.lssn for segment in segments]
     assert all(after.follows(before) for before, after in pairwise(done))
@@ -53,7 +53,7 @@ def test_executors_archive_what_is_completed_and_it_is_replayed_once(
     assert set(map(tuple, verify(spark, cluster.cold_uri).values())) == {()}
 
     cluster.create("again")
-    plan = Replay(cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again")
+    plan = ReplayJob(cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again")
     for _ in range(2):
         replay(spark, plan)
     first = cluster.records_of(STREAM)

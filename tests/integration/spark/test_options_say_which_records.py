@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.support.processes.background_cluster import REGION, STREAM, BackgroundCluster
-from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, archived
+from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, archive_segments
 
 BEGIN_MS = 1_000_000
 SEGMENTS = ENTRIES = 3
@@ -61,7 +61,7 @@ def write_archive(root: Path, *streams: str) -> None:
                         writer.append(payload(segment, entry, record).encode())
                     await writer.flush()
                 await writer.close()
-            await archived(world, cold, stream)
+            await archive_segments(world, cold, stream)
         for key, data in cold.objects.items():
             path = root / key
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
     assert re.search(rf"{LINES:,} records in \d Parquet files", archived)
     assert "FROM log GROUP BY lssn" in asked
     assert f"{LINES:,} records, {log.stat().st_size:,} bytes" in asked
-    assert said.endswith("OK: count, order and SHA-256 are those of the input\n")
+    assert said.endswith("OK: count, order and SHA-256 match the input\n")
 
 
 def test_without_spark_the_demo_ends_with_the_archive(log: Path) -> None:

@@ -1,4 +1,4 @@
-"""Export over real HTTP to a collector of ours, and to none."""
+"""Export over real HTTP to a test collector, and to none."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.runtime.tracing import TraceStep
-from rhumbline.telemetry.process_telemetry import OFF, running_telemetry
+from rhumbline.telemetry.process_telemetry import TELEMETRY_OFF, running_telemetry
 from rhumbline.telemetry.tracing import OtelTracer
 
 
@@ -69,11 +69,11 @@ def export(settings: TelemetrySettings, lasts_s: float = 0) -> None:
     asyncio.run(work())
 
 
-def test_all_that_happened_is_exported_at_the_end(collector: Collector) -> None:
+def test_everything_is_exported_at_the_end(collector: Collector) -> None:
     export(TelemetrySettings(otlp_endpoint=collector.endpoint, sample_ratio=1.0))
     (body,) = collector.bodies["/v1/traces"]
     (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
-    attributes = {one.key: one.value.string_value for one in resource.resource.attributes}
+    attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
     assert (attributes["service.name"], attributes["cloud.region"]) == ("test-proxy", "bonn")
     child, root = resource.scope_spans[0].spans
     assert (root.name, child.name) == ("append", "proxy append")
@@ -81,25 +81,27 @@ def test_all_that_happened_is_exported_at_the_end(collector: Collector) -> None:
     assert child.status.message == "no"
     (body,) = collector.bodies["/v1/metrics"]
     (metrics,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
-    found = {one.name: one for one in metrics.scope_metrics[0].metrics}
+    found = {metric.name: metric for metric in metrics.scope_metrics[0].metrics}
     assert found.keys() == {"rhumbline.proxy.registered", "rhumbline.proxy.write.taken"}
     assert found["rhumbline.proxy.write.taken"].sum.data_points[0].as_int == 4
 
 
-def test_metrics_are_exported_again_and_again(collector: Collector) -> None:
+def test_metrics_are_exported_periodically(collector: Collector) -> None:
     settings = TelemetrySettings(otlp_endpoint=collector.endpoint, sample_ratio=1.0, export_ms=20)
     export(settings, lasts_s=1)
     assert len(collector.bodies["/v1/metrics"]) > 2
 
 
-def test_a_collector_that_is_away_delays_nobody_for_long(caplog: pytest.LogCaptureFixture) -> None:
+def test_unavailable_collector_does_not_delay_the_process_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     started = monotonic()
     export(TelemetrySettings(otlp_endpoint="http://127.0.0.1:1", sample_ratio=1.0))
     assert monotonic() - started < 20
     assert "export" in caplog.text
 
 
-def test_so_many_traces_begin_as_the_ratio_says_unless_the_application_traces() -> None:
+def test_sample_ratio_applies_unless_the_application_traces() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     some, none = OtelTracer(provider, 0.25), OtelTracer(provider, 0.0)
     begun = sum(some.sample(TraceStep.APPEND) is not None for _ in range(4_000))
@@ -112,10 +114,10 @@ def test_so_many_traces_begin_as_the_ratio_says_unless_the_application_traces() 
     provider.shutdown()
 
 
-def test_without_an_endpoint_there_is_nothing() -> None:
+def test_telemetry_is_off_without_an_endpoint() -> None:
     async def work() -> None:
         async with running_telemetry(TelemetrySettings(), service="x") as telemetry:
-            assert telemetry is OFF
+            assert telemetry is TELEMETRY_OFF
             assert telemetry.tracer is None
 
     asyncio.run(work())

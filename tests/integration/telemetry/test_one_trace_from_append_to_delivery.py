@@ -1,4 +1,4 @@
-"""Thin client, write proxy, bookies, read proxy, reader: real sockets in one process, one trace."""
+"""One trace through thin client, write proxy, bookies, read proxy and reader, over real sockets."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,10 +26,9 @@ from rhumbline.client.connect import Client, connect_proxies
 from rhumbline.client.system_runtime import system_runtime
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.read.record_batch import RecordBatch
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.core.protocol.trace_context import traceparent_of_set
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.core.runtime.metrics import (
     CATALOGUE,
     MetricType,
@@ -37,6 +36,7 @@ from rhumbline.core.runtime.metrics import (
     prometheus_text,
     samples,
 )
+from rhumbline.core.runtime.trace_context import traceparent_of_set
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
@@ -53,8 +53,8 @@ TIMEOUT_S = 60
 
 
 @dataclass
-class Side:
-    """One process's tracing, all in memory."""
+class ProcessTracing:
+    """The tracing of one process, in memory."""
 
     sampler: Sampler
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
@@ -67,7 +67,7 @@ class Side:
         provider.shutdown()
 
     async def all_bookies_answered(self) -> None:
-        # The entry is acknowledged by two of three; nobody is called back for the third.
+        # Two of three bookies acknowledge the entry; there is no callback for the third.
         while len(self.named("bookie write")) < 3 * len(self.named("ledger add")):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -77,11 +77,11 @@ class Side:
 
 @dataclass
 class Run:
-    """What a run left behind."""
+    """The observations of one run."""
 
-    producer: Side
-    proxy: Side
-    reader: Side
+    producer: ProcessTracing
+    proxy: ProcessTracing
+    reader: ProcessTracing
     batches: list[RecordBatch] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
     statistics: dict[str, Any] = field(default_factory=dict)
@@ -148,7 +148,7 @@ async def through_everything(root: Path, run: Run) -> None:
 
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = Run(Side(ALWAYS_ON), Side(ALWAYS_OFF), Side(ALWAYS_OFF))
+    run = Run(ProcessTracing(ALWAYS_ON), ProcessTracing(ALWAYS_OFF), ProcessTracing(ALWAYS_OFF))
     asyncio.run(through_everything(tmp_path_factory.mktemp("sampled"), run))
     return run
 
@@ -173,16 +173,18 @@ def test_every_step_is_a_span_of_one_trace(sampled: Run) -> None:
     assert append.parent is None
     assert parent(proxied) == ids(append)
     assert parent(added) == ids(proxied)
-    assert [parent(one) for one in stored] == [ids(added)] * 3
+    assert [parent(span) for span in stored] == [ids(added)] * 3
     assert parent(delivered) == ids(append)
-    assert [(one.context.trace_id, one.context.span_id) for one in delivered.links] == [ids(append)]
+    assert [(link.context.trace_id, link.context.span_id) for link in delivered.links] == [
+        ids(append)
+    ]
     kinds = [span.kind for span in (append, proxied, added, stored[0], delivered)]
     assert kinds == [
         SpanKind.PRODUCER, SpanKind.SERVER, SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CONSUMER
     ]  # fmt: skip
 
 
-def test_spans_say_what_happened(sampled: Run) -> None:
+def test_spans_have_their_attributes(sampled: Run) -> None:
     (batch,) = sampled.batches
     (append,) = sampled.producer.named("append")
     (proxied,) = sampled.proxy.named("proxy append")
@@ -199,21 +201,24 @@ def test_spans_say_what_happened(sampled: Run) -> None:
         assert span.attributes is not None
         assert span.attributes["rhumbline.dlsn"] == str(batch.first_dlsn)
     stored = [span.attributes for span in sampled.proxy.named("bookie write")]
-    assert len({one["rhumbline.bookie"] for one in stored if one is not None}) == 3
+    assert (
+        len({attributes["rhumbline.bookie"] for attributes in stored if attributes is not None})
+        == 3
+    )
     assert batch.traceparent is not None
     assert int(batch.traceparent.split("-")[1], 16) == ids(append)[0]
 
 
-def test_who_is_not_sampled_leaves_nothing(tmp_path: Path) -> None:
-    run = Run(Side(ALWAYS_OFF), Side(ALWAYS_ON), Side(ALWAYS_ON))
+def test_unsampled_record_leaves_no_span(tmp_path: Path) -> None:
+    run = Run(ProcessTracing(ALWAYS_OFF), ProcessTracing(ALWAYS_ON), ProcessTracing(ALWAYS_ON))
     asyncio.run(through_everything(tmp_path, run))
-    for side in (run.producer, run.proxy, run.reader):
-        assert not side.spans.get_finished_spans(), "the producer decides for all"
+    for process in (run.producer, run.proxy, run.reader):
+        assert not process.spans.get_finished_spans(), "the producer decides for all"
     assert run.batches[0].record_set.extension == b""
 
 
 def test_metrics_are_exported_under_their_names(sampled: Run) -> None:
-    known = {figure.name for figure in CATALOGUE}
+    known = {metric.name for metric in CATALOGUE}
     assert {name.removesuffix(".sum").removesuffix(".count") for name in sampled.metrics} <= known
     records = sampled.metrics["rhumbline.client.streams.records"]
     assert (records.unit, records.data.is_monotonic) == ("{record}", True)
@@ -229,35 +234,35 @@ def test_metrics_are_exported_under_their_names(sampled: Run) -> None:
 
 def numbers(parts: tuple[str, ...], value: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
     if isinstance(value, dict) and "mean_ms" not in value:
-        for key, one in value.items():
-            yield from numbers((*parts, str(key)), one)
+        for key, inner in value.items():
+            yield from numbers((*parts, str(key)), inner)
     elif isinstance(value, dict | int | float):
         yield parts[1:] if parts[1:2] == ("client",) else parts
 
 
-def test_the_catalogue_knows_every_number(sampled: Run) -> None:
+def test_catalogue_contains_every_statistic(sampled: Run) -> None:
     for service, statistics in sampled.statistics.items():
         for parts in numbers((service,), statistics):
-            assert known_metric(parts) is not None, f"{'.'.join(parts)} is in no catalogue"
+            assert known_metric(parts) is not None, f"{'.'.join(parts)} is not in the catalogue"
 
 
-def test_prometheus_can_parse_all_of_it(sampled: Run) -> None:
+def test_prometheus_can_parse_all_metrics(sampled: Run) -> None:
     for service, statistics in sampled.statistics.items():
         values = samples(service, statistics)
         text = prometheus_text(values)
-        families = {one.name: one for one in text_string_to_metric_families(text)}
-        for figure in values:
-            name = figure.prometheus_name
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        for metric in values:
+            name = metric.prometheus_name
             family = families[name.removesuffix("_total")]
-            assert (family.type, family.documentation) == (figure.type, figure.help)
+            assert (family.type, family.documentation) == (metric.type, metric.help)
             assert family.samples
-            if figure.type is MetricType.SUMMARY:
-                assert {one.name.removeprefix(name) for one in family.samples} == {
+            if metric.type is MetricType.SUMMARY:
+                assert {sample.name.removeprefix(name) for sample in family.samples} == {
                     "", "_sum", "_count"
                 }  # fmt: skip
 
 
-def test_a_client_without_record_sets_of_its_own_names_its_trace() -> None:
+def test_client_that_sends_payloads_can_pass_its_trace() -> None:
     traceparent = f"00-{'ab' * 16}-{'cd' * 8}-01"
     item = decode_item(
         pb.AppendItem(namespace="n", stream="s", payloads=[b"x"], traceparent=traceparent)

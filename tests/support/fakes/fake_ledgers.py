@@ -1,7 +1,7 @@
-"""Ledgers in memory, behind the interface that streams use: acks, LAC, fencing, recovery, waits.
+"""Fake ledgers in memory with acknowledgements, LAC, fencing, recovery and long polls.
 
-One ``FakeLedgers`` is the cluster; each ``client()`` is a process. A reader knows only the LAC that
-travelled with a later entry (or was published, or the close), as with real bookies.
+A ``FakeLedgers`` is a cluster, and each ``client()`` is a process. As with real bookies, a reader
+knows only the LAC that was sent with a later entry, by an explicit LAC or by the close.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Ledger:
 
 
 class FakeLedgers:
-    """The cluster. Tests turn its knobs."""
+    """The cluster. Tests set its public attributes to inject faults."""
 
     def __init__(self) -> None:
         self.ledgers: dict[int, Ledger] = {}
@@ -69,7 +69,7 @@ class FakeLedgers:
         self.is_recovery_refused = False
         self.is_lac_refused = False
         self.keeps_unacked = True
-        """Whether recovery finds entries that were sent and not acknowledged."""
+        """True if recovery finds entries that were sent but not acknowledged."""
         self.create_error: RhumblineError | None = None
         self.pending_entries_max = 16_384
         self.entry_bytes_max = 3_670_016
@@ -81,21 +81,22 @@ class FakeLedgers:
         self.writers: list[FakeLedgerWriter] = []
 
     async def pause(self) -> None:
-        """How long a request takes; a turn of the loop unless a test makes it longer."""
+        """Wait for the duration of a request: one turn of the loop unless a test sets
+        ``delay_s``."""
         await asyncio.sleep(self.delay_s())
 
     def client(self) -> "FakeLedgerClient":
         return FakeLedgerClient(self)
 
     def release_acks(self, count: int | None = None) -> None:
-        """Acknowledges what was held (the first ``count`` entries of each writer)."""
+        """Acknowledge held entries: the first ``count`` of each writer, or all."""
         for writer in self.writers:
             writer.ack(count)
 
     def fail_writers(self, error: RhumblineError | None = None) -> None:
-        """Every open ledger handle fails, with what is pending."""
+        """Fail every open ledger writer and its pending entries."""
         for writer in self.writers:
-            writer.fail(error or BookieUnavailableError("the test says so"))
+            writer.fail(error or BookieUnavailableError("injected by the test"))
 
 
 class FakeLedgerWriter:
@@ -106,9 +107,9 @@ class FakeLedgerWriter:
         self._is_scheduled = False
         self.failure: RhumblineError | None = None
         self.on_failure: Callable[[RhumblineError], None] | None = None
-        self.on_leaving: Callable[[], None] | None = None
+        self.on_drain_requested: Callable[[], None] | None = None
         self.lac_publications = 0
-        self._room_wanted: list[Callable[[], None]] = []
+        self._room_callbacks: list[Callable[[], None]] = []
         cluster.writers.append(self)
 
     @property
@@ -138,10 +139,10 @@ class FakeLedgerWriter:
                 ledger.wake()
         if not self._is_scheduled and not self._cluster.are_acks_held:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_later(self._cluster.delay_s(), self._answer)
+            asyncio.get_running_loop().call_later(self._cluster.delay_s(), self._acknowledge)
         return entry_id
 
-    def _answer(self) -> None:
+    def _acknowledge(self) -> None:
         self._is_scheduled = False
         if not self._cluster.are_acks_held:
             self.ack(None)
@@ -157,13 +158,13 @@ class FakeLedgerWriter:
             on_done(entry_id, None, ("north", "south"))
             left -= 1
         if len(self._pending) < self._cluster.pending_entries_max:
-            self._tell_room()
+            self._call_room_callbacks()
 
     def on_room(self, callback: Callable[[], None]) -> None:
-        self._room_wanted.append(callback)
+        self._room_callbacks.append(callback)
 
-    def _tell_room(self) -> None:
-        wanted, self._room_wanted = self._room_wanted, []
+    def _call_room_callbacks(self) -> None:
+        wanted, self._room_callbacks = self._room_callbacks, []
         for callback in wanted:
             callback()
 
@@ -175,7 +176,7 @@ class FakeLedgerWriter:
             unknown.__cause__ = error
             for entry_id, on_done in pending:
                 on_done(entry_id, unknown, ())
-            self._tell_room()
+            self._call_room_callbacks()
             if self.on_failure is not None and not isinstance(error, ClosedError):
                 self.on_failure(error)
 
@@ -188,11 +189,11 @@ class FakeLedgerWriter:
         if self._ledger.is_fenced or self._ledger.is_closed:
             if self._ledger.is_closed and self._ledger.metadata.last_entry_id == self._ledger.acked:
                 return self._ledger.metadata
-            raise LedgerClosedError(f"ledger {self.ledger_id} was closed by somebody else")
+            raise LedgerClosedError(f"ledger {self.ledger_id} was closed by another client")
         self._ledger.close(self._ledger.acked)
         return self._ledger.metadata
 
-    def tell_lac(self, on_done: Callable[[bool], None]) -> bool:
+    def send_explicit_lac(self, on_done: Callable[[bool], None]) -> bool:
         if self.failure is not None:
             return False
         loop, lac = asyncio.get_running_loop(), self._ledger.acked
@@ -228,12 +229,12 @@ class FakeLedgerReader:
     def is_closed(self) -> bool:
         return self._sees_close
 
-    def _there(self) -> Ledger:
+    def _existing_ledger(self) -> Ledger:
         if self.ledger_id not in self._cluster.ledgers:
             raise NoSuchLedgerError(f"ledger {self.ledger_id}")
         return self._ledger
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._lac = max(self._lac, self._ledger.known_lac)
         self._sees_close = self._ledger.is_closed
 
@@ -243,20 +244,20 @@ class FakeLedgerReader:
         if self._cluster.read_error is not None:
             raise self._cluster.read_error
         assert 0 <= first <= last <= self._lac
-        ledger = self._there()
+        ledger = self._existing_ledger()
         last = min(last, first + self.batch_entries_max - 1)
         return [FakeEntry(n, ledger.entries[n]) for n in range(first, last + 1)]
 
     async def update_last_add_confirmed(self, fresh: bool) -> int:
         await self._cluster.pause()
-        self._there()
-        self._look()
+        self._existing_ledger()
+        self._refresh()
         return self._lac
 
     async def wait(self, beyond: int, timeout_ms: int) -> Sequence[FakeEntry]:
         loop = asyncio.get_running_loop()
-        ledger = self._there()
-        self._look()
+        ledger = self._existing_ledger()
+        self._refresh()
         if self._lac <= beyond and not self._sees_close:
             waiter: asyncio.Future[None] = loop.create_future()
             ledger.waiters.append(waiter)
@@ -265,8 +266,8 @@ class FakeLedgerReader:
                 await waiter
             finally:
                 timer.cancel()
-            self._there()
-            self._look()
+            self._existing_ledger()
+            self._refresh()
         if self._lac <= beyond:
             return []
         if self._cluster.read_error is not None:
@@ -321,7 +322,7 @@ class FakeLedgerClient:
         if ledger.is_closed:
             return ledger.metadata
         if self.cluster.is_recovery_refused:
-            raise RecoveryIncompleteError("the test says so")
+            raise RecoveryIncompleteError("injected by the test")
         ledger.is_fenced = True
         await self.cluster.pause()
         if not ledger.is_closed:

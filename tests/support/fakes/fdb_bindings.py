@@ -1,6 +1,6 @@
-"""In place of FoundationDB's bindings: their module as far as we use it, over our model.
+"""A fake of the FoundationDB bindings over ``fdb_model``, with the calls that Rhumbline uses.
 
-What runs on it shows what our code does, not how FoundationDB behaves.
+Tests on it show the behaviour of Rhumbline, not that of FoundationDB.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from rhumbline.backends.fdb import native
 from rhumbline.tests.support.fakes.fdb_model import ModelCluster, ModelError, ModelTransaction
 
 
-class StandIn:
-    """In place of the module ``fdb``: one cluster, which is the model."""
+class FakeFdbModule:
+    """A replacement of the module ``fdb`` with one cluster, which is the model."""
 
     FDBError = ModelError
     KeySelector = SimpleNamespace(first_greater_or_equal=lambda key: key)
@@ -27,11 +27,11 @@ class StandIn:
         self.directory = SimpleNamespace(create_or_open=self._create_or_open)
 
     def api_version(self, version: int) -> None:
-        """As the bindings' own."""
+        """Check the API version, as the bindings do."""
         assert version == 730
 
     def open(self, file: str | None) -> Any:  # noqa: ANN401 - as the bindings' own
-        """A database that is the cluster, whatever the file."""
+        """Return a database of the cluster, whatever the file."""
         self.opened.append(file)
         return SimpleNamespace(
             create_transaction=self.cluster.transaction,
@@ -49,9 +49,9 @@ class StandIn:
 
 
 @contextmanager
-def standing_in() -> Iterator[StandIn]:
-    """Every ``fdb:`` URI that this process opens meanwhile leads to one model."""
-    stand_in = StandIn(ModelCluster())
+def fake_fdb() -> Iterator[FakeFdbModule]:
+    """Make every ``fdb:`` URI that this process opens meanwhile use one model."""
+    module = FakeFdbModule(ModelCluster())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "fdb", stand_in)
-        yield stand_in
+        patch.setattr(native, "fdb", module)
+        yield module

@@ -1,10 +1,10 @@
-"""A model of FoundationDB's transactions, written from its documentation: for tests, not a result.
+"""A model of FoundationDB's transactions, written from its documentation and only for tests.
 
 Modelled: ordered keys; reads at one read version, with the transaction's own writes visible; read
 conflicts at commit (1020); versionstamped values; the five-second limit (1007); the limits of key,
-value and transaction size (2102, 2103, 2101); time-outs (1031); watches that fire when the value is
-another one than the transaction saw; and, injected, commits whose outcome is unknown (1021, done or
-not done). Not modelled: storage, distribution, the real timing, the directory layer.
+value and transaction size (2102, 2103, 2101); timeouts (1031); watches that fire when the value
+differs from the one that the transaction saw; and, injected, commits with an unknown outcome (1021,
+carried out or not). Not modelled: storage, distribution, real timing, the directory layer.
 """
 
 import struct
@@ -22,7 +22,7 @@ AGE_S_MAX = 5.0
 
 
 class ModelError(Exception):
-    """As the bindings' FDBError: only a code."""
+    """The counterpart of the bindings' FDBError; it has only a code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"error {code}")
@@ -30,7 +30,7 @@ class ModelError(Exception):
 
 
 class Result(NamedTuple):
-    """As the bindings' Value and Key: what is asked for is an attribute."""
+    """The counterpart of the bindings' Value and Key, which hold the bytes in an attribute."""
 
     value: bytes | None
 
@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
 
 class Future:
-    """Ready at once, or (a watch) when somebody sets it."""
+    """A future that is ready at once or, for a watch, when it is settled."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[Any], None]] = []
@@ -71,7 +71,7 @@ class Future:
             callback(self)
 
     def wait(self) -> Any:  # noqa: ANN401 - as the bindings' own
-        assert self._outcome is not None, "the adapter would have blocked"
+        assert self._outcome is not None, "the adapter would block"
         value, error = self._outcome
         if error is not None:
             raise error
@@ -82,9 +82,9 @@ class Future:
 
 
 class ModelCluster:
-    """The data, and what is to go wrong: ``faults`` are taken by the next commits, in order.
+    """The data of the cluster, and ``faults``, which the next commits consume in order.
 
-    A fault is an error code; "done" before it means that the commit happens all the same.
+    A fault is a pair (kind, error code). With kind "done", the commit is carried out nevertheless.
     """
 
     error: type[Exception] = ModelError
@@ -97,7 +97,7 @@ class ModelCluster:
         self.watches: list[tuple[bytes, bytes | None, Future]] = []
         self.faults: deque[tuple[str, int]] = deque()
         self.is_stopped = False
-        self.lock = threading.RLock()  # directories are opened in threads of their own
+        self.lock = threading.RLock()  # directories are opened in other threads
         self.commits = 0
         self.conflicts = 0
 
@@ -108,20 +108,20 @@ class ModelCluster:
         return key
 
     def at(self, key: bytes, version: int) -> bytes | None:
-        """The value of a key as of a version."""
+        """Return the value of a key at a version."""
         for written, value in reversed(self.history.get(key, [])):
             if written <= version:
                 return value
         return None
 
     def range(self, begin: bytes, end: bytes, version: int) -> list[Pair]:
-        """The pairs of a range as of a version."""
+        """Return the pairs of a range at a version."""
         low, high = bisect_left(self.keys, begin), bisect_left(self.keys, end)
         found = [(key, self.at(key, version)) for key in self.keys[low:high]]
         return [Pair(key, value) for key, value in found if value is not None]
 
     def apply(self, writes: dict[bytes, bytes | None]) -> bytes:
-        """Carries a commit out and returns its versionstamp."""
+        """Carry out a commit and return its versionstamp."""
         self.version += 1
         self.commits += 1
         stamp = struct.pack(">QH", self.version, 0)
@@ -152,7 +152,7 @@ class Options:
 
 
 class ModelTransaction:
-    """One transaction; the calls that the store uses, under the bindings' names."""
+    """A transaction with the calls that the store uses, under the names of the bindings."""
 
     options: Any
 
@@ -195,7 +195,7 @@ class ModelTransaction:
     def _range(
         self, begin: bytes, end: bytes, limit: int, page: int
     ) -> tuple[list[Pair], int, bool]:
-        """In pages, as the real ones may come."""
+        """Return a range in pages, as a real cluster may."""
         assert not any(begin <= key < end for key in self._stamped), "unreadable"
         version = self._read_version()
         merged = {pair.key: pair.value for pair in self._cluster.range(begin, end, version)}

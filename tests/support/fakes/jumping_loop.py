@@ -1,6 +1,7 @@
-"""An event loop whose time jumps to the next timer: tests wait for minutes in no time.
+"""An event loop with virtual time that jumps to the next timer.
 
-When nothing is ready and no timer is set, the test hangs for ever; that is an error at once.
+Tests can wait for minutes of virtual time. If nothing is ready and no timer is set, the test would
+hang; the loop raises an error instead.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ class _JumpingSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("nothing will ever happen: everybody waits, and no timer is set")
+            raise RuntimeError("deadlock: every task waits and no timer is set")
         self.now_s += max(timeout, 0)
         return super().select(0)
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """Virtual time, real everything else. No sockets, no threads."""
+    """An event loop with virtual time. It supports neither sockets nor threads."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -38,7 +39,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def run_jumping(work: Coroutine[Any, Any, T]) -> T:
-    """Runs ``work`` in virtual time. Every task must have ended with it."""
+    """Run ``work`` in virtual time. Every task must have ended when it returns."""
     loop = JumpingLoop()
     faults: list[Mapping[str, Any]] = []
     loop.set_exception_handler(lambda _, context: faults.append(context))
@@ -50,7 +51,7 @@ def run_jumping(work: Coroutine[Any, Any, T]) -> T:
         if left:
             loop.run_until_complete(asyncio.wait(left))
         loop.run_until_complete(loop.shutdown_asyncgens())
-        assert not left, f"tasks were left: {left}"
+        assert not left, f"tasks are still running: {left}"
         assert not faults, faults
         return result
     finally:

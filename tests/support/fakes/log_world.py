@@ -1,4 +1,4 @@
-"""A namespace over ledgers and metadata in memory, for one test."""
+"""A test world: a namespace over ledgers and metadata in memory."""
 
 import asyncio
 import functools
@@ -9,20 +9,20 @@ from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.log.config import ReaderConfig, WriterConfig
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST, Start
 from rhumbline.core.log.read.record_batch import Record
 from rhumbline.core.log.read.segment_opener import Archives
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import NoSuchStreamError
 from rhumbline.core.protocol.segments import Segment
+from rhumbline.core.protocol.start import EARLIEST, Start
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.tests.support.fakes.fake_ledgers import FakeLedgers
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.lossy_store import UnsureStore
+from rhumbline.tests.support.fakes.lossy_store import LossyStore
 
 
-class SteppedClock:
-    """Time of day that stands still until a test moves it."""
+class ManualClock:
+    """A clock that stands still until a test advances ``now_ms``."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -32,23 +32,23 @@ class SteppedClock:
 
 
 class LogWorld:
-    """What a test of streams needs, made afresh for each."""
+    """The clock, stores, ledgers and namespace of one test."""
 
     def __init__(self) -> None:
-        self.clock = SteppedClock()
+        self.clock = ManualClock()
         self.runtime = Runtime(self.clock, Random(1))
-        self.store = UnsureStore(MemoryStore())
+        self.store = LossyStore(MemoryStore())
         self.ledgers = FakeLedgers()
         self.archives: Archives | None = None
-        self.namespace = self.opened()
+        self.namespace = self.open_namespace()
         self.policy = StreamPolicy()
 
-    def opened(
+    def open_namespace(
         self,
         writer_config: WriterConfig | None = None,
         reader_config: ReaderConfig | None = None,
     ) -> Namespace:
-        """The namespace as another process with these settings sees it."""
+        """Open the namespace as another process with these settings."""
         return Namespace(
             self.runtime,
             self.store,
@@ -62,8 +62,8 @@ class LogWorld:
     async def writer(
         self, stream: str, policy: StreamPolicy | None = None, config: WriterConfig | None = None
     ) -> StreamWriter:
-        """A writer of ``stream``, which is created if need be."""
-        namespace = self.namespace if config is None else self.opened(config)
+        """Open a writer of ``stream``, which is created if it does not exist."""
+        namespace = self.namespace if config is None else self.open_namespace(config)
         try:
             return await namespace.open_writer(stream)
         except NoSuchStreamError:
@@ -71,17 +71,17 @@ class LogWorld:
             return await namespace.open_writer(stream)
 
     async def read_all(self, stream: str, count: int, start: Start = EARLIEST) -> list[Record]:
-        """The next ``count`` records."""
+        """Read ``count`` records from ``start`` on."""
         async with await self.namespace.open_reader(stream, start) as reader:
             return [await asyncio.wait_for(anext(reader), 5) for _ in range(count)]
 
     async def segments(self, stream: str) -> tuple[Segment, ...]:
-        """What metadata says of the stream's segments."""
+        """Return the segments of a stream from its metadata."""
         return (await self.namespace.describe(stream)).segments
 
 
 def in_world(test: Callable[[LogWorld], Awaitable[None]]) -> Callable[[], None]:
-    """Runs an async test in a fresh world and virtual time; unseen exceptions fail it."""
+    """Run an async test in a fresh world and in virtual time. Unhandled exceptions fail it."""
 
     @functools.wraps(test)
     def run() -> None:
@@ -92,5 +92,5 @@ def in_world(test: Callable[[LogWorld], Awaitable[None]]) -> Callable[[], None]:
 
         run_jumping(body())
 
-    del run.__wrapped__  # or pytest looks for a fixture "world"
+    del run.__wrapped__  # otherwise pytest requires a fixture "world"
     return run

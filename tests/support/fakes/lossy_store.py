@@ -1,4 +1,4 @@
-"""A metadata store that loses replies and requests when a test says so."""
+"""A metadata store that loses requests and replies as a test prescribes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,14 +22,14 @@ from rhumbline.core.runtime.metadata_store import (
 T = TypeVar("T")
 
 OK = "ok"
-LOST_REPLY = "the write is carried out, its reply is lost"
-LOST_REQUEST = "the write is not carried out, nobody knows"
-LATE = "the write is carried out when the test says so, nobody knows"
-UNAVAILABLE = "refused, certainly not carried out"
+LOST_REPLY = "the write is carried out, but its reply is lost"
+LOST_REQUEST = "the write is not carried out, and its outcome is unknown"
+LATE = "the write is carried out by deliver(), and its outcome is unknown"
+UNAVAILABLE = "the write is refused and certainly not carried out"
 
 
 class CountedWatch:
-    def __init__(self, store: "UnsureStore", inner: Watch) -> None:
+    def __init__(self, store: "LossyStore", inner: Watch) -> None:
         self._store = store
         self._inner = inner
         store.open_watches[self] = None
@@ -39,13 +39,16 @@ class CountedWatch:
         self._inner.close()
 
 
-class UnsureStore:
-    """Wraps a store. ``fate()`` decides each write and read, in order; OK by default."""
+class LossyStore:
+    """A wrapper of a store. ``outcomes`` prescribes the outcome of each write in order.
+
+    Further writes succeed.
+    """
 
     def __init__(self, inner: MetadataStore) -> None:
         self.inner = inner
         self.uri = inner.uri
-        self.fates: list[str] = []
+        self.outcomes: list[str] = []
         self.late: list[Callable[[], Awaitable[object]]] = []
         self.on_call: Callable[[str], None] = lambda name: None
         self.delay_s: Callable[[], float] = lambda: 0.0
@@ -53,28 +56,28 @@ class UnsureStore:
         self.writes = 0
         self.reads = 0
 
-    def _fate(self) -> str:
-        return self.fates.pop(0) if self.fates else OK
+    def _next_outcome(self) -> str:
+        return self.outcomes.pop(0) if self.outcomes else OK
 
     async def _write(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
         self.writes += 1
         self.on_call(name)
-        fate = self._fate()
+        outcome = self._next_outcome()
         await asyncio.sleep(self.delay_s())
-        if fate == UNAVAILABLE:
-            raise MetadataUnavailableError("the test says so")
-        if fate in (LOST_REQUEST, LATE):
-            if fate == LATE:
+        if outcome == UNAVAILABLE:
+            raise MetadataUnavailableError("injected by the test")
+        if outcome in (LOST_REQUEST, LATE):
+            if outcome == LATE:
                 self.late.append(work)
-            raise IndeterminateError("the test says so")
+            raise IndeterminateError("injected by the test")
         result = await work()
         await asyncio.sleep(self.delay_s())
-        if fate == LOST_REPLY:
-            raise IndeterminateError("the test says so")
+        if outcome == LOST_REPLY:
+            raise IndeterminateError("injected by the test")
         return result
 
     async def deliver(self) -> None:
-        """What was to come late arrives now; nobody waits for the answers."""
+        """Carry out the late writes. Their results are ignored."""
         while self.late:
             with suppress(MetadataError):
                 await self.late.pop(0)()

@@ -1,4 +1,4 @@
-"""Trees in memory, writers that count what was acknowledged, a mover that dies on command."""
+"""A test world of metadata migrations: trees in memory, writers, and a mover that can be killed."""
 
 import asyncio
 from collections import deque
@@ -22,65 +22,67 @@ T = TypeVar("T")
 KEYS = 3
 TIMEOUT_MS = 2_000
 KEPT = 20
-"""How many of its numbers the first writer leaves in the tree: what grows with time would make each
-copy longer than the one before."""
+"""Nodes that the first writer leaves in the tree. A tree that grew with time would make each copy
+longer than the one before."""
 
 
-class Killed(Exception):
-    """The mover's process is gone. No handler of ours knows it."""
+class MoverKilled(Exception):
+    """The process of the mover was killed. The product does not handle this exception."""
 
 
-class Mortal:
-    """A mover's handle, as far as a mover uses one: each call has a moment before and one after
-    its effect."""
+class KillableStore:
+    """A store handle with the calls of a mover.
+
+    ``moment`` is called before and after each effect.
+    """
 
     def __init__(self, inner: MovableStore, moment: Callable[[], None]) -> None:
         self.uri = inner.uri
         self._inner = inner
         self._moment = moment
 
-    async def gate_state(self) -> FenceState:
-        return await self._lived(self._inner.gate_state)
+    async def fence_state(self) -> FenceState:
+        return await self._run_killable(self._inner.fence_state)
 
-    async def swap_gate(self, old: FenceState, new: FenceState) -> bool:
-        return await self._lived(partial(self._inner.swap_gate, old, new))
+    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
+        return await self._run_killable(partial(self._inner.swap_fence, old, new))
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         async for page in self._inner.scan():
-            await self._lived(partial(asyncio.sleep, 0))
+            await self._run_killable(partial(asyncio.sleep, 0))
             yield page
 
     async def load(
-        self, operations: Sequence[Operation], sequences: Mapping[str, int], gate: FenceState
+        self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        await self._lived(partial(self._inner.load, operations, sequences, gate))
+        await self._run_killable(partial(self._inner.load, operations, sequences, fence))
 
-    async def _lived(self, work: Callable[[], Awaitable[T]]) -> T:
-        await asyncio.sleep(0.001)  # others run
+    async def _run_killable(self, work: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(0.001)  # lets other tasks run
         self._moment()
         result = await work()
         self._moment()
         return result
 
 
-def mortal(inner: MovableStore, moment: Callable[[], None]) -> MovableStore:
-    """A handle whose calls may be the mover's last."""
-    return cast("MovableStore", Mortal(inner, moment))
+def killable(inner: MovableStore, moment: Callable[[], None]) -> MovableStore:
+    """Return a handle whose calls may kill the mover."""
+    return cast("MovableStore", KillableStore(inner, moment))
 
 
-class World:
-    """Trees by URI, as servers are, and handles that follow."""
+class MigrationWorld:
+    """Metadata trees by URI, and handles that follow their migrations."""
 
     def __init__(self, *uris: str) -> None:
         self.trees = {uri: MemoryTree(uri) for uri in uris}
         self._tokens = 0
         self.handles: list[MigratingStore] = []
 
-    async def open_as_it_is(self, uri: str) -> MovableStore:
+    async def open_plain(self, uri: str) -> MovableStore:
         return MemoryStore(self.trees[uri], uri)
 
     async def open(self, uri: str) -> MigratingStore:
-        store = MigratingStore(await self.open_as_it_is(uri), self.open_as_it_is, TIMEOUT_MS)
+        store = MigratingStore(await self.open_plain(uri), self.open_plain, TIMEOUT_MS)
         self.handles.append(store)
         await store.start()
         return store
@@ -95,12 +97,12 @@ class World:
         target: str,
         *,
         moment: Callable[[], None] = lambda: None,
-        longest_pause_ms: int = 10_000,
+        pause_ms_max: int = 10_000,
     ) -> Migration:
         return Migration(
-            End(mortal(MemoryStore(self.trees[source], source), moment), source),
-            End(mortal(MemoryStore(self.trees[target], target), moment), target),
-            longest_pause_ms=longest_pause_ms,
+            End(killable(MemoryStore(self.trees[source], source), moment), source),
+            End(killable(MemoryStore(self.trees[target], target), moment), target),
+            pause_ms_max=pause_ms_max,
             new_token=self.new_token,
         )
 
@@ -109,8 +111,8 @@ class World:
             await handle.close()
 
 
-class Deaths:
-    """Kills at one moment, and at every later one: who is dead does nothing more."""
+class KillAfter:
+    """Raises MoverKilled at every call after the first ``at`` calls."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -119,13 +121,13 @@ class Deaths:
     def __call__(self) -> None:
         self.moments += 1
         if self.moments > self.at:
-            raise Killed
+            raise MoverKilled
 
 
 class Writers:
-    """Counters, a queue of numbered nodes, and what was acknowledged of them.
+    """Writers of counters and of a queue of numbered nodes, which note what was acknowledged.
 
-    Their tree stays as large as it is, so that what is measured on it is of the migration.
+    The size of the tree stays constant, so that measurements show only the migration.
     """
 
     def __init__(self, pause_s: float = 0.002) -> None:
@@ -145,20 +147,23 @@ class Writers:
         await store.create("/queue")
 
     async def run(self, store: MetadataStore, key: int) -> None:
-        """One writer; it makes its own number and takes it away, as ledgers get their ids."""
+        """Run one writer.
+
+        It creates and deletes numbered nodes, like the generator of ledger ids.
+        """
         loop = asyncio.get_running_loop()
         last = loop.time()
         while not self.is_stopped:
             await asyncio.sleep(self._pause_s)
             try:
-                await self._once(store, key)
+                await self._append_once(store, key)
             except (BadVersionError, MetadataUnavailableError):
                 self.refused += 1
             else:
                 self.longest_pause_s = max(self.longest_pause_s, loop.time() - last)
                 last = loop.time()
 
-    async def _once(self, store: MetadataStore, key: int) -> None:
+    async def _append_once(self, store: MetadataStore, key: int) -> None:
         value = await store.get(f"/counters/{key}")
         try:
             await store.put(f"/counters/{key}", b"%d" % (int(value.data) + 1), expect=value.version)
@@ -176,7 +181,7 @@ class Writers:
             return
 
     async def check(self, store: MetadataStore) -> None:
-        """Nothing acknowledged is lost, nothing was done twice, no number was given twice."""
+        """Check that no acknowledged write is lost or doubled and that no number repeats."""
         for key in range(KEYS):
             found = int((await store.get(f"/counters/{key}")).data)
             assert self.known[key] <= found <= self.known[key] + self.unsure[key]

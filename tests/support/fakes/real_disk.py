@@ -1,4 +1,4 @@
-"""A story on a disk of this machine."""
+"""Runs a test scenario on a real disk."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,15 +7,15 @@ from typing import Any
 
 from rhumbline.server.posix_disk import PosixDisk
 
-Story = Callable[[PosixDisk], Coroutine[Any, Any, None]]
+DiskScenario = Callable[[PosixDisk], Coroutine[Any, Any, None]]
 
 
-def with_disk(root: Path, story: Story) -> None:
+def with_disk(root: Path, scenario: DiskScenario) -> None:
     async def run() -> None:
         disk = PosixDisk(root)
         try:
             async with asyncio.timeout(20):
-                await story(disk)
+                await scenario(disk)
         finally:
             disk.close()
 

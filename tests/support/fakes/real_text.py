@@ -1,4 +1,4 @@
-"""Real text of any length: source files, licences and logs that every machine has."""
+"""Real text of any length, from source files, licences and logs that exist on most machines."""
 
 import sys
 import sysconfig
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
-_PLACES = ("/usr/share/common-licenses", "/usr/share/doc", "/var/log")
+_FOLDERS = ("/usr/share/common-licenses", "/usr/share/doc", "/var/log")
 
 
 def lines(size: int) -> Iterator[bytes]:
-    """About ``size`` bytes of lines with their ends, the files repeated as often as needed."""
+    """Yield lines of about ``size`` bytes in total, repeating the files as often as needed."""
     left = size
     for path in cycle(_files()):
         for line in path.read_bytes().splitlines(keepends=True):
@@ -22,8 +22,8 @@ def lines(size: int) -> Iterator[bytes]:
 
 def _files() -> list[Path]:
     found = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
-    for place in _PLACES:
-        found += sorted(path for path in Path(place).glob("**/*") if _is_text(path))
+    for folder in _FOLDERS:
+        found += sorted(path for path in Path(folder).glob("**/*") if _is_text(path))
     assert found, f"no text was found on this machine ({sys.platform})"
     return found
 

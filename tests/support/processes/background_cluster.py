@@ -1,4 +1,4 @@
-"""A cluster in a thread of this process, whose stream is written, rolled and archived."""
+"""A cluster in a thread of this process, with a stream that is written, rolled and archived."""
 
 import asyncio
 import threading
@@ -9,15 +9,19 @@ from typing import Any, Self, TypeVar
 
 from rhumbline.cli.servers.local_cluster import LocalCluster
 from rhumbline.client.connect import Client
-from rhumbline.coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig, Pass
+from rhumbline.coldstore.archive.archive_service import (
+    ArchivePass,
+    ArchiveService,
+    ArchiveServiceConfig,
+)
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import LATEST
 from rhumbline.core.log.read.record_batch import Record
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.start import LATEST
 
 T = TypeVar("T")
 STREAM = "s"
@@ -25,15 +29,15 @@ REGION = "here"
 
 
 class BackgroundCluster:
-    """One region, three bookies, real sockets and files; ``run`` does things on its loop."""
+    """One region, three bookies, real sockets and files; ``run`` runs coroutines on its loop."""
 
     def __init__(self, root: Path) -> None:
         (root / "cluster").mkdir()
         self.cold_uri = (root / "cold").as_uri()
         self.written: list[bytes] = []
-        """What was acknowledged, in order."""
-        self.passes: list[Pass] = []
-        self._is_over = False
+        """Acknowledged payloads, in order."""
+        self.passes: list[ArchivePass] = []
+        self._is_stopping = False
         self._writing: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster")
@@ -44,11 +48,11 @@ class BackgroundCluster:
 
     @property
     def metadata_uri(self) -> str:
-        """Of the cluster."""
+        """URI of the metadata store."""
         return self._cluster.metadata_uri
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float = 60) -> T:
-        """Runs ``work`` on the cluster's loop, to its end."""
+        """Run ``work`` on the cluster's loop to its end."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     def __enter__(self) -> Self:
@@ -82,7 +86,7 @@ class BackgroundCluster:
         await self.client.namespace().create_stream(STREAM)
 
     async def _stop(self) -> None:
-        self._is_over = True
+        self._is_stopping = True
         if self._writing is not None:
             await self._writing
         for task in self._background:
@@ -92,10 +96,10 @@ class BackgroundCluster:
         await self.client.aclose()
         await self._cluster.aclose()
 
-    # --- what goes on meanwhile -----------------------------------------------------------------
+    # --- background work ------------------------------------------------------------------------
 
     def start_archiving(self) -> None:
-        """From now on completed segments move to the archive."""
+        """Start to archive completed segments."""
 
         async def start() -> None:
             client = self.client
@@ -115,48 +119,48 @@ class BackgroundCluster:
         self.run(start())
 
     def start_writing(self, pause_s: float = 0.02) -> None:
-        """From now on records with rising numbers are appended, a few at a time."""
+        """Start to append records with increasing numbers, a few at a time."""
 
         async def write() -> None:
             async with self.client.writer(STREAM) as writer:
-                while not self._is_over:
+                while not self._is_stopping:
                     batch = [b"%08d" % (len(self.written) + n) * 12 for n in range(7)]
                     await writer.append_many(batch)
                     self.written.extend(batch)
                     await asyncio.sleep(pause_s)
 
         async def start() -> None:
-            self._is_over = False
+            self._is_stopping = False
             self._writing = asyncio.ensure_future(write())
 
         self.run(start())
 
     def stop_writing(self) -> list[bytes]:
-        """The writer closes; returns all that is in the stream."""
+        """Close the writer, and return all records of the stream."""
 
         async def stop() -> None:
             assert self._writing is not None
-            self._is_over = True
+            self._is_stopping = True
             await self._writing
 
         self.run(stop())
         return list(self.written)
 
     def end(self) -> Dlsn:
-        """Behind the last visible record."""
+        """Return the position behind the last visible record."""
 
-        async def look() -> Dlsn:
+        async def read_end() -> Dlsn:
             async with self.client.reader(STREAM, LATEST) as reader:
                 return reader.position
 
-        return self.run(look())
+        return self.run(read_end())
 
     def truncate(self, position: Dlsn) -> None:
-        """Hides what is below, and deletes the segments that are wholly below."""
+        """Hide the records below ``position``, and delete the segments entirely below it."""
         self.run(self.client.namespace().truncate(STREAM, position))
 
     def write_segments(self, upto: int) -> list[bytes]:
-        """Writes until segment ``upto`` has records; returns all that is in the stream."""
+        """Write until segment ``upto`` has records, and return all records of the stream."""
         self.start_writing(pause_s=0)
         while self.end() < Dlsn(upto, 0, 1):
             time.sleep(0.01)
@@ -165,11 +169,11 @@ class BackgroundCluster:
     # --- other streams --------------------------------------------------------------------------
 
     def create(self, stream: str) -> None:
-        """A stream beside the written one."""
+        """Create another stream."""
         self.run(self.client.namespace().create_stream(stream))
 
     def records_of(self, stream: str = STREAM) -> list[Record]:
-        """Every visible record of a stream."""
+        """Return all visible records of a stream."""
 
         async def read() -> list[Record]:
             async with self.client.reader(stream, LATEST) as at_end:

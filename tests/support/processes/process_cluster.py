@@ -1,4 +1,4 @@
-"""A cluster of real processes on loopback: bookies that are killed and started again."""
+"""A cluster of real bookie processes on loopback, which tests kill and restart."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def rhumbline(
     cwd: Path | None = None,
     timeout_s: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a command to its end."""
+    """Run a command to its end."""
     return subprocess.run(
         [str(RHUMBLINE), *arguments],
         input=stdin,
@@ -36,7 +36,7 @@ def rhumbline(
 
 
 def succeeded(*arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> bytes:
-    """Runs a command that must succeed, and returns its output."""
+    """Run a command that must succeed, and return its output."""
     done = rhumbline(*arguments, stdin=stdin, cwd=cwd)
     assert done.returncode == 0, f"{arguments}: {done.stderr.decode()}"
     return done.stdout
@@ -48,10 +48,7 @@ def refusal(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> tuple[int, str]:
-    """Runs a command that must fail; its exit code and the last line that it wrote.
-
-    A traceback is never an answer to a mistake.
-    """
+    """Run a command that must fail without a traceback; return exit code and last line."""
     done = rhumbline(*arguments, stdin=stdin, environ=environ, cwd=cwd)
     text = done.stderr.decode()
     assert done.returncode != 0, f"{arguments} succeeded: {done.stdout.decode()[:500]}"
@@ -60,7 +57,7 @@ def refusal(
 
 
 class BookieProcess:
-    """One bookie: a directory, and the process that serves it from time to time."""
+    """A bookie: a directory, and the process that serves it while it is started."""
 
     def __init__(
         self, directory: Path, metadata: str, *, environ: Mapping[str, str] | None = None
@@ -73,12 +70,12 @@ class BookieProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs now."""
+        """Id of the process that runs now."""
         assert self._process is not None
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the process and waits until it serves."""
+        """Start the process and wait until it serves."""
         assert self._process is None
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -98,11 +95,11 @@ class BookieProcess:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL, and waits until it is dead. Safe to repeat."""
+        """Send SIGKILL and wait for the end. Safe to repeat."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and waits for an orderly end. Safe to repeat."""
+        """Send SIGTERM and wait for an orderly end. Safe to repeat."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -134,7 +131,7 @@ class ProcessCluster:
         ]
 
     def start(self) -> None:
-        """Initialises the cluster, formats and starts the bookies, makes namespace ``default``."""
+        """Initialise the cluster, format and start the bookies, create namespace ``default``."""
         self.root.mkdir(parents=True, exist_ok=True)
         succeeded("cluster", "init", "-u", self.metadata)
         for number, (region, bookie) in enumerate(zip(self.regions, self.bookies, strict=True)):
@@ -146,11 +143,11 @@ class ProcessCluster:
         self.run("namespace", "create", "default")
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """A command of a user in the first region; it must succeed."""
+        """Run a command in the first region; it must succeed."""
         return succeeded(*arguments, *self.options(), stdin=stdin)
 
     def options(self) -> tuple[str, ...]:
-        """The options that say which cluster, and where in it."""
+        """Return the options that select the cluster and the region."""
         return ("-u", self.metadata, "--region", self.regions[0])
 
     def __enter__(self) -> Self:
@@ -168,11 +165,11 @@ class ProcessCluster:
         trace: TracebackType | None,
     ) -> None:
         self.kill_all()
-        if kind is None:  # what a failed test leaves is looked at
+        if kind is None:  # keep the files of a failed test
             shutil.rmtree(self.root)
 
     def kill_all(self) -> None:
-        """SIGKILL to every bookie that runs."""
+        """Send SIGKILL to every running bookie."""
         for bookie in self.bookies:
             bookie.kill()
 

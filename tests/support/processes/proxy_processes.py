@@ -19,9 +19,9 @@ _START_SECONDS_MAX = 60
 
 
 class ProxyProcess:
-    """One proxy; ``kind`` is the command that runs it. A context manager: it is dead behind it.
+    """A proxy process; ``kind`` is its command. As a context manager it is killed at the end.
 
-    It may be started again after its end, and has the same address then.
+    It may be restarted after its end, with the same address.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ProxyProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Starts it and returns at once; ``wait`` then."""
+        """Start the process without waiting; call ``wait`` afterwards."""
         port = self.address.rpartition(":")[2] or "0"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -56,7 +56,7 @@ class ProxyProcess:
             )
 
     def wait(self) -> None:
-        """Waits until it serves."""
+        """Wait until the proxy serves."""
         assert self.process is not None
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not (served := re.search(r"proxy serves at (\S+)", self._log.read_text())):
@@ -66,17 +66,17 @@ class ProxyProcess:
         self.address = served[1]
 
     def start(self) -> None:
-        """Starts it and waits until it serves."""
+        """Start the process and wait until the proxy serves."""
         self.launch()
         self.wait()
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal and returns at once."""
+        """Send a signal without waiting."""
         assert self.process is not None
         self.process.send_signal(number)
 
     def end(self, number: signal.Signals, *, timeout_s: float = 30) -> int:
-        """Sends a signal and waits for the end; the exit code. Safe to repeat."""
+        """Send a signal, wait for the end and return the exit code. Safe to repeat."""
         if self.process is None:
             return 0
         process, self.process = self.process, None
@@ -84,7 +84,7 @@ class ProxyProcess:
         return process.wait(timeout=timeout_s)
 
     def log(self) -> str:
-        """What it wrote."""
+        """Return the output of the process."""
         return self._log.read_text()
 
     def __enter__(self) -> Self:
@@ -107,7 +107,7 @@ class ProxyProcess:
 
 
 class ProxyRegions:
-    """In each region two bookies, two write proxies and a read proxy, all of them processes."""
+    """Two bookies, two write proxies and a read proxy in each region, all of them processes."""
 
     def __init__(self, root: Path, regions: Sequence[str]) -> None:
         self.regions = tuple(regions)
@@ -116,29 +116,29 @@ class ProxyRegions:
         self.reads: list[ProxyProcess] = []
 
     def uri(self, proxies: Sequence[ProxyProcess]) -> str:
-        """For a client of these proxies."""
-        return "grpc://" + ",".join(one.address for one in proxies)
+        """Return the URI for a client of these proxies."""
+        return "grpc://" + ",".join(proxy.address for proxy in proxies)
 
     def near(self, region: str) -> str:
-        """For a producer in ``region``: its own write proxies first, then all others."""
-        return self.uri(sorted(self.writes, key=lambda one: one.region != region))
+        """Return the URI for a producer in ``region``: local write proxies first."""
+        return self.uri(sorted(self.writes, key=lambda proxy: proxy.region != region))
 
     def reads_of(self, region: str) -> str:
-        """For a reader in ``region``."""
-        return self.uri([one for one in self.reads if one.region == region])
+        """Return the URI for a reader in ``region``."""
+        return self.uri([proxy for proxy in self.reads if proxy.region == region])
 
     def at(self, address: str) -> ProxyProcess:
-        """The write proxy at ``address``."""
-        return next(one for one in self.writes if one.address == address)
+        """Return the write proxy at ``address``."""
+        return next(proxy for proxy in self.writes if proxy.address == address)
 
     def kill_region(self, region: str) -> None:
-        """SIGKILL to everything there."""
-        for number, of in enumerate(self.bookies.regions):
-            if of == region:
+        """Send SIGKILL to all processes of a region."""
+        for number, bookie_region in enumerate(self.bookies.regions):
+            if bookie_region == region:
                 self.bookies.bookies[number].kill()
-        for one in (*self.writes, *self.reads):
-            if one.region == region:
-                one.end(signal.SIGKILL)
+        for proxy in (*self.writes, *self.reads):
+            if proxy.region == region:
+                proxy.end(signal.SIGKILL)
 
     def __enter__(self) -> Self:
         self.bookies.start()
@@ -150,10 +150,10 @@ class ProxyRegions:
                 ProxyProcess(self.bookies, "read-proxy", f"r-{region}", region=region)
             )
         try:
-            for one in (*self.writes, *self.reads):
-                one.launch()
-            for one in (*self.writes, *self.reads):
-                one.wait()
+            for proxy in (*self.writes, *self.reads):
+                proxy.launch()
+            for proxy in (*self.writes, *self.reads):
+                proxy.wait()
         except BaseException:
             self._kill_all()
             raise
@@ -169,6 +169,6 @@ class ProxyRegions:
         self.bookies.__exit__(kind, error, trace)
 
     def _kill_all(self) -> None:
-        for one in (*self.writes, *self.reads):
-            one.end(signal.SIGKILL)
+        for proxy in (*self.writes, *self.reads):
+            proxy.end(signal.SIGKILL)
         self.bookies.kill_all()

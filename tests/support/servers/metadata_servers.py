@@ -168,14 +168,14 @@ class ZooKeeper(Server):
 
     def mode(self) -> str | None:
         """standalone, leader or follower; None while it does not serve."""
-        return self._said("Mode: ")
+        return self._srv_field("Mode: ")
 
     def version(self) -> str:
         """What it says that it is."""
-        said = self._said("Zookeeper version: ") or "unknown"
+        said = self._srv_field("Zookeeper version: ") or "unknown"
         return said.split("-")[0]
 
-    def _said(self, field: str) -> str | None:
+    def _srv_field(self, field: str) -> str | None:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
@@ -326,8 +326,8 @@ class Proxy:
         self._is_poisoned = False
         self.port = free_port()
         listen = f"127.0.0.1:{self.port}"
-        self._made_of = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
-        server.call("POST", "/proxies", self._made_of)
+        self._definition = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+        server.call("POST", "/proxies", self._definition)
 
     @property
     def address(self) -> str:
@@ -363,7 +363,7 @@ class Proxy:
         """
         if self._is_poisoned:
             self._server.call("DELETE", self._path)
-            self._server.call("POST", "/proxies", self._made_of)
+            self._server.call("POST", "/proxies", self._definition)
             self._is_poisoned = False
         else:
             self._server.call("POST", self._path, {"enabled": True})

@@ -17,7 +17,7 @@ TIMEOUT_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ServerKind:
     """A kind of server. ``shared`` gives one that nobody may hurt."""
 
     scheme: str
@@ -43,12 +43,12 @@ class Kind:
 
 KINDS = [
     pytest.param(
-        Kind("zk", metadata_servers.zookeeper, ZooKeeper, 800),
+        ServerKind("zk", metadata_servers.zookeeper, ZooKeeper, 800),
         id="zookeeper",
         marks=pytest.mark.needs_server("zookeeper"),
     ),
     pytest.param(
-        Kind("etcd", metadata_servers.etcd, Etcd, 1_000),
+        ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000),
         id="etcd",
         marks=pytest.mark.needs_server("etcd"),
     ),

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from rhumbline.tests.support.fakes.fdb_bindings import standing_in
+from rhumbline.tests.support.fakes.fdb_bindings import fake_fdb
 from rhumbline.tests.support.fakes.fdb_model import ModelCluster
 from rhumbline.tests.support.servers import installs, metadata_servers
 from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
@@ -28,19 +28,19 @@ ETCD = pytest.mark.needs_server("etcd")
 TOXIPROXY = pytest.mark.needs_server("toxiproxy")
 
 
-class Place(Protocol):
+class StoreLocation(Protocol):
     """A store that can be made to go away."""
 
     uri: str
     name: str
     """What it is, with its version, for reports."""
 
-    def leave(self) -> None: ...
+    def make_unavailable(self) -> None: ...
 
-    def come_back(self) -> None: ...
+    def make_available(self) -> None: ...
 
 
-class Sqlite:
+class SqliteLocation:
     """Away: somebody holds the only right to write."""
 
     def __init__(self, path: Path) -> None:
@@ -49,73 +49,73 @@ class Sqlite:
         self._path = path / "metadata.db"
         self._holder: sqlite3.Connection | None = None
 
-    def leave(self) -> None:
+    def make_unavailable(self) -> None:
         self._holder = sqlite3.connect(self._path, isolation_level=None)
         self._holder.execute("BEGIN EXCLUSIVE")
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         assert self._holder is not None
         self._holder.close()
 
 
-class Cut:
+class ProxiedServer:
     """A server behind a proxy. Away: connections are closed, and refused."""
 
     def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
         self._proxy = metadata_servers.toxiproxy().proxy(server.address)
-        self.uri = f"{scheme}://{self._proxy.address}/{fresh_name()}"
+        self.uri = f"{scheme}://{self._proxy.address}/{unique_name()}"
         self.name = f"{server.name} {server.version()}, cut off"
 
-    def leave(self) -> None:
+    def make_unavailable(self) -> None:
         self._proxy.cut()
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self._proxy.heal()
 
     def remove(self) -> None:
         self._proxy.remove()
 
 
-class Frozen:
+class FreezableServer:
     """A server of its own. Away: SIGSTOP, so that connections stay and nothing answers."""
 
     def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
         self._server = server
         server.start()
-        self.uri = f"{scheme}://{server.address}/{fresh_name()}"
+        self.uri = f"{scheme}://{server.address}/{unique_name()}"
         self.name = f"{server.name} {server.version()}, SIGSTOP"
 
-    def leave(self) -> None:
+    def make_unavailable(self) -> None:
         self._server.freeze()
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self._server.thaw()
 
     def remove(self) -> None:
         self._server.remove()
 
 
-class Fdb:
+class FdbLocation:
     """A directory of the cluster that the environment names."""
 
     def __init__(self) -> None:
-        self.uri = fdb_uri(fresh_name())
+        self.uri = fdb_uri(unique_name())
         self.name = "FoundationDB"
         self._is_away = False
 
-    def leave(self) -> None:
+    def make_unavailable(self) -> None:
         pid = os.environ.get(FDB_SERVER_PID)
         if not pid:
             pytest.skip(f"{FDB_SERVER_PID} names no server of FoundationDB that may be stopped")
         os.kill(int(pid), signal.SIGSTOP)
         self._is_away = True
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         if self._is_away:
             os.kill(int(os.environ[FDB_SERVER_PID]), signal.SIGCONT)
 
 
-class FdbModel:
+class FdbModelLocation:
     """Our model of FoundationDB's transactions, under its bindings' names. Away: it times out."""
 
     uri = "fdb:///model.cluster?dir=story"
@@ -124,10 +124,10 @@ class FdbModel:
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
 
-    def leave(self) -> None:
+    def make_unavailable(self) -> None:
         self._cluster.is_stopped = True
 
-    def come_back(self) -> None:
+    def make_available(self) -> None:
         self._cluster.is_stopped = False
 
 
@@ -139,7 +139,7 @@ def fdb_uri(directory: str) -> str:
     return f"fdb://{Path(file).resolve()}?dir=rhumbline-tests/{directory}"
 
 
-def fresh_name() -> str:
+def unique_name() -> str:
     """A place in a server that nobody else uses."""
     return f"t-{uuid4().hex[:8]}"
 
@@ -151,41 +151,41 @@ KINDS = [
     "fdb model",
     "fdb",
 ]
-FROZEN = [
+FREEZABLE_KINDS = [
     pytest.param("zookeeper frozen", marks=ZOOKEEPER),
     pytest.param("etcd frozen", marks=ETCD),
 ]
 
 
 @contextmanager
-def place_of(kind: str, path: Path) -> Iterator[Place]:
-    """The place that one of ``KINDS`` or ``FROZEN`` means. ``path``: for files."""
+def store_location_of(kind: str, path: Path) -> Iterator[StoreLocation]:
+    """The place that one of ``KINDS`` or ``FREEZABLE_KINDS`` means. ``path``: for files."""
     if kind == "sqlite":
-        yield Sqlite(path)
+        yield SqliteLocation(path)
     elif kind == "fdb":
-        yield Fdb()
+        yield FdbLocation()
     elif kind == "fdb model":
-        with standing_in() as bindings:
-            yield FdbModel(bindings.cluster)
+        with fake_fdb() as bindings:
+            yield FdbModelLocation(bindings.cluster)
     else:
-        place = _server_place(kind)
+        location = _server_location(kind)
         try:
-            yield place
+            yield location
         finally:
-            place.remove()
+            location.remove()
 
 
-def _server_place(kind: str) -> Cut | Frozen:
+def _server_location(kind: str) -> ProxiedServer | FreezableServer:
     try:
         match kind:
             case "zookeeper":
-                return Cut("zk", metadata_servers.zookeeper())
+                return ProxiedServer("zk", metadata_servers.zookeeper())
             case "etcd":
-                return Cut("etcd", metadata_servers.etcd())
+                return ProxiedServer("etcd", metadata_servers.etcd())
             case "zookeeper frozen":
-                return Frozen("zk", ZooKeeper())
+                return FreezableServer("zk", ZooKeeper())
             case "etcd frozen":
-                return Frozen("etcd", Etcd())
+                return FreezableServer("etcd", Etcd())
     except installs.NotInstalledError as reason:
         pytest.skip(str(reason))
     raise AssertionError(f"no kind of store: {kind}")

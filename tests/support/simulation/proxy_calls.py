@@ -1,7 +1,8 @@
-"""Calls of rhumbline.v1 in the simulated world, in the place of gRPC: a connection for each call.
+"""Calls of rhumbline.v1 in the simulated world, in place of gRPC: one connection for each call.
 
-A frame is its length, its kind and its bytes. The client's first names the method; the proxy's last
-says how the call ended. Either end stops reading when too much waits there, as gRPC does.
+A frame consists of a length, a kind and a body. The client's first frame names the method; the
+proxy's last frame contains the status. Both ends apply flow control by reading no more while their
+inbox is full, as gRPC does.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _LENGTH = 4
 _BEGIN, _MESSAGE, _END, _ERROR = range(4)
 _INBOX_BYTES_MAX = 64 << 10
 _CONNECT_SECONDS = 20
-"""As gRPC's."""
+"""The connect time-out, equal to that of gRPC."""
 _METHODS = {method.path: method for method in METHODS}
 
 Frame = tuple[int, bytes]
@@ -74,14 +75,14 @@ class _End(asyncio.Protocol):
         self._changed.set()
 
     async def send(self, kind: int, data: bytes) -> None:
-        """Sends a frame, when there is room; nothing once the connection is lost."""
+        """Send a frame when the buffer has room; do nothing if the connection is lost."""
         await self._is_writable.wait()
         if not self.is_lost and self.transport is not None:
             size = (1 + len(data)).to_bytes(_LENGTH, "big")
             self.transport.write(size + bytes((kind,)) + data)
 
     async def take(self) -> Frame | None:
-        """The next frame; None: the connection is lost."""
+        """Return the next frame; None if the connection is lost."""
         while not self._inbox:
             if self.is_lost:
                 return None
@@ -94,7 +95,7 @@ class _End(asyncio.Protocol):
         return kind, data
 
     def lose(self) -> None:
-        """Ends the connection, here and now."""
+        """Abort the connection."""
         if self.transport is not None:
             self.transport.abort()
         self.connection_lost(None)
@@ -104,7 +105,7 @@ class _End(asyncio.Protocol):
 
 
 class SimCall:
-    """A call; as ``Call`` says."""
+    """The client's side of a call; implements ``Call``."""
 
     def __init__(self, address: str, method: Method, tasks: Tasks) -> None:
         self._end = _End()
@@ -124,14 +125,14 @@ class SimCall:
                 self._end.lose()
             await self._end.send(_BEGIN, self._method.path.encode())
         except (OSError, TimeoutError) as error:
-            self._over(UnavailableError(f"{address} is not reached: {error}"))
+            self._over(UnavailableError(f"cannot connect to {address}: {error}"))
         finally:
             self._is_connected.set()
 
     def _over(self, outcome: RhumblineError | None) -> None:
         if not self._is_over:
             self._is_over, self._outcome = True, outcome
-        self._is_connected.set()  # or it never will be
+        self._is_connected.set()  # releases waiting callers
         self._end.lose()
 
     async def write(self, message: Message) -> None:
@@ -159,18 +160,18 @@ class SimCall:
 
 
 class SimCalls:
-    """All calls of one client process; as ``Calls`` says."""
+    """All calls of one client process; implements ``Calls``."""
 
     def __init__(self) -> None:
         self.begun_at: list[float] = []
-        """When each call began, in virtual seconds."""
+        """The start of each call, in virtual seconds."""
         self._tasks = Tasks()
 
     def begin(self, address: str, method: Method) -> SimCall:
         self.begun_at.append(asyncio.get_running_loop().time())
         return SimCall(address, method, self._tasks)
 
-    async def ask(
+    async def call_unary(
         self, address: str, method: Method, request: Message, timeout_s: float
     ) -> Message:
         call = self.begin(address, method)
@@ -193,13 +194,13 @@ class SimCalls:
 
 
 async def serve_calls(service: ProxyService, host: str, port: int) -> None:
-    """Serves until the process ends. An assertion that fails in a call fails the run."""
+    """Serve calls until the process ends. A failing assertion in a call fails the run."""
     tasks = Tasks()
     await asyncio.get_running_loop().create_server(lambda: _ServerEnd(service, tasks), host, port)
 
 
 class _Requests:
-    """The messages of a call as they come; ends with the connection."""
+    """Iterates over the messages of a call until the connection ends."""
 
     def __init__(self, end: _End, method: Method) -> None:
         self._end = end
@@ -231,7 +232,7 @@ class _ServerEnd(_End):
         if frame is None:
             return
         if frame[0] != _BEGIN:
-            raise InvariantBrokenError(f"a call begins with {frame}")
+            raise InvariantBrokenError(f"a call begins with {frame}, not with a method")
         method = _METHODS[frame[1].decode()]
         requests = _Requests(self, method)
         try:

@@ -1,4 +1,4 @@
-"""Proxies and thin clients in the simulated world: all of their production code but for gRPC."""
+"""Proxies and thin clients in the simulated world: their production code except for gRPC."""
 
 import asyncio
 from collections import Counter
@@ -12,17 +12,18 @@ from rhumbline.chaos.checker.history import TOKEN, AppendOutcome, History, Recor
 from rhumbline.chaos.simulation.cluster import NAMESPACE, PORT, STREAM, SimClient, SimCluster, until
 from rhumbline.chaos.simulation.seed_run import RESUME_S_MAX, LivenessError, RunPlan, SeedRun
 from rhumbline.chaos.simulation.workload.workload import (
+    NO_WRITER,
     Applications,
     WriterHabits,
-    _process_of,
-    _words,
+    describe_error,
+    process_of,
 )
 from rhumbline.chaos.simulation.world.sim_world import SimHost, SimWorld
 from rhumbline.chaos.simulation.world.transport import SimTransport
-from rhumbline.core.log.read.positioning import EARLIEST, LATEST, Start
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import RhumblineError, TooManyRequestsError
+from rhumbline.core.protocol.start import EARLIEST, LATEST, Start
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.proxies.client.proxy_client import SCHEME, ProxyClient
 from rhumbline.proxies.config import ProxyConfig
@@ -33,27 +34,29 @@ from rhumbline.tests.support.simulation.proxy_calls import SimCalls, serve_calls
 
 PROXY_PORT = 4281
 PRODUCERS = 3
-EVERYBODY = "everybody"
+ALL_HOSTS = "all hosts"
 _GRACE_S = 0.5
 
 
 @dataclass(slots=True)
 class ThinReader:
-    """A reader that stores its position with what it read, on a disk that survives everything: so
-    all that its processes read, one after the other, is one run."""
+    """A reader whose position and records survive all faults, as if stored together on a safe disk.
+
+    Everything that its processes read in turn is therefore one read in the history.
+    """
 
     host: SimHost
     name: str
     start: Start
     pause_s: float
-    """After each batch, at most."""
+    """Maximum pause after each batch."""
     read: RecordedRead | None = None
     position: Dlsn | None = None
     sittings: int = 0
-    """How often it was opened."""
+    """Number of times it was opened."""
 
     def has_read(self, position: Dlsn) -> bool:
-        """Whether it has come so far, or began behind it."""
+        """Return whether it has read up to a position, or began behind it."""
         if self.read is None:
             return False
         began_behind = self.read.start is not None and self.read.start > position
@@ -61,15 +64,18 @@ class ThinReader:
 
 
 class ThinApplications(Applications):
-    """In each region a process of producers that write through proxies while ``active`` says so;
-    perhaps also readers that read through proxies, or one that reads without."""
+    """Applications that use proxies: in each region a process of producers and perhaps readers.
+
+    Producers write while the active writer is ``ALL_HOSTS``. One application may also tail the
+    stream without a proxy.
+    """
 
     def __init__(self, cluster: SimCluster, history: History, habits: WriterHabits) -> None:
         super().__init__(cluster, history, habits)
         self.addresses: tuple[str, ...] = ()
         self.readers: tuple[ThinReader, ...] = ()
         self.calls: dict[str, SimCalls] = {}
-        """Of the processes that run, or ran last, by host."""
+        """The calls of the current or last process of each host."""
 
     async def run(self, host: SimHost) -> None:
         async with self._client(host) as client:
@@ -106,24 +112,24 @@ class ThinApplications(Applications):
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def _produce(self, host: SimHost, client: ProxyClient, place: int) -> None:
-        random = self.cluster.world.random_of(f"producer {host.name} {host.starts} {place}")
+    async def _produce(self, host: SimHost, client: ProxyClient, number: int) -> None:
+        random = self.cluster.world.random_of(f"producer {host.name} {host.starts} {number}")
         while True:
-            if self.active != EVERYBODY or self.called >= self.wanted:
+            if self.active_writer != ALL_HOSTS or self.called >= self.appends_max:
                 await asyncio.sleep(0.1)
                 continue
             try:
                 writer = await client.namespace().open_writer(STREAM)
             except RhumblineError as error:
-                self._note(host, f"cannot open a writer: {_words(error)}")
+                self._note(host, f"cannot open a writer: {describe_error(error)}")
                 await asyncio.sleep(0.2)
                 continue
             session = self.history.new_session()
-            self._writers[session] = _process_of(host)
+            self._writers[session] = process_of(host)
             tasks = Tasks()
             number = 0
             try:
-                while self.active == EVERYBODY and self.called < self.wanted:
+                while self.active_writer == ALL_HOSTS and self.called < self.appends_max:
                     number += self._burst(
                         cast(StreamWriter, writer), session, number, random, tasks
                     )
@@ -131,16 +137,16 @@ class ThinApplications(Applications):
             except TooManyRequestsError:
                 await asyncio.sleep(0.2)
             except RhumblineError as error:
-                self._note(host, f"session {session} failed: {_words(error)}")
+                self._note(host, f"session {session} failed: {describe_error(error)}")
             try:
                 await writer.close()
             except RhumblineError as error:
-                self._note(host, f"session {session} failed: {_words(error)}")
+                self._note(host, f"session {session} failed: {describe_error(error)}")
 
     # --- reading --------------------------------------------------------------------------------
 
     async def _read_on(self, me: ThinReader, client: ProxyClient) -> None:
-        """Reads from where it was, for ever; an error that lasts does not end it."""
+        """Read from the last position for ever, reopening the reader after retryable errors."""
         random = self.cluster.world.random_of(f"{me.name} {me.sittings}")
         while True:
             me.sittings += 1
@@ -153,18 +159,20 @@ class ThinApplications(Applications):
                         me.read = self.history.begin_read(me.name, from_)
                     while await self._take_batch(reader, me.read):
                         me.position = reader.position
-                        if not self.cluster.world.is_healed:  # in the end everybody hurries
+                        if not self.cluster.world.is_healed:  # no pauses in the final phase
                             await asyncio.sleep(random.random() * me.pause_s)
             except RhumblineError as error:
                 if not error.retryable:
                     raise
-                self._note(me.host, f"{me.name} waits at {me.position}: {_words(error)}")
+                self._note(me.host, f"{me.name} waits at {me.position}: {describe_error(error)}")
                 await asyncio.sleep(1.0)
 
 
 class ProxyRun(SeedRun):
-    """A run with two write proxies, and perhaps read proxies, in each region; its producers know
-    only those."""
+    """A run whose producers write through proxies.
+
+    Each region has two write proxies and perhaps read proxies.
+    """
 
     config = ProxyConfig(session_ttl_ms=1_000, balance_ms=0)
 
@@ -177,13 +185,13 @@ class ProxyRun(SeedRun):
         thin_readers: int = 0,
         config: ProxyConfig | None = None,
     ) -> None:
-        """``read_proxies`` and ``thin_readers`` are for each region."""
+        """``read_proxies`` and ``thin_readers`` are numbers per region."""
         super().__init__(world, plan)
         self.config = config or self.config
         self.quiet_s = 0.0
-        """Before anybody writes."""
+        """Time before the producers start, in seconds."""
         self.services: dict[str, ProxyService] = {}
-        """By host: for looking, not for touching."""
+        """The service of each proxy host, for inspection only."""
         self.proxy_hosts = [
             world.host(f"proxy-{region}-{n}", region)
             for region in plan.topology.regions
@@ -205,39 +213,39 @@ class ProxyRun(SeedRun):
             for number in range(thin_readers)
         )
 
-    async def play_course(self, course: Callable[["ProxyRun"], Awaitable[None]]) -> None:
-        """From the founding through the course to the last question."""
-        await self.cluster.found()
+    async def play_script(self, script: Callable[["ProxyRun"], Awaitable[None]]) -> None:
+        """Start the cluster, play the script, and verify the end state."""
+        await self.cluster.bootstrap()
         for host in self.proxy_hosts:
             host.start(self._write_proxy)
         for host in self.read_hosts:
             host.start(self._read_proxy)
         for host in self.cluster.app_hosts:
             self.apps.start(host, reads=host.name in self.plan.readers)
-        self.apps.wanted = self.plan.appends_max
+        self.apps.appends_max = self.plan.appends_max
         await asyncio.sleep(self.quiet_s)
-        self.apps.active = EVERYBODY
-        await course(self)
+        self.apps.active_writer = ALL_HOSTS
+        await script(self)
         self.heal()
-        self.apps.active = "nobody"
-        await self._epilogue()
+        self.apps.active_writer = NO_WRITER
+        await self._verify_end_state()
         await self._thin_readers_end()
 
     def heal(self) -> None:
-        """Ends all faults for good. Safe to repeat."""
+        """End all faults for good. Safe to repeat."""
         if not self.world.is_healed:
             self.world.heal_everything()
             self.world.is_healed = True
 
     async def acks(self, count: int, within_s: float) -> None:
-        """Waits until so many more appends are acknowledged."""
+        """Wait until ``count`` more appends are acknowledged."""
         goal = self.apps.acked + count
         async with asyncio.timeout(within_s):
             await until(lambda: self.apps.acked >= goal)
 
     async def _thin_readers_end(self) -> None:
-        """Each thin reader comes to the end soon; what it read is complete then."""
-        acked = self.history.of_outcome(AppendOutcome.OK)
+        """Wait until each thin reader has read everything, and mark its read as complete."""
+        acked = self.history.appends_with_outcome(AppendOutcome.OK)
         last = max(append.dlsn for append in acked if append.dlsn is not None)
 
         def late() -> list[ThinReader]:
@@ -247,8 +255,8 @@ class ProxyRun(SeedRun):
             async with asyncio.timeout(RESUME_S_MAX):
                 await until(lambda: not late())
         except TimeoutError as error:
-            words = f"{late()[0].name} is at {late()[0].position} after the faults, not at {last}"
-            raise LivenessError("V5", words) from error
+            message = f"{late()[0].name} is at {late()[0].position} after the faults, not at {last}"
+            raise LivenessError("V5", message) from error
         for reader in self.thin.readers:
             assert reader.read is not None
             reader.read.is_complete = True
@@ -284,7 +292,7 @@ class ProxyRun(SeedRun):
             raise
 
     def stop(self, host: SimHost, lasts_ms: int) -> None:
-        """SIGTERM: its proxy hands over and ends; after so long it is started again."""
+        """Stop a proxy gracefully (SIGTERM); it is restarted ``lasts_ms`` after its end."""
         service = self.services.get(host.name)
         if service is None or not host.is_running:
             return
@@ -302,7 +310,7 @@ class ProxyRun(SeedRun):
         host.spawn(work(), "stop")
 
     def owners(self) -> list[SimHost]:
-        """The proxies that live, or are stopped, and believe to own the stream."""
+        """Return the running or paused proxies that believe that they own the stream."""
         return [host for host in self.proxy_hosts if host.is_running and self._has_stream(host)]
 
     def _has_stream(self, host: SimHost) -> bool:
@@ -314,7 +322,7 @@ class ProxyRun(SeedRun):
         )
 
     def reading(self) -> list[SimHost]:
-        """The read proxies that live, or are stopped, and have readers."""
+        """Return the running or paused read proxies that have readers."""
         return [
             host
             for host in self.read_hosts
@@ -326,7 +334,7 @@ class ProxyRun(SeedRun):
         return None if service is None else service.reads
 
     def check_caches(self) -> None:
-        """No read proxy keeps more than it may, and what it counts is what it keeps."""
+        """Assert that each read proxy's cache is within its limit and counts its size correctly."""
         for host in self.read_hosts:
             reads = self._reads(host)
             if reads is not None:
@@ -336,7 +344,7 @@ class ProxyRun(SeedRun):
                 assert kept == cache.bytes <= self.config.cache_bytes_max, (host, kept, cache.bytes)
 
     def calls_by_second(self) -> Counter[tuple[str, int]]:
-        """(client host, second) to the calls that it began."""
+        """Return the number of calls that were begun, by (client host, second)."""
         return Counter(
             (name, int(at)) for name, calls in self.thin.calls.items() for at in calls.begun_at
         )
@@ -352,11 +360,11 @@ def _thin_reader(host: SimHost, number: int, random: Random) -> ThinReader:
 
 
 class WanMeter:
-    """How often each record was sent to the read proxies of a region by bookies of others."""
+    """Counts how often bookies of other regions sent each record to a region's read proxies."""
 
     def __init__(self, run: ProxyRun) -> None:
         self.crossings: Counter[tuple[str, bytes]] = Counter()
-        """(region, token of a record) to the number of times."""
+        """(region, token of a record) to the number of transfers."""
         self._readers = {host.name for host in run.read_hosts}
         network = run.world.network
         self._others = network.on_sent

@@ -1,7 +1,8 @@
-"""Scenarios about regions: load, repair in each region, and a course of events written as code.
+"""Runs about regions: load, repair in each region, and a script of commands and faults.
 
-The end is that of every simulated run: a new writer, everything read in every region, every bookie
-asked for every entry, and the checker's verdict.
+They end like every simulated run: a new writer appends, everything is read in every region, every
+bookie is asked for every entry, and the checker evaluates the invariants. The seeds and the names
+of the hosts are part of the identity of each run.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Any
 
 from rhumbline.chaos.simulation.cluster import SimClusterSettings, until
 from rhumbline.chaos.simulation.seed_run import RunPlan, SeedRun
-from rhumbline.chaos.simulation.workload.workload import WriterHabits
+from rhumbline.chaos.simulation.workload.workload import NO_WRITER, WriterHabits
 from rhumbline.chaos.simulation.world.sim_world import THREE_REGIONS, SimHost, SimTopology, SimWorld
 from rhumbline.core.bookie.config import KIB
 from rhumbline.core.ledger.config import LedgerConfig
@@ -22,10 +23,10 @@ from rhumbline.core.protocol.ledger_metadata import LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.regions.repair.config import RepairConfig
-from rhumbline.regions.repair.entry_ranges import settled_spans
+from rhumbline.regions.repair.entry_ranges import settled_ranges
 from rhumbline.regions.repair.repair_service import RepairService
-from rhumbline.regions.states import State, States
-from rhumbline.tests.support.simulation.course_run import play_to_verdict
+from rhumbline.regions.states import PlacementState, PlacementStates
+from rhumbline.tests.support.simulation.scripted_run import play_and_check
 
 FIVE_REGIONS = SimTopology(
     regions=("a", "b", "c", "d", "e"),
@@ -45,7 +46,7 @@ REPAIR = RepairConfig(
     session_ttl_ms=2_000,
 )
 
-Course = Callable[["RegionRun"], Awaitable[None]]
+Script = Callable[["RegionRun"], Awaitable[None]]
 
 
 def plan(
@@ -58,7 +59,7 @@ def plan(
     pause_ms: int = 100,
     regions: tuple[str, ...] = (),
 ) -> RunPlan:
-    """A plan without faults: those are the course's."""
+    """Return a plan without faults; the script injects them."""
     return RunPlan(
         seed=f"{seed} regions",
         topology=topology,
@@ -75,7 +76,7 @@ def plan(
             reader=ReaderConfig(),
             log_file_bytes=256 * KIB,
         ),
-        habits=WriterHabits(pause_ms=pause_ms, is_polite=True),
+        habits=WriterHabits(pause_ms=pause_ms, stops_when_replaced=True),
         faults=(),
         writers=(),
         readers=(f"app-{topology.regions[-1]}",),
@@ -85,7 +86,7 @@ def plan(
 
 
 class RegionRun(SeedRun):
-    """One run; a course calls its methods."""
+    """One run, whose methods a script calls."""
 
     def __init__(
         self,
@@ -101,22 +102,22 @@ class RegionRun(SeedRun):
         self.repair_hosts: list[SimHost] = []
         if repairs:
             self.repair_hosts = [world.host(f"repair-{r}", r) for r in plan.topology.regions]
-        self.menders += self.repair_hosts
+        self.repairers += self.repair_hosts
         self.operator = world.host("operator", plan.topology.regions[0])
 
-    async def play_course(self, course: Course) -> None:
-        """From the founding through the course to the last question."""
-        await self.cluster.found()
+    async def play_script(self, script: Script) -> None:
+        """Start the cluster, play the script, and verify the end state."""
+        await self.cluster.bootstrap()
         for host in self.cluster.app_hosts:
             self.apps.start(host, reads=host.name in self.plan.readers)
         for host in self.repair_hosts:
             host.start(self._repair)
-        self.apps.wanted = self.plan.appends_max
+        self.apps.appends_max = self.plan.appends_max
         self.write_in(self.plan.topology.regions[0])
-        await course(self)
-        self.apps.active = "nobody"
+        await script(self)
+        self.apps.active_writer = NO_WRITER
         self.world.heal_everything()
-        await self._epilogue()
+        await self._verify_end_state()
 
     async def _repair(self, host: SimHost) -> None:
         async with self.cluster.client(host) as client:
@@ -132,31 +133,31 @@ class RegionRun(SeedRun):
             service.start()
             await asyncio.Event().wait()
 
-    # --- what happens ---------------------------------------------------------------------------
+    # --- commands and faults --------------------------------------------------------------------
 
     def write_in(self, region: str) -> None:
-        """The application of this region is told to write."""
-        self._tell(f"app-{region}")
+        """Make the application of this region the active writer."""
+        self._set_active_writer(f"app-{region}")
 
     async def acks(self, count: int, within_s: float) -> float:
-        """Waits until so many more appends are acknowledged; returns how long it took."""
+        """Wait until ``count`` more appends are acknowledged; return the seconds it took."""
         goal, start = self.apps.acked + count, self.world.loop.now
         async with asyncio.timeout(within_s):
             await until(lambda: self.apps.acked >= goal)
         return self.world.loop.now - start
 
     def destroy(self, region: str) -> None:
-        """The region goes with all its disks, for good; its network comes back at the end."""
+        """Destroy a region with all its disks; only its network returns at the end."""
         self.world.cut_region(region)
         for host in self.cluster.bookie_hosts:
             if host.region == region:
-                self.cluster.damage(host)
+                self.cluster.mark_damaged(host)
                 host.wipe()
                 host.main = None
                 self.cluster.bookies.pop(host.name, None)
 
-    async def command(self, change: Callable[[States], States]) -> None:
-        """What an operator says of regions and bookies."""
+    async def command(self, change: Callable[[PlacementStates], PlacementStates]) -> None:
+        """Change the states of regions and bookies as an operator."""
 
         async def work(host: SimHost) -> None:
             async with self.cluster.client(host) as client:
@@ -164,12 +165,12 @@ class RegionRun(SeedRun):
 
         await self.as_operator(work)
 
-    async def set_region(self, region: str, state: State | None) -> None:
-        """``region drain`` and the like."""
+    async def set_region(self, region: str, state: PlacementState | None) -> None:
+        """Set a region's state, like ``region drain``; None restores the normal state."""
         await self.command(lambda states: states.with_region(Region(region), state))
 
     async def as_operator(self, work: Callable[[SimHost], Any]) -> None:
-        """Runs ``work`` in a process of its own on the operator's machine."""
+        """Run ``work`` in a new process on the operator's host."""
         self.operator.start(_idle)
         try:
             async with asyncio.timeout(60):
@@ -177,19 +178,19 @@ class RegionRun(SeedRun):
         finally:
             self.operator.kill("is done")
 
-    # --- what is seen from outside --------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------
 
     def ledgers(self) -> list[LedgerMetadata]:
-        """Every ledger that exists, as it is stored now."""
+        """Return the stored metadata of every existing ledger."""
         last = [versions[-1].metadata for versions in self._ledger_versions().values()]
         return [metadata for metadata in last if metadata is not None]
 
     def incomplete(self, *, regions_min: int) -> list[str]:
-        """Settled fragments that miss a copy, or lie in fewer regions than they should."""
+        """Describe settled fragments that miss a copy or are in too few regions."""
         faults = []
         storages = {b.bookie_id: b.storage for b in self.cluster.bookies.values()}
         for metadata in self.ledgers():
-            for span in settled_spans(metadata):
+            for span in settled_ranges(metadata):
                 where = f"ledger {metadata.ledger_id} from {span.first}"
                 regions = {self.cluster.regions[b] for b in span.fragment.bookies}
                 if len(regions) < regions_min:
@@ -203,7 +204,7 @@ class RegionRun(SeedRun):
         return faults
 
     async def whole(self, *, regions_min: int, within_s: float) -> float:
-        """Waits until every settled fragment has all its copies, well spread."""
+        """Wait until every settled fragment is complete and spread; return the seconds it took."""
         start = self.world.loop.now
         try:
             async with asyncio.timeout(within_s):
@@ -217,7 +218,7 @@ class RegionRun(SeedRun):
         return self.world.loop.now - start
 
     def tasks(self) -> list[str]:
-        """The repair tasks that are stored now."""
+        """Return the repair tasks that are stored now."""
         now: dict[str, bytes | None] = {}
         for commit in self.world.metadata.tree.history:
             if "/repair/todo/" in commit.path:
@@ -225,7 +226,7 @@ class RegionRun(SeedRun):
         return [data.decode() for data in now.values() if data]
 
     def asked_for(self) -> list[str]:
-        """Every repair task that there ever was, as it was stored."""
+        """Return every repair task that was ever stored."""
         return [
             commit.data.decode()
             for commit in self.world.metadata.tree.history
@@ -233,7 +234,7 @@ class RegionRun(SeedRun):
         ]
 
     def members_since(self, at_ms: float) -> list[tuple[int, BookieId]]:
-        """(ledger, bookie) of members that stored metadata has named newly after a moment."""
+        """Return (ledger, bookie) of the members that were added to metadata after a moment."""
         found = []
         for ledger_id, versions in self._ledger_versions().items():
             known: set[BookieId] = set()
@@ -247,7 +248,7 @@ class RegionRun(SeedRun):
         return found
 
 
-def _has(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - a look inside
+def _has(storage: Any, ledger_id: int, entry_id: int) -> bool:  # noqa: ANN401 - inspects internals
     if storage is None:
         return False
     try:
@@ -261,17 +262,17 @@ async def _idle(host: SimHost) -> None:
     await asyncio.Event().wait()
 
 
-def run_course(
-    course: Course,
+def run_script(
+    script: Script,
     plan: RunPlan,
     *,
     repairs: bool = True,
     repair_config: RepairConfig = REPAIR,
     time_limit_s: float = 7200.0,
 ) -> RegionRun:
-    """Plays a course and checks the checker's verdict; the run is for further questions."""
+    """Play a script, assert that no invariant is violated, and return the run for inspection."""
     with SimWorld(plan.seed, plan.topology) as world:
         run = RegionRun(world, plan, repairs=repairs, repair_config=repair_config)
-        play_to_verdict(world, run, course, time_limit_s=time_limit_s)
+        play_and_check(world, run, script, time_limit_s=time_limit_s)
         assert run.apps.acked > 0
         return run

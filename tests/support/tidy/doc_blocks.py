@@ -1,4 +1,4 @@
-"""Reads the code blocks of a markdown text."""
+"""Parser of markdown code blocks: finds the blocks and extracts the commands that they show."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _FENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: its language, its text, and the line of its first line of text."""
+    """One fenced block: its language, its text, and the number of its first line of text."""
 
     language: str
     text: str
@@ -22,7 +22,7 @@ class Block:
 
 
 def blocks(markdown: str) -> list[Block]:
-    """Every fenced block, in order."""
+    """Return every fenced block, in order."""
     found = []
     for match in _FENCE.finditer(markdown):
         indent = match["indent"]
@@ -35,18 +35,31 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def commands(text: str) -> str:
-    """The commands of a console block: lines after `$ `, and those that continue them."""
+    """Return the commands of a console block; every other line is shown output.
+
+    A line after `$ ` is a command. It continues on lines that start with `> ` (a bare `>` is an
+    empty line, as in a heredoc) and, when it ends with a backslash, on the next line, which may
+    start with `> ` or not. After a line of output, `> ` is output too.
+    """
     taken: list[str] = []
-    continued = False
+    is_command = is_unfinished = False
     for line in text.splitlines():
-        if line.startswith("$ ") or continued:
-            taken.append(line if continued else line[2:])
-            continued = line.endswith("\\")
+        if line.startswith("$ "):
+            taken.append(line[2:])
+            is_command = True
+        elif is_command and (line.startswith("> ") or line == ">"):
+            taken.append(line[2:])
+        elif is_unfinished:
+            taken.append(line)
+        else:
+            is_command = is_unfinished = False
+            continue
+        is_unfinished = line.endswith("\\")
     return "".join(f"{line}\n" for line in taken)
 
 
 def links(markdown: str) -> list[str]:
-    """The files that a markdown text links to, without their anchors."""
+    """Return the files that a markdown text links to, without their anchors."""
     prose = _FENCE.sub("", markdown)
     targets = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose)
     local = [target.split("#")[0] for target in targets if "://" not in target]

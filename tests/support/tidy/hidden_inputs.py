@@ -1,4 +1,4 @@
-"""Finds code whose outcome depends on clocks, addresses, hash seeds or threads."""
+"""Search for code whose outcome depends on clocks, addresses, hash seeds or threads."""
 
 import ast
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ BANNED_CALLS = {
     "datetime.datetime.utcnow": "time is the Runtime's",
     "datetime.datetime.today": "time is the Runtime's",
     "datetime.date.today": "time is the Runtime's",
-    "asyncio.TaskGroup": "it orders by address",
-    "asyncio.wait": "it orders by address",
-    "asyncio.as_completed": "it orders by address",
+    "asyncio.TaskGroup": "its order depends on addresses",
+    "asyncio.wait": "its order depends on addresses",
+    "asyncio.as_completed": "its order depends on addresses",
     "asyncio.gather": "tasks have an owner: runtime.tasks.Tasks",
     "asyncio.to_thread": "threads are the Disk's",
-    "weakref.WeakSet": "it orders by address",
+    "weakref.WeakSet": "its order depends on addresses",
 }
 BANNED_MODULES = {
     "time": "time is the running loop's and the Runtime's",
@@ -38,7 +38,7 @@ _INT_SETS = {"set[int]", "frozenset[int]"}
 
 
 def faults(tree: ast.Module) -> list[str]:
-    """What is wrong with a module, each as `line: what (why)`."""
+    """Return the faults of a module, each as `line: construct (reason)`."""
     names = imported_names(tree)
     found = [*_banned_uses(tree, names)]
     for scope in ast.walk(tree):
@@ -48,7 +48,7 @@ def faults(tree: ast.Module) -> list[str]:
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
-    """What each imported name stands for: `from time import time as t` gives {"t": "time.time"}."""
+    """Return the full name of each import: {"t": "time.time"} for `from time import time as t`."""
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -63,7 +63,7 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
 
 
 def _dotted(node: ast.expr, names: dict[str, str]) -> str:
-    """The full name that an expression like `a.b.c` stands for, or an empty string."""
+    """Return the full name of an expression like `a.b.c`, or an empty string."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id if node.id == "open" else "")
     if isinstance(node, ast.Attribute):
@@ -90,7 +90,7 @@ def _banned_uses(tree: ast.Module, names: dict[str, str]) -> Iterator[tuple[int,
 
 
 def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of the functions in it."""
+    """Yield the nodes of a scope, without those of nested functions."""
     for child in ast.iter_child_nodes(scope):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -105,7 +105,7 @@ def _is_set_annotation(annotation: ast.expr | None) -> bool:
 
 
 def _known_sets(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    """The names in a scope that hold sets, by annotation or by what is assigned."""
+    """Return the names in a scope that hold sets, by annotation or assignment."""
     known: set[str] = set()
     if not isinstance(scope, ast.Module):
         arguments = [*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs]
@@ -114,7 +114,7 @@ def _known_sets(scope: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> f
 
 
 def _set_attributes(tree: ast.Module) -> frozenset[str]:
-    """The attributes (`self.x`) that hold sets, anywhere in a module."""
+    """Return the attributes (`self.x`) of a module that hold sets."""
     return _assigned_sets(ast.walk(tree), ast.Attribute)
 
 
@@ -145,7 +145,7 @@ def _is_set(node: ast.expr, known: frozenset[str]) -> bool:
 
 
 def _set_orders(scope: ast.AST, known: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """Where the order in which a set gives its members decides something."""
+    """Yield the places where the iteration order of a set affects the outcome."""
     harmless: set[ast.AST] = set()
     for node in _own_nodes(scope):
         for iterated in _iterated(node, harmless):
@@ -158,7 +158,7 @@ def _set_orders(scope: ast.AST, known: frozenset[str]) -> Iterator[tuple[int, st
 
 
 def _iterated(node: ast.AST, harmless: set[ast.AST]) -> list[ast.expr]:
-    """The expressions whose order of members matters at `node`."""
+    """Return the expressions whose iteration order matters at `node`."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=arguments):
             if name in _ORDERED_BY_ITERATION:

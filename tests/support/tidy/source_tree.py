@@ -1,4 +1,4 @@
-"""The files of this repository, committed ones and those about to be, as tidy tests see them."""
+"""The files of this repository, committed or to be committed, for the tidy tests."""
 
 import ast
 import subprocess
@@ -13,7 +13,7 @@ TYPE_LINK = ".typecheck"
 
 @cache
 def files() -> tuple[Path, ...]:
-    """Every file that git holds or would add, relative to the root, sorted."""
+    """Return every file that git tracks or would add, relative to the root, sorted."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     paths = (Path(name) for name in listed.split("\0") if name)
@@ -22,35 +22,35 @@ def files() -> tuple[Path, ...]:
 
 @cache
 def pyproject() -> dict[str, Any]:
-    """pyproject.toml, parsed."""
+    """Return pyproject.toml, parsed."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @cache
 def packages() -> tuple[str, ...]:
-    """The dotted names of the packages that the tree holds."""
+    """Return the dotted names of all packages in the tree."""
     command = ["python3", ".ci/packages.py"]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return tuple(done.stdout.split())
 
 
 def folder_of(package: str) -> Path:
-    """The folder of a package, relative to the root."""
+    """Return the folder of a package, relative to the root."""
     return Path(*package.split(".")[1:])
 
 
 def product_folders() -> list[str]:
-    """The top-level folders with product code."""
+    """Return the top-level folders with product code."""
     return sorted({package.split(".")[1] for package in packages() if "." in package})
 
 
 def is_generated(path: Path) -> bool:
-    """Whether protoc wrote this file."""
+    """True if protoc generated the file."""
     return "_pb2" in path.name
 
 
 def product_modules(*folders: str) -> list[Path]:
-    """The hand-written modules of the product, or of some folders of it (`core/protocol`)."""
+    """Return the hand-written product modules, of all or some folders (`core/protocol`)."""
     tops = product_folders()
     modules = [path for path in files() if path.suffix == ".py" and not is_generated(path)]
     product = [path for path in modules if path.parts[0] in tops or path == Path("__init__.py")]
@@ -60,10 +60,10 @@ def product_modules(*folders: str) -> list[Path]:
 
 
 def parse(path: Path) -> ast.Module:
-    """The syntax tree of a module."""
+    """Return the syntax tree of a module."""
     return ast.parse((ROOT / path).read_text(), str(path))
 
 
 def markdown_files() -> list[Path]:
-    """Every markdown file."""
+    """Return every markdown file."""
     return [path for path in files() if path.suffix == ".md"]

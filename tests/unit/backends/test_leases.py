@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rhumbline.backends.leases import Lease, Leases, Owner, Sights
+from rhumbline.backends.leases import Lease, LeaseObservations, Leases, Owner
 from rhumbline.core.protocol.errors import (
     InvalidArgumentError,
     MetadataUnavailableError,
@@ -43,7 +43,7 @@ class View:
         self.check()
         self.shared.rows.setdefault(owner, Lease(ttl_ms, 0))
 
-    async def beat_lease(self, owner: Owner) -> bool:
+    async def renew_lease(self, owner: Owner) -> bool:
         self.check()
         row = self.shared.rows.get(owner)
         if row is not None:
@@ -106,7 +106,7 @@ def test_a_silent_owner_is_removed_after_its_ttl_and_learns_of_it() -> None:
         view.is_cut = False
         await lost.wait()
         with pytest.raises(SessionLostError):
-            owner.held(session)
+            owner.own_session(session)
 
     with_two(body)
 
@@ -125,14 +125,20 @@ def test_an_outage_of_the_store_ends_no_session() -> None:
 
 
 def test_an_observer_that_was_stopped_judges_nobody_at_once() -> None:
-    sights = Sights()
+    observations = LeaseObservations()
     row = {Owner("o"): Lease(100, 7)}
-    assert sights.silent(row, asked=0.0, answered=0.0) == []
-    assert sights.silent(row, asked=9.0, answered=9.0) == []
-    for look in range(2):
-        assert sights.silent(row, asked=9.0 + look, answered=9.0 + look) == []
-    assert sights.silent(row, asked=12.0, answered=12.0) == ["o"]
-    assert sights.silent({Owner("o"): Lease(100, 8)}, asked=13.0, answered=13.0) == []
+    assert observations.find_expired(row, requested_s=0.0, received_s=0.0) == []
+    assert observations.find_expired(row, requested_s=9.0, received_s=9.0) == []
+    for attempt in range(2):
+        assert (
+            observations.find_expired(row, requested_s=9.0 + attempt, received_s=9.0 + attempt)
+            == []
+        )
+    assert observations.find_expired(row, requested_s=12.0, received_s=12.0) == ["o"]
+    assert (
+        observations.find_expired({Owner("o"): Lease(100, 8)}, requested_s=13.0, received_s=13.0)
+        == []
+    )
 
 
 def test_a_ttl_below_the_limit_is_refused() -> None:

@@ -12,13 +12,19 @@ from rhumbline.backends.migration import MigrationOutcome
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.runtime.metadata_store import MetadataStore
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.migration_world import KEYS, Deaths, Killed, World, Writers
+from rhumbline.tests.support.fakes.migration_world import (
+    KEYS,
+    KillAfter,
+    MigrationWorld,
+    MoverKilled,
+    Writers,
+)
 
 MOMENTS_MAX = 200
 
 
 async def under_writes(
-    world: World, work: Callable[[MetadataStore, Writers], Awaitable[None]]
+    world: MigrationWorld, work: Callable[[MetadataStore, Writers], Awaitable[None]]
 ) -> None:
     """Runs ``work`` while writers write to "a", wherever that leads, and checks them."""
     store = await world.open("a")
@@ -40,19 +46,19 @@ async def under_writes(
     await world.aclose()
 
 
-def kill_at(moment: int, then: Callable[[World], Awaitable[object]]) -> bool:
+def kill_at(moment: int, then: Callable[[MigrationWorld], Awaitable[object]]) -> bool:
     """Whether the migration lived long enough to end."""
 
     async def run() -> bool:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         ended = []
 
         async def work(store: MetadataStore, _: Writers) -> None:
             first = await LedgerStore(store).next_id()
             try:
-                await world.migration("a", "b", moment=Deaths(moment)).run()
+                await world.migration("a", "b", moment=KillAfter(moment)).run()
                 ended.append(True)
-            except Killed:
+            except MoverKilled:
                 await asyncio.sleep(0.1)
                 await then(world)
             assert await LedgerStore(store).next_id() > first
@@ -63,32 +69,32 @@ def kill_at(moment: int, then: Callable[[World], Awaitable[object]]) -> bool:
     return run_jumping(run())
 
 
-async def again(world: World) -> None:
+async def again(world: MigrationWorld) -> None:
     assert isinstance(await world.migration("a", "b").run(), MigrationOutcome)
-    assert world.trees["a"].gate.successor == "b"
-    assert world.trees["b"].gate.successor is None
+    assert world.trees["a"].fence.successor == "b"
+    assert world.trees["b"].fence.successor is None
 
 
-async def back(world: World) -> None:
+async def back(world: MigrationWorld) -> None:
     """Given up if it was not decided, else migrated back."""
-    if world.trees["b"].gate.successor is None and world.trees["a"].gate.successor == "b":
+    if world.trees["b"].fence.successor is None and world.trees["a"].fence.successor == "b":
         await world.migration("b", "a").run()
     else:
         await world.migration("a", "b").abort()
-    assert world.trees["a"].gate.successor is None
+    assert world.trees["a"].fence.successor is None
 
 
-async def elsewhere(world: World) -> None:
+async def elsewhere(world: MigrationWorld) -> None:
     """Undone, then moved to a third store, and from there to the one that was left half full."""
     await back(world)
     world.trees["c"] = type(world.trees["a"])("c")
     await world.migration("a", "c").run()
     await world.migration("c", "b").run()
-    assert world.trees["b"].gate.successor is None
+    assert world.trees["b"].fence.successor is None
 
 
 @pytest.mark.parametrize("then", [again, back, elsewhere])
-def test_killed_at_every_step(then: Callable[[World], Awaitable[object]]) -> None:
+def test_killed_at_every_step(then: Callable[[MigrationWorld], Awaitable[object]]) -> None:
     for moment in range(MOMENTS_MAX):
         if kill_at(moment, then):
             print(f"{moment} moments")
@@ -101,17 +107,17 @@ def test_killed_at_every_step_of_the_second_attempt() -> None:
     """The second attempt takes over from one that died behind the fence."""
 
     async def run(first: int, second: int) -> bool:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         ended = []
 
         async def work(_: MetadataStore, __: Writers) -> None:
-            with pytest.raises(Killed):
-                await world.migration("a", "b", moment=Deaths(first)).run()
-            assert world.trees["a"].gate.successor == "b"
+            with pytest.raises(MoverKilled):
+                await world.migration("a", "b", moment=KillAfter(first)).run()
+            assert world.trees["a"].fence.successor == "b"
             try:
-                await world.migration("a", "b", moment=Deaths(second)).run()
+                await world.migration("a", "b", moment=KillAfter(second)).run()
                 ended.append(True)
-            except Killed:
+            except MoverKilled:
                 await again(world)
 
         await under_writes(world, work)
@@ -129,13 +135,13 @@ def test_a_migration_that_was_killed_often_needs_no_more_steps() -> None:
     """What attempts leave behind does not add up: not in the tree, and not in the work to do."""
 
     async def run(kills: int) -> tuple[int, int]:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         for number in range(kills):
-            with pytest.raises(Killed):
-                await world.migration("a", "b", moment=Deaths(number % 12)).run()
+            with pytest.raises(MoverKilled):
+                await world.migration("a", "b", moment=KillAfter(number % 12)).run()
             await world.migration("a", "b").abort()
-        steps = Deaths(10**9)
+        steps = KillAfter(10**9)
         outcome = await world.migration("a", "b", moment=steps).run()
         await world.aclose()
         return steps.moments, outcome.nodes
@@ -145,13 +151,13 @@ def test_a_migration_that_was_killed_often_needs_no_more_steps() -> None:
 
 def _fences(moment: int) -> bool:
     async def run() -> bool:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         found = []
 
         async def work(_: MetadataStore, __: Writers) -> None:
-            with pytest.raises(Killed):
-                await world.migration("a", "b", moment=Deaths(moment)).run()
-            found.append(world.trees["a"].gate.successor == "b")
+            with pytest.raises(MoverKilled):
+                await world.migration("a", "b", moment=KillAfter(moment)).run()
+            found.append(world.trees["a"].fence.successor == "b")
             await back(world)
 
         await under_writes(world, work)
@@ -164,7 +170,7 @@ def test_two_attempts_at_once_are_one_migration() -> None:
     """Whatever their order, one of them wins and nothing is lost."""
 
     async def run(lead_ms: int) -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
 
         async def work(_: MetadataStore, __: Writers) -> None:
             attempts = [asyncio.create_task(world.migration("a", "b").run())]

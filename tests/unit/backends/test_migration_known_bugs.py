@@ -20,7 +20,12 @@ from rhumbline.core.protocol.errors import (
     WrongClusterError,
 )
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.migration_world import Deaths, Killed, World, Writers
+from rhumbline.tests.support.fakes.migration_world import (
+    KillAfter,
+    MigrationWorld,
+    MoverKilled,
+    Writers,
+)
 
 
 def in_world(work: Coroutine[object, object, None]) -> None:
@@ -31,13 +36,13 @@ def test_a_retry_after_a_failure_is_not_stuck() -> None:
     """A failed attempt left a state behind that no later one could leave."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
         for moment in (3, 9, 12, 15):
-            with pytest.raises(Killed):
-                await world.migration("a", "b", moment=Deaths(moment)).run()
-        slow = world.migration("a", "b", longest_pause_ms=1)
+            with pytest.raises(MoverKilled):
+                await world.migration("a", "b", moment=KillAfter(moment)).run()
+        slow = world.migration("a", "b", pause_ms_max=1)
         with pytest.raises(MigrationError, match="a is in use again"):
             await slow.run()
         assert isinstance(await world.migration("a", "b").run(), MigrationOutcome)
@@ -52,15 +57,15 @@ def test_a_time_out_aborts() -> None:
     """It was reported, and then the migration went on; or nobody could write any more."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
         before = await store.get("/counters/0")
         with pytest.raises(MigrationError, match="took longer than 1 ms"):
-            await world.migration("a", "b", longest_pause_ms=1).run()
+            await world.migration("a", "b", pause_ms_max=1).run()
         await asyncio.sleep(60)
-        assert world.trees["a"].gate.successor is None
-        assert world.trees["b"].gate.is_partial
+        assert world.trees["a"].fence.successor is None
+        assert world.trees["b"].fence.is_partial
         await store.put("/counters/0", b"1", expect=before.version)
         assert store.uri == "a"
         await world.aclose()
@@ -72,11 +77,11 @@ def test_a_late_joiner_finds_the_store_in_use() -> None:
     """A process that starts during the migration, or after it, with either URI."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
-        with pytest.raises(Killed):
-            await world.migration("a", "b", moment=Deaths(14)).run()
-        assert world.trees["b"].gate.is_partial
+        with pytest.raises(MoverKilled):
+            await world.migration("a", "b", moment=KillAfter(14)).run()
+        assert world.trees["b"].fence.is_partial
         early = [await world.open("a"), await world.open("b")]
         assert [handle.uri for handle in early] == ["a", "a"]
         await early[1].put("/counters/0", b"written before")
@@ -93,7 +98,7 @@ def test_a_late_joiner_finds_the_store_in_use() -> None:
 
 def test_a_late_joiner_waits_while_neither_store_can_be_written() -> None:
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         await half_cut(world)
         with pytest.raises(MetadataUnavailableError, match="is being migrated"):
@@ -112,13 +117,13 @@ def test_the_mark_of_a_migration_is_not_copied_into_the_target() -> None:
     """The target took itself for a store that was replaced, or the way back was barred."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         for source, target in (("a", "b"), ("b", "a"), ("a", "b")):
             await world.migration(source, target).run()
-            gate = world.trees[target].gate
-            assert gate == FenceState(gate.epoch, gate.tree)
-            assert world.trees[source].gate.successor == target
+            fence = world.trees[target].fence
+            assert fence == FenceState(fence.epoch, fence.tree)
+            assert world.trees[source].fence.successor == target
         await world.aclose()
 
     in_world(run())
@@ -128,7 +133,7 @@ def test_versions_of_an_earlier_life_never_match() -> None:
     """Also of a node that was changed and changed back elsewhere meanwhile."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
         old = (await store.get("/counters/0")).version
@@ -147,7 +152,7 @@ def test_ledger_ids_go_on_behind_the_highest() -> None:
     """Deleted ledgers count too, and a counter that a restore set back is repaired."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         ids = LedgerStore(store)
         await initialise_cluster(store, Random(1))
@@ -165,23 +170,23 @@ def test_ledger_ids_go_on_behind_the_highest() -> None:
 
 def test_sessions_are_lost_and_watches_move() -> None:
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
         session = await store.session(1_000)
         await store.create("/claim", b"mine", ephemeral=session)
-        lost, rung = asyncio.Event(), asyncio.Event()
+        lost, notified = asyncio.Event(), asyncio.Event()
         session.on_lost(lost.set)
-        store.watch("/counters", rung.set, prefix=True)
+        store.watch("/counters", notified.set, prefix=True)
         await world.migration("a", "b").run()
         await asyncio.wait_for(lost.wait(), 5)
-        await asyncio.wait_for(rung.wait(), 5)
+        await asyncio.wait_for(notified.wait(), 5)
         with pytest.raises(SessionLostError):
             await store.create("/other", ephemeral=session)
         await store.create("/claim", b"anew", ephemeral=await store.session(1_000))
-        rung.clear()
+        notified.clear()
         await store.put("/counters/1", b"news")
-        await asyncio.wait_for(rung.wait(), 5)
+        await asyncio.wait_for(notified.wait(), 5)
         await session.close()
         await world.aclose()
 
@@ -190,13 +195,13 @@ def test_sessions_are_lost_and_watches_move() -> None:
 
 def test_a_target_that_holds_something_else_is_refused_and_left_alone() -> None:
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         other = await world.open("b")
         await other.create("/theirs", b"precious")
         for moment in (*range(8), 1_000):
-            with pytest.raises((ForeignDataError, Killed)):
-                await world.migration("a", "b", moment=Deaths(moment)).run()
+            with pytest.raises((ForeignDataError, MoverKilled)):
+                await world.migration("a", "b", moment=KillAfter(moment)).run()
         with pytest.raises(ForeignDataError, match="b is not empty"):
             await world.migration("a", "b").run()
         assert (await other.get("/theirs")).data == b"precious"
@@ -210,7 +215,7 @@ def test_an_incomplete_copy_is_never_a_source() -> None:
     """The way back, taken too early, would replace the whole by a part of it."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
         await half_cut(world)
@@ -225,12 +230,12 @@ def test_an_incomplete_copy_is_never_a_source() -> None:
 
 def test_a_replaced_store_is_not_a_source_for_another() -> None:
     async def run() -> None:
-        world = World("a", "b", "c")
+        world = MigrationWorld("a", "b", "c")
         await Writers.prepare(await world.open("a"))
         await world.migration("a", "b").run()
         with pytest.raises(MigrationError, match="a was replaced by b"):
             await world.migration("a", "c").run()
-        assert (await world.migration("a", "b").run()).was_done
+        assert (await world.migration("a", "b").run()).was_already_done
         with pytest.raises(MigrationError, match="same store"):
             await world.migration("b", "b").run()
         with pytest.raises(MigrationError, match="migrate back instead"):
@@ -244,7 +249,7 @@ def test_nobody_follows_to_a_store_that_was_erased() -> None:
     """Bookies that took an empty store for their own would delete every ledger."""
 
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         await world.migration("a", "b").run()
         world.trees["b"] = MemoryTree("erased")
@@ -257,7 +262,7 @@ def test_nobody_follows_to_a_store_that_was_erased() -> None:
 
 def test_a_closed_store_answers_nothing_but_stale_reads() -> None:
     async def run() -> None:
-        world = World("a", "b")
+        world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         await world.migration("a", "b").run()
         old = MemoryStore(world.trees["a"], "a")
@@ -274,11 +279,11 @@ def test_a_closed_store_answers_nothing_but_stale_reads() -> None:
     in_world(run())
 
 
-async def half_cut(world: World) -> None:
+async def half_cut(world: MigrationWorld) -> None:
     """Kills an attempt when the source is closed and the target is not open yet."""
     for moment in range(100):
-        with pytest.raises(Killed):
-            await world.migration("a", "b", moment=Deaths(moment)).run()
-        if world.trees["a"].gate.successor == "b":
-            assert world.trees["b"].gate.is_partial
+        with pytest.raises(MoverKilled):
+            await world.migration("a", "b", moment=KillAfter(moment)).run()
+        if world.trees["a"].fence.successor == "b":
+            assert world.trees["b"].fence.is_partial
             return

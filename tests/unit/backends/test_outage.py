@@ -1,4 +1,4 @@
-"""What a process says of a metadata store that does not answer."""
+"""Tests of the log lines about a metadata store that is unavailable."""
 
 import asyncio
 import logging
@@ -12,29 +12,29 @@ from rhumbline.core.protocol.errors import MetadataUnavailableError
 from rhumbline.core.runtime.metadata_store import Value
 
 
-class Leaving(MemoryStore):
-    is_away = False
+class UnreliableStore(MemoryStore):
+    is_unavailable = False
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        if self.is_away:
-            raise MetadataUnavailableError("nobody is there")
+        if self.is_unavailable:
+            raise MetadataUnavailableError("no server")
         return await super().get(path, stale_ok=stale_ok)
 
 
-def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        inner = Leaving(MemoryTree(), "memory:x")
+        inner = UnreliableStore(MemoryTree(), "memory:x")
 
         async def opener(_: str) -> MovableStore:
             raise AssertionError("nothing was migrated")
 
         store = MigratingStore(inner, opener, 1_000)
         await store.get("/")
-        inner.is_away = True
+        inner.is_unavailable = True
         for _ in range(3):
             with pytest.raises(MetadataUnavailableError):
                 await store.get("/")
-        inner.is_away = False
+        inner.is_unavailable = False
         for _ in range(3):
             await store.get("/")
         await store.close()
@@ -42,5 +42,5 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
     gone, back = [record.getMessage() for record in caplog.records]
-    assert gone.startswith("metadata store memory:x is away: nobody is there; open streams go on")
-    assert back == "metadata store memory:x answers again after 0.0 s; 3 calls got no answer"
+    assert gone.startswith("metadata store memory:x is unavailable: no server; open streams cont")
+    assert back == "metadata store memory:x is available again after 0.0 s; 3 calls failed"

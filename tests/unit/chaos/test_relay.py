@@ -1,4 +1,4 @@
-"""The relay between real sockets: delay by direction, order, cut and heal, back pressure."""
+"""Tests of the relay with real sockets: delays, order, cut and heal, backpressure."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,11 @@ import uvloop
 
 from rhumbline.chaos.relay import HELD_BYTES_MAX, Relay
 
-Story = Callable[[Relay, int], Awaitable[None]]
+Scenario = Callable[[Relay, int], Awaitable[None]]
 
 
-def with_echo(story: Story, *, delay_ms: int, back_ms: int | None = None) -> None:
-    """Runs a story with a relay in front of an echo server."""
+def run_with_echo_server(scenario: Scenario, *, delay_ms: int, back_ms: int | None = None) -> None:
+    """Run a scenario with a relay in front of an echo server."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -29,30 +29,30 @@ def with_echo(story: Story, *, delay_ms: int, back_ms: int | None = None) -> Non
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         relay = Relay(server.sockets[0].getsockname()[:2], delay_ms=delay_ms, back_ms=back_ms)
         async with asyncio.timeout(20), server, relay:
-            await story(relay, await relay.start())
+            await scenario(relay, await relay.start())
 
-    # uvloop's transports are another implementation: the relay is used on both
+    # uvloop has its own transports, and the relay is used with both event loops
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(run())
 
 
 def test_each_direction_is_delayed() -> None:
-    async def story(relay: Relay, port: int) -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         started = time.monotonic()
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"hello"
         took_ms = (time.monotonic() - started) * 1000
         assert 69 <= took_ms < 500
-        assert (relay.bytes_there, relay.bytes_back) == (5, 5)
+        assert (relay.bytes_to_server, relay.bytes_from_server) == (5, 5)
         writer.close()
 
-    with_echo(story, delay_ms=20, back_ms=50)
+    run_with_echo_server(scenario, delay_ms=20, back_ms=50)
 
 
 def test_order_is_kept_when_the_delay_shrinks() -> None:
-    async def story(relay: Relay, port: int) -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         sent = b""
         for number in range(50):
@@ -64,11 +64,11 @@ def test_order_is_kept_when_the_delay_shrinks() -> None:
         assert await reader.readexactly(len(sent)) == sent
         writer.close()
 
-    with_echo(story, delay_ms=40)
+    run_with_echo_server(scenario, delay_ms=40)
 
 
-def test_a_cut_holds_everything_and_healing_delivers_it() -> None:
-    async def story(relay: Relay, port: int) -> None:
+def test_a_cut_holds_all_bytes_and_healing_delivers_them() -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"before")
         assert await reader.readexactly(6) == b"before"
@@ -86,11 +86,11 @@ def test_a_cut_holds_everything_and_healing_delivers_it() -> None:
         writer.close()
         late_writer.close()
 
-    with_echo(story, delay_ms=1)
+    run_with_echo_server(scenario, delay_ms=1)
 
 
-def test_a_reset_breaks_the_connections() -> None:
-    async def story(relay: Relay, port: int) -> None:
+def test_a_reset_aborts_the_connections() -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"x")
         await reader.readexactly(1)
@@ -99,10 +99,10 @@ def test_a_reset_breaks_the_connections() -> None:
             assert await reader.read() == b""
         writer.close()
 
-    with_echo(story, delay_ms=0)
+    run_with_echo_server(scenario, delay_ms=0)
 
 
-def test_a_server_that_is_not_there_breaks_the_callers_connection() -> None:
+def test_a_missing_server_aborts_the_clients_connection() -> None:
     async def run() -> None:
         async with asyncio.timeout(20), Relay(None, delay_ms=1) as relay:
             reader, writer = await asyncio.open_connection("127.0.0.1", await relay.start())
@@ -113,21 +113,21 @@ def test_a_server_that_is_not_there_breaks_the_callers_connection() -> None:
     asyncio.run(run())
 
 
-def test_the_end_of_one_direction_leaves_the_other_open() -> None:
-    async def story(relay: Relay, port: int) -> None:
+def test_eof_in_one_direction_leaves_the_other_open() -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"all of it")
         writer.write_eof()
         assert await reader.read() == b"all of it"
         writer.close()
 
-    with_echo(story, delay_ms=5)
+    run_with_echo_server(scenario, delay_ms=5)
 
 
-def test_much_data_passes_whole_while_a_slow_reader_holds_it_up() -> None:
+def test_a_slow_reader_causes_backpressure_and_no_data_is_lost() -> None:
     size = 3 * HELD_BYTES_MAX
 
-    async def story(relay: Relay, port: int) -> None:
+    async def scenario(relay: Relay, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
 
         async def send() -> None:
@@ -142,7 +142,7 @@ def test_much_data_passes_whole_while_a_slow_reader_holds_it_up() -> None:
         while data := await reader.read(1 << 20):
             received += len(data)
         await sending
-        assert received == size == relay.bytes_there == relay.bytes_back
+        assert received == size == relay.bytes_to_server == relay.bytes_from_server
         writer.close()
 
-    with_echo(story, delay_ms=2)
+    run_with_echo_server(scenario, delay_ms=2)

@@ -1,4 +1,4 @@
-"""Settings: sources in their order, units, and every fault of all sources in one message."""
+"""Settings: precedence of the sources, units, and all errors in one message."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_durations_and_sizes_are_read_with_units(tmp_path: Path) -> None:
     assert settings.repair.bytes_per_second == 100 * 2**20
 
 
-def test_option_beats_environment_beats_file(tmp_path: Path) -> None:
+def test_option_overrides_environment_overrides_file(tmp_path: Path) -> None:
     file = written(tmp_path, '[cluster]\nnamespace = "a"\nregion = "a"\nmetadata = "a:"\n')
     environ = {"RHUMBLINE_CLUSTER__REGION": "b", "RHUMBLINE_CLUSTER__METADATA": "b:"}
     loaded = load_settings(file, environ=environ, options={"cluster.metadata": "c:"})
@@ -61,14 +61,14 @@ def test_option_beats_environment_beats_file(tmp_path: Path) -> None:
     }
 
 
-def test_the_environment_can_name_the_file_and_table_entries(tmp_path: Path) -> None:
+def test_environment_can_name_the_file_and_table_entries(tmp_path: Path) -> None:
     file = written(tmp_path, '[bookie.advertised_addresses]\neu = "a:1"\n')
     environ = {"RHUMBLINE_CONFIG": str(file), "RHUMBLINE_BOOKIE__ADVERTISED_ADDRESSES__US": "b:2"}
     addresses = load_settings(environ=environ).settings.bookie.advertised_addresses
     assert addresses == (("eu", "a:1"), ("us", "b:2"))
 
 
-def test_all_faults_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
+def test_all_errors_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         """
@@ -95,25 +95,25 @@ def test_all_faults_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
         "[cluster] region: bad region or rack 'EU West'",
         "ledger.request_timeout_ms: 'soon' is not a duration; write it like 10ms",
         "ledger.recovery_window: True is not a number",
-        "ledger.change_mode: 'later' is none of delayed, eager",
-        "fragments_max=0 is outside of 1..10000",
-        "RHUMBLINE_SERVE__PROT is no setting; did you mean port?",
-        "port=99999 is outside of 0..65535",
+        "ledger.change_mode: 'later' is not one of delayed, eager",
+        "fragments_max=0 is not between 1 and 10000",
+        "unknown setting RHUMBLINE_SERVE__PROT; did you mean port?",
+        "port=99999 is not between 0 and 65535",
     ):
         assert part in text
     assert len(text.splitlines()) == 10
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such file"):
+def test_missing_or_invalid_file_is_reported_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
         load_settings(tmp_path / "none.toml", environ={})
-    with pytest.raises(ConfigurationError, match="not TOML"):
+    with pytest.raises(ConfigurationError, match="invalid TOML"):
         load_settings(written(tmp_path, "a = = b"), environ={})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_settings(tmp_path, environ={})
 
 
-def test_every_key_has_an_explanation_or_stands_beside_one() -> None:
+def test_every_key_has_a_description() -> None:
     keys = list(all_keys())
     assert len({(key.section, key.name) for key in keys}) == len(keys)
     assert not [key.name for key in keys if not key.doc and not key.name.endswith(("_max", "_min"))]

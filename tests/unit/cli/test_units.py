@@ -1,4 +1,4 @@
-"""Durations and sizes: what people write is understood, nonsense is refused."""
+"""Parsing and formatting of durations and sizes."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from rhumbline.core.protocol.errors import InvalidArgumentError
         ("7D", 604_800_000),
     ],
 )
-def test_durations(text: str, ms: int) -> None:
+def test_durations_are_parsed(text: str, ms: int) -> None:
     assert parse_ms(text) == ms
 
 
@@ -25,23 +25,23 @@ def test_durations(text: str, ms: int) -> None:
     ("text", "size"),
     [("512", 512), ("512B", 512), ("64KiB", 65536), ("64 mib", 2**26), ("1.5GB", 1_500_000_000)],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "ms", "-1s", "10 parsecs", "1e3", "1.2.3s", "10MiB"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="is not a duration"):
         parse_ms(text)
 
 
 @pytest.mark.parametrize("text", ["", "KiB", "-1", "10s", "0x10"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="is not a size"):
         parse_bytes(text)
 
 
-def test_showing() -> None:
+def test_sizes_and_durations_are_formatted() -> None:
     assert [show_bytes(n) for n in (0, 1023, 17_613, 3 * 2**40)] == [
         "0 B", "1023 B", "17.2 KiB", "3.0 TiB",
     ]  # fmt: skip

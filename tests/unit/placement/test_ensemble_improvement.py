@@ -1,4 +1,4 @@
-"""Moves that make an ensemble legal or better spread: as few as possible, and they end."""
+"""Moves make an ensemble legal or better spread, are as few as possible, and end."""
 
 import itertools
 
@@ -20,14 +20,14 @@ OFFERS: list[dict[str | None, int]] = [
 def moved_to_the_end(
     quorum: Quorum, layout: list[str | None], offers: dict[str | None, int]
 ) -> list[str | None]:
-    """Moves again and again, as repair does; what leaves a region is offered by it again."""
+    """Repeat moves, as repair does, until there are none; a freed bookie is available again."""
     left = dict(offers)
     for _ in range(20):
-        holes = indices_to_move(quorum, layout, left)
-        if not holes:
+        vacant = indices_to_move(quorum, layout, left)
+        if not vacant:
             return layout
-        after = best_completions(quorum, layout, holes, left)[0]
-        for index in holes:
+        after = best_completions(quorum, layout, vacant, left)[0]
+        for index in vacant:
             left[after[index]] -= 1
             left[layout[index]] = left.get(layout[index], 0) + 1
         layout = list(after)
@@ -35,7 +35,7 @@ def moved_to_the_end(
 
 
 @pytest.mark.parametrize("quorum", QUORUMS, ids=str)
-def test_moving_ends_and_never_makes_worse(quorum: Quorum) -> None:
+def test_moves_end_and_never_make_a_layout_worse(quorum: Quorum) -> None:
     for layout in itertools.product("abc", repeat=quorum.ensemble_size):
         for offers in OFFERS:
             before = rank(quorum, layout, None)
@@ -51,11 +51,11 @@ def test_a_returned_region_gets_one_copy_back() -> None:
     assert indices_to_move(quorum, ["a", "b", "c"], {"c": 2, "a": 1}) == ()
 
 
-def test_a_broken_rule_is_mended_by_as_few_moves_as_possible() -> None:
+def test_an_illegal_layout_becomes_legal_by_the_fewest_moves() -> None:
     quorum = Quorum(4, 4, 3, 3)
     layout = ["a", "a", "a", "b"]
-    holes = indices_to_move(quorum, layout, {"c": 2, "b": 2})
-    assert len(holes) == 1
-    after = best_completions(quorum, layout, holes, {"c": 2, "b": 2})[0]
+    vacant = indices_to_move(quorum, layout, {"c": 2, "b": 2})
+    assert len(vacant) == 1
+    after = best_completions(quorum, layout, vacant, {"c": 2, "b": 2})[0]
     assert QuorumView(quorum, after).is_legal()
     assert indices_to_move(quorum, layout, {"b": 2}) == (), "there is no third region"

@@ -1,4 +1,4 @@
-"""The planner on deployments that people ask about, checked against counting by hand."""
+"""The planner, on typical deployments, is compared with brute force and counts by hand."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.placement.layouts import Layout, best_layouts
-from rhumbline.placement.planner import Counting, Numbers, plan
+from rhumbline.placement.planner import CountOnlyGuarantee, Numbers, plan
 from rhumbline.placement.topology import Topology, topology_from
 
 
@@ -24,10 +24,10 @@ def topology(regions: int, each: int = 3, rtt_ms: float = 40) -> Topology:
     ("regions", "r", "lost_max"),
     [(2, 2, 0), (3, 2, 1), (3, 3, 0), (4, 2, 1), (5, 2, 1), (5, 3, 2), (5, 4, 1)],
 )
-def test_the_number_of_regions_that_may_go_is_that_of_the_protocol(
+def test_the_number_of_survivable_region_losses_follows_the_formula(
     regions: int, r: int, lost_max: int
 ) -> None:
-    """Full availability holds for k <= min(R-1, N-R, floor((N-1)/2)) lost regions (rule 2.9)."""
+    """Full availability holds for k <= min(R-1, N-R, floor((N-1)/2)) lost regions (PLC-24)."""
     found = plan(topology(regions), (regions, regions, r, r))
     assert found.refusal is None
     for loss in found.losses:
@@ -45,7 +45,7 @@ def test_three_copies_two_acks_over_three_regions_is_legal_and_robust() -> None:
 
 
 def brute_force(numbers: Numbers, layouts: list[Layout], lost: tuple[str, ...]) -> bool:
-    """Whether some set of bookies that may acknowledge lies in ``lost`` alone: every subset."""
+    """Return whether a set of bookies that may acknowledge lies in ``lost`` alone."""
     e, wq, aq, r = numbers
     for layout in layouts:
         for start in range(e):
@@ -58,7 +58,7 @@ def brute_force(numbers: Numbers, layouts: list[Layout], lost: tuple[str, ...]) 
     return False
 
 
-UPSTREAM = [  # protocol section 2.3: (numbers, accepted by upstream's floor rule)
+UPSTREAM = [  # (numbers, accepted by BookKeeper's floor rule; rule PLC-1)
     ((3, 3, 2, 2), False),
     ((3, 3, 3, 2), True),
     ((4, 4, 3, 2), True),
@@ -72,9 +72,7 @@ UPSTREAM = [  # protocol section 2.3: (numbers, accepted by upstream's floor rul
 
 
 @pytest.mark.parametrize(("numbers", "is_accepted"), UPSTREAM)
-def test_settings_that_upstream_refuses_or_accepts_are_judged_by_brute_force(
-    numbers: Numbers, is_accepted: bool
-) -> None:
+def test_settings_of_bookkeeper_agree_with_brute_force(numbers: Numbers, is_accepted: bool) -> None:
     wan = topology(5, each=3)
     found = plan(wan, numbers)
     assert found.refusal is None, "with the region rule at ack time all of them are safe"
@@ -104,7 +102,7 @@ WORKED = [  # (E=WQ, AQ, R), regions; accepted, spanned, squeezed, writable with
 @pytest.mark.parametrize(
     ("numbers", "regions", "is_accepted", "spanned", "squeezed", "is_writable"), WORKED
 )
-def test_worked_numbers_come_out_as_counted_by_hand(
+def test_worked_examples_equal_the_counts_by_hand(
     numbers: tuple[int, int, int],
     regions: int,
     is_accepted: bool,
@@ -114,13 +112,13 @@ def test_worked_numbers_come_out_as_counted_by_hand(
 ) -> None:
     copies, acks, r = numbers
     found = plan(topology(regions, each=copies), (copies, copies, acks, r))
-    assert found.counting == Counting(is_accepted, spanned, squeezed)
+    assert found.counting == CountOnlyGuarantee(is_accepted, spanned, squeezed)
     assert found.layout is not None
     sizes = {name: found.layout.count(name) for name in found.layout}
     fullest = max(sizes, key=lambda name: sizes[name])
     loss = next(loss for loss in found.losses if loss.lost == (fullest,))
     assert loss.writer_continues == is_writable
-    # The same counted from nothing: the fewest regions that any AQ of the copies lie in.
+    # Brute force: the fewest regions that any AQ of the copies lie in.
     by_hand = min(
         len({found.layout[index] for index in chosen})
         for chosen in itertools.combinations(range(copies), acks)
@@ -129,7 +127,7 @@ def test_worked_numbers_come_out_as_counted_by_hand(
 
 
 @pytest.mark.parametrize("numbers", [(5, 3, 2, 2), (6, 4, 3, 2), (6, 3, 2, 2), (9, 6, 4, 3)])
-def test_striped_ensembles_are_judged_by_every_write_set(numbers: Numbers) -> None:
+def test_striped_ensembles_are_checked_for_every_write_set(numbers: Numbers) -> None:
     wan = topology(3, each=4)
     found = plan(wan, numbers)
     layouts = best_layouts(Quorum(*numbers), wan.counts(), None)
@@ -148,13 +146,13 @@ def test_round_trips_may_be_samples_and_the_tail_shows_in_p99() -> None:
     assert found.latencies[0].p99_ms == pytest.approx(400.3)
 
 
-def test_without_round_trips_everything_but_latency_is_said() -> None:
+def test_without_round_trips_only_latency_is_missing() -> None:
     found = plan(Topology({"a": 1, "b": 1, "c": 1}, None), (3, 3, 2, 2))
     assert found.latencies == ()
     assert found.robust
 
 
-def test_no_region_may_go_when_the_metadata_store_votes_in_one_place() -> None:
+def test_no_region_may_fail_if_all_metadata_voters_are_in_one() -> None:
     trips = {pair: 40.0 for pair in itertools.combinations("abc", 2)}
     wan = Topology(dict.fromkeys("abc", 2), trips, metadata_regions=("a",))
     losses = {loss.lost: loss for loss in plan(wan, (3, 3, 2, 2)).losses}
@@ -173,7 +171,7 @@ def test_acknowledgement_takes_the_round_trip_to_the_nearest_other_region() -> N
     assert by_region == pytest.approx({"eu": 80.35, "us": 80.35, "ap": 120.35}, abs=0.1)
 
 
-def test_a_refusal_names_the_rule_and_the_nearest_setting() -> None:
+def test_a_refusal_names_the_rule_and_the_nearest_quorum() -> None:
     found = plan(topology(2), (3, 3, 3, 3))
     assert found.refusal is not None
     assert "R=3" in found.refusal
@@ -192,18 +190,18 @@ def test_a_refusal_names_the_rule_and_the_nearest_setting() -> None:
     )
 
 
-def test_numbers_that_contradict_each_other_are_refused_with_a_neighbour() -> None:
+def test_contradictory_numbers_are_refused_with_the_nearest_quorum() -> None:
     found = plan(topology(3), (3, 4, 2, 2))
     assert found.refusal == "WQ=4 is above E=3"
     assert found.nearest is not None
 
 
-def test_a_topology_without_a_round_trip_is_refused() -> None:
+def test_a_topology_without_a_round_trip_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="no round trip given between a and b"):
         Topology({"a": 1, "b": 1}, {})
 
 
-def test_a_topology_table_is_read_and_all_its_faults_are_told_at_once() -> None:
+def test_all_faults_of_a_topology_table_are_reported_at_once() -> None:
     table = {
         "fsync_ms": [0.3, 0.9],
         "regions": {"bonn": {"bookies": 3}, "oslo": {"bookies": 2}},

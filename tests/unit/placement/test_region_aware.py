@@ -1,4 +1,4 @@
-"""Placement finds a legal ensemble whenever one exists, the best one, and keeps the rule."""
+"""Placement finds a best legal ensemble whenever a legal one exists."""
 
 import itertools
 from random import Random
@@ -40,7 +40,7 @@ def cases(draw: st.DrawFn) -> tuple[Quorum, list[BookieInfo], int]:
 
 @settings(max_examples=150, deadline=None)
 @given(cases())
-def test_the_choice_is_the_best_that_brute_force_finds(
+def test_the_chosen_layout_is_the_best_by_brute_force(
     case: tuple[Quorum, list[BookieInfo], int],
 ) -> None:
     quorum, known, seed = case
@@ -68,29 +68,29 @@ def test_the_choice_is_the_best_that_brute_force_finds(
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.sets(st.integers(0, 4), min_size=1, max_size=2))
-def test_a_replacement_is_legal_and_moves_nobody_else(
+def test_a_replacement_is_legal_and_moves_no_other_bookie(
     case: tuple[Quorum, list[BookieInfo], int], failed: set[int]
 ) -> None:
     quorum, known, seed = case
     by_id = {info.bookie: info for info in known}
     policy = RegionAwarePlacement()
-    holes = {index for index in failed if index < quorum.ensemble_size}
+    vacant = {index for index in failed if index < quorum.ensemble_size}
     try:
         old = policy.new_ensemble(quorum, known, random=Random(seed))
     except NotEnoughBookiesError:
         return
     try:
-        new = policy.replace(quorum, [by_id[b] for b in old], holes, known, random=Random(seed))
+        new = policy.replace(quorum, [by_id[b] for b in old], vacant, known, random=Random(seed))
     except NotEnoughBookiesError:
         spare = [info for info in known if info.bookie not in old]
-        for pick in itertools.permutations(spare, len(holes)):
+        for pick in itertools.permutations(spare, len(vacant)):
             layout: list[str | None] = [by_id[b].region for b in old]
-            for index, info in zip(sorted(holes), pick, strict=True):
+            for index, info in zip(sorted(vacant), pick, strict=True):
                 layout[index] = info.region
             assert not QuorumView(quorum, layout).is_legal()
         return
     assert len(set(new)) == quorum.ensemble_size
-    assert all((old[i] == new[i]) == (i not in holes) for i in range(quorum.ensemble_size))
+    assert all((old[i] == new[i]) == (i not in vacant) for i in range(quorum.ensemble_size))
     assert QuorumView(quorum, [by_id[b].region for b in new]).is_legal()
 
 
@@ -106,7 +106,7 @@ def test_three_regions_give_one_copy_each() -> None:
     assert len(seen) == 6, "every bookie gets its share"
 
 
-def test_a_fragile_layout_is_taken_only_when_nothing_else_is_left() -> None:
+def test_a_fragile_layout_is_chosen_only_if_there_is_no_other() -> None:
     known = bookies(a=2, b=1)
     chosen = RegionAwarePlacement().new_ensemble(Quorum(3, 3, 2, 2), known, random=Random(1))
     assert QuorumView(Quorum(3, 3, 2, 2), regions_of(chosen, known)).is_fragile()
@@ -127,7 +127,7 @@ def test_racks_are_spread_within_a_region() -> None:
         assert {racks[bookie] for bookie in chosen} == {"rack-0", "rack-1"}
 
 
-def test_the_refusal_says_what_is_missing() -> None:
+def test_the_error_names_the_missing_bookies_or_regions() -> None:
     policy = RegionAwarePlacement()
     with pytest.raises(NotEnoughBookiesError, match="needs 3 writable bookies, there are: a: 1"):
         policy.new_ensemble(Quorum(3, 3, 2, 2), bookies(a=1), random=Random(1))

@@ -19,7 +19,7 @@ from rhumbline.core.protocol.record_set import (
     Producer,
     encode_record_set,
 )
-from rhumbline.proxies.client.producer_sender import Outgoing
+from rhumbline.proxies.client.producer_sender import OutgoingSet
 from rhumbline.proxies.client.proxy_writer import ProxyWriter
 from rhumbline.proxies.client.thin_producer import ThinProducer, ThinProducers
 from rhumbline.proxies.config import ProxyConfig
@@ -33,12 +33,12 @@ Outcome = Appended | RhumblineError
 
 
 class Proxy:
-    """A write proxy's process."""
+    """A write proxy process."""
 
     def __init__(self, world: "ProxyWorld", address: str, region: str, config: ProxyConfig) -> None:
         self.world = world
         self.address = address
-        self.presence = ProxyMembership(
+        self.membership = ProxyMembership(
             world.log.store,
             world.log.runtime,
             roles=(WRITE,),
@@ -50,23 +50,25 @@ class Proxy:
         self.is_dead = False
 
     async def start(self) -> None:
-        await self.presence.join()
+        await self.membership.join()
         log = self.world.log
-        self.writes = WriteProxy(log.store, lambda _: log.opened(), self.presence, self.config)
+        self.writes = WriteProxy(
+            log.store, lambda _: log.open_namespace(), self.membership, self.config
+        )
 
     async def crash(self) -> None:
-        """As if killed: nobody is told, and its session ends when it has expired."""
+        """Crash: no notice is sent, and the session ends when its TTL has expired."""
         self.is_dead = True
-        self.world.connections_broke(self.address)
+        self.world.break_connections(self.address)
         await asyncio.sleep(self.config.session_ttl_ms / 1000)
-        await self.presence.leave()
+        await self.membership.leave()
 
     async def stop(self) -> None:
-        """In an orderly way."""
+        """Stop gracefully."""
         await self.writes.aclose()
         self.is_dead = True
-        self.world.connections_broke(self.address)
-        await self.presence.leave()
+        self.world.break_connections(self.address)
+        await self.membership.leave()
 
 
 class Connection:
@@ -79,10 +81,10 @@ class Connection:
         self.session = AppendSession(proxy.writes, self._schedule, bytes_max=1 << 20)
 
     def send(
-        self, item: AppendItem, on_answer: Callable[[Outcome], None], *, restarts: bool = False
+        self, item: AppendItem, on_result: Callable[[Outcome], None], *, restarts: bool = False
     ) -> None:
         id_, self.next_id = self.next_id, self.next_id + 1
-        self.waiting[id_] = on_answer
+        self.waiting[id_] = on_result
         self.session.submit(id_, item, restarts=restarts)
 
     def _schedule(self) -> None:
@@ -90,17 +92,17 @@ class Connection:
 
     def _deliver(self) -> None:
         if not self.proxy.is_dead:
-            for id_, outcome in self.session.take_answers():
+            for id_, outcome in self.session.take_results():
                 self.waiting.pop(id_)(outcome)
 
-    def broke(self) -> None:
+    def fail_all(self) -> None:
         waiting, self.waiting = self.waiting, {}
-        for on_answer in waiting.values():
-            on_answer(AppendOutcomeUnknownError("the connection broke"))
+        for on_result in waiting.values():
+            on_result(AppendOutcomeUnknownError("the connection broke"))
 
 
 class DirectTransport:
-    """A client process's way to proxies."""
+    """The transport of one client process, without gRPC."""
 
     def __init__(self, world: "ProxyWorld", addresses: tuple[str, ...]) -> None:
         self.addresses = addresses
@@ -122,29 +124,29 @@ class DirectTransport:
         self,
         address: str,
         key: tuple[str, str],
-        out: Outgoing,
-        on_answer: Callable[[Outcome], None],
+        outgoing: OutgoingSet,
+        on_result: Callable[[Outcome], None],
         *,
         restarts: bool,
         tried: tuple[str, ...],
     ) -> None:
-        item = AppendItem(*key, out.encoded, keeps_txids=out.keeps_txids, tried=tried)
-        asyncio.get_running_loop().call_soon(self._arrive, address, item, on_answer, restarts)
+        item = AppendItem(*key, outgoing.encoded, keeps_txids=outgoing.keeps_txids, tried=tried)
+        asyncio.get_running_loop().call_soon(self._arrive, address, item, on_result, restarts)
 
     def _arrive(
-        self, address: str, item: AppendItem, on_answer: Callable[[Outcome], None], restarts: bool
+        self, address: str, item: AppendItem, on_result: Callable[[Outcome], None], restarts: bool
     ) -> None:
         proxy = self._world.proxies[address]
         if proxy.is_dead:
-            on_answer(UnavailableError("connection refused"))
+            on_result(UnavailableError("connection refused"))
             return
         if address not in self.connections:
             self.connections[address] = Connection(proxy)
-        self.connections[address].send(item, on_answer, restarts=restarts)
+        self.connections[address].send(item, on_result, restarts=restarts)
 
 
 class ProxyWorld:
-    """What a test of proxies needs."""
+    """Proxies and clients for a test."""
 
     def __init__(self, log: LogWorld) -> None:
         self.log = log
@@ -158,12 +160,12 @@ class ProxyWorld:
         for address in addresses:
             proxy = self.proxies[address] = Proxy(self, address, region, config or ProxyConfig())
             await proxy.start()
-        await asyncio.sleep(0.01)  # until all have seen all
+        await asyncio.sleep(0.01)  # until every proxy has seen all members
 
     async def stop(self) -> None:
         for proxy in self.proxies.values():
             if proxy.is_dead:
-                await proxy.writes.aclose()  # only its tasks are left of it
+                await proxy.writes.aclose()  # the process is dead; end its tasks
             else:
                 await proxy.stop()
 
@@ -179,7 +181,7 @@ class ProxyWorld:
         timeout_ms: int = 30_000,
         policy: StreamPolicy | None = None,
     ) -> ProxyWriter:
-        """Of a process that has no other, but for those that use the same transport."""
+        """Return a writer; writers with the same transport share a process."""
         transport = transport or self.transport()
         if transport not in self.producers:
             self.producers[transport] = ThinProducers(
@@ -196,38 +198,39 @@ class ProxyWorld:
         )
 
     async def end_stream(self, stream: str) -> None:
-        """At whichever proxy owns it."""
+        """End the stream at the proxy that owns it."""
         for proxy in self.proxies.values():
             try:
                 await proxy.writes.end_stream("test", stream, tried=())
             except NotOwnerError:
                 continue
             return
-        raise AssertionError("nobody would end it")
+        raise AssertionError("no proxy ended the stream")
 
-    def connections_broke(self, address: str) -> None:
+    def break_connections(self, address: str) -> None:
         for transport in self.transports:
             connection = transport.connections.pop(address, None)
             if connection is not None:
-                connection.broke()
+                connection.fail_all()
 
     async def append(self, address: str, item: AppendItem) -> Outcome:
-        """One set, on a connection of its own."""
+        """Append one set on a connection of its own, and return its outcome."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         Connection(self.proxies[address]).send(item, answer.set_result)
         return await asyncio.wait_for(answer, 60)
 
-    async def placed(self, address: str, item: AppendItem) -> Appended:
+    async def append_ok(self, address: str, item: AppendItem) -> Appended:
+        """Append one set on a connection of its own; raise its error."""
         outcome = await self.append(address, item)
         if isinstance(outcome, RhumblineError):
             raise outcome
         return outcome
 
     async def contents(self, stream: str) -> list[tuple[Dlsn, bytes]]:
-        """Every record of the stream, once its proxies have given it up."""
+        """Return every record of the stream, after its proxies have stopped."""
         namespace = self.log.namespace
         async with await namespace.open_writer(stream):
-            pass  # completes what was left in progress
+            pass  # completes the segment in progress
         found = []
         end = Dlsn((await namespace.describe(stream)).segments[-1].lssn + 1, 0, 0)
         async with await namespace.open_reader(stream, Dlsn(1, 0, 0)) as reader:
@@ -243,7 +246,9 @@ def an_item(
     sequence: int = 0,
     tried: tuple[str, ...] = (),
 ) -> AppendItem:
-    """A record set of a producer (of nobody, without an id)."""
-    who = Producer(producer, sequence) if producer else Producer(NO_PRODUCER, NO_SEQUENCE)
-    encoded = encode_record_set(payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=who)
+    """Return an item with a record set, unnumbered without a producer id."""
+    numbering = Producer(producer, sequence) if producer else Producer(NO_PRODUCER, NO_SEQUENCE)
+    encoded = encode_record_set(
+        payloads, first_txid=TXID_FIRST, last_txid=TXID_FIRST, producer=numbering
+    )
     return AppendItem("test", stream, encoded, tried=tried)

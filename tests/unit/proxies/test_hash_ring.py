@@ -1,4 +1,4 @@
-"""The ring: everybody computes the same, shares are even, and few streams move."""
+"""Hash ring: all compute the same order, shares are about equal, and few streams move."""
 
 from collections import Counter
 from itertools import islice
@@ -19,27 +19,27 @@ def test_order_of_members_does_not_matter() -> None:
     ]
 
 
-def test_every_member_comes_once() -> None:
+def test_preference_names_every_member_once() -> None:
     ring = HashRing(["a", "b", "c"])
     assert all(sorted(ring.preference(key)) == ["a", "b", "c"] for key in KEYS[:100])
     assert not list(HashRing([]).preference("x"))
 
 
-def test_shares_are_about_even() -> None:
+def test_shares_of_members_are_about_equal() -> None:
     ring = HashRing(["a", "b", "c", "d"])
     counts = Counter(first(ring, key) for key in KEYS)
     assert min(counts.values()) > 0.6 * len(KEYS) / 4
     assert max(counts.values()) < 1.5 * len(KEYS) / 4
 
 
-def test_a_lost_member_moves_only_its_own_streams_and_to_their_second() -> None:
+def test_lost_member_moves_only_its_own_streams_and_to_their_second_choice() -> None:
     before, after = HashRing(["a", "b", "c", "d"]), HashRing(["a", "b", "d"])
     for key in KEYS:
         order = list(islice(before.preference(key), 2))
         assert first(after, key) == (order[1] if order[0] == "c" else order[0])
 
 
-def test_streams_of_a_lost_region_are_shared_by_the_others() -> None:
+def test_streams_of_a_lost_region_are_spread_over_the_others() -> None:
     orders = [region_order(key, "east", ["west", "north", "east"]) for key in KEYS]
     assert {order[0] for order in orders} == {"east"}
     seconds = Counter(order[1] for order in orders)

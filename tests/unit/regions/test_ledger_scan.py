@@ -1,4 +1,4 @@
-"""What looks at every ledger of a cluster reads many at a time, from a store that is far away."""
+"""A scan of all ledgers reads many at a time, from a store that is far away."""
 
 import asyncio
 from random import Random
@@ -39,7 +39,7 @@ class FarStore(MemoryStore):
         return await super().get(path, stale_ok=stale_ok)
 
 
-async def filled(store: MemoryStore) -> None:
+async def fill(store: MemoryStore) -> None:
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
     for bookie in BOOKIES:
@@ -55,10 +55,10 @@ async def filled(store: MemoryStore) -> None:
     directory.close()
 
 
-def test_one_look_serves_all_losses_and_reads_many_at_a_time() -> None:
+def test_one_scan_serves_all_losses_and_reads_concurrently() -> None:
     async def run() -> None:
         tree = MemoryTree()
-        await filled(MemoryStore(tree))
+        await fill(MemoryStore(tree))
         store = FarStore(tree)
         directory = BookieDirectory(store)
         loop = asyncio.get_running_loop()
@@ -67,32 +67,32 @@ def test_one_look_serves_all_losses_and_reads_many_at_a_time() -> None:
         assert loop.time() - began < 2 * COUNT * ROUND_TRIP_S / AT_ONCE
         assert store.reads < COUNT + 10, "each ledger once, and the bookies' regions"
         assert store.at_once_max == AT_ONCE
-        assert [one.ledgers for one in found] == [COUNT] * 3
-        assert [one.entries_at_risk for one in found] == [0, 0, 10 * COUNT]
+        assert [exposure.ledgers for exposure in found] == [COUNT] * 3
+        assert [exposure.entries_at_risk for exposure in found] == [0, 0, 10 * COUNT]
         directory.close()
 
     run_jumping(run())
 
 
-def test_they_come_in_order_without_those_that_were_deleted_meanwhile() -> None:
+def test_ledgers_come_in_order_without_those_deleted_meanwhile() -> None:
     async def run() -> None:
         tree = MemoryTree()
         near = MemoryStore(tree)
-        await filled(near)
+        await fill(near)
         seen: list[int] = []
         async for metadata, _ in all_ledgers(LedgerStore(FarStore(tree))):
             if not seen:
                 await LedgerStore(near).delete(AT_ONCE + 1)
             seen.append(metadata.ledger_id)
-        assert seen == [one for one in range(COUNT) if one != AT_ONCE + 1]
+        assert seen == [id_ for id_ in range(COUNT) if id_ != AT_ONCE + 1]
 
     run_jumping(run())
 
 
-def test_damaged_metadata_is_counted_and_keeps_nobody_from_looking_at_the_rest() -> None:
+def test_damaged_metadata_is_counted_and_does_not_stop_the_scan() -> None:
     async def run() -> None:
         store = MemoryStore(MemoryTree())
-        await filled(store)
+        await fill(store)
         await store.put(Paths().ledger(5), b"not a ledger's metadata")
         directory = BookieDirectory(store)
         [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])

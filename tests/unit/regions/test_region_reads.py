@@ -1,4 +1,4 @@
-"""Read order and speculation: nearest first, other racks and regions next, the slow sink."""
+"""Read order and speculation: nearest first, then other racks and regions; slow replicas sink."""
 
 import asyncio
 import itertools
@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from rhumbline.core.ledger.read.read_order import ReadKind, ReplicaChoice
+from rhumbline.core.ledger.read_policy import ReadKind, ReplicaChoice
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import ConfigurationError
-from rhumbline.regions.latency_quantiles import Quantiles
+from rhumbline.regions.latency_quantiles import LatencyQuantiles
 from rhumbline.regions.region_reads import ReadSettings, RegionReads
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
@@ -41,7 +41,7 @@ def names(found: list[ReplicaChoice]) -> list[str]:
 def measured(policy: RegionReads, **region_ms: float) -> RegionReads:
     for region, took_ms in region_ms.items():
         for _ in range(30):
-            policy.on_answer(ReadKind.ENTRY, BY_NAME[f"{region}0"], took_ms, 1)
+            policy.on_response(ReadKind.ENTRY, BY_NAME[f"{region}0"], took_ms, 1)
     return policy
 
 
@@ -68,14 +68,14 @@ async def test_own_region_first_then_another_rack_then_another_region() -> None:
 
 
 @in_time
-async def test_equals_take_turns() -> None:
+async def test_replicas_of_equal_latency_take_turns() -> None:
     policy = measured(reads(), b=20, c=80)
     firsts = {names(policy.order(CHOICES))[0] for _ in range(50)}
     assert firsts == {"a0", "a1", "a2"}
 
 
 @in_time
-async def test_a_region_that_was_never_measured_is_tried_before_a_far_one() -> None:
+async def test_unmeasured_region_is_tried_before_a_far_one() -> None:
     policy = measured(reads(), c=80)
     remote = [BY_NAME["b0"], BY_NAME["c0"]]
     assert names(policy.order(remote)) == ["b0", "c0"]
@@ -84,24 +84,24 @@ async def test_a_region_that_was_never_measured_is_tried_before_a_far_one() -> N
 
 
 @in_time
-async def test_a_slow_replica_sinks_longer_each_time_and_comes_back() -> None:
+async def test_slow_replica_sinks_longer_each_time_and_recovers() -> None:
     policy = measured(reads(), b=20)
     pair = [BY_NAME["a0"], BY_NAME["b0"]]
     for lasts_s in (1, 2, 4, 8, 16, 30, 30):
         policy.on_outrun(BY_NAME["a0"])
-        policy.on_outrun(BY_NAME["a0"])  # another question that was on its way: no new story
+        policy.on_outrun(BY_NAME["a0"])  # another read in flight adds nothing
         await asyncio.sleep(lasts_s - 0.01)
         assert names(policy.order(pair)) == ["b0", "a0"]
         await asyncio.sleep(0.02)
-        assert names(policy.order(pair)) == ["a0", "b0"], "one question tries it"
-        assert names(policy.order(pair)) == ["b0", "a0"], "the others wait for its answer"
-    policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 0.4, 1)
+        assert names(policy.order(pair)) == ["a0", "b0"], "one read probes it"
+        assert names(policy.order(pair)) == ["b0", "a0"], "the other reads wait for the result"
+    policy.on_response(ReadKind.ENTRY, BY_NAME["a0"], 0.4, 1)
     assert names(policy.order(pair)) == ["a0", "b0"]
-    assert policy.counts.came_back == 1
+    assert policy.counts.recovered == 1
 
 
 @in_time
-async def test_replicas_of_a_region_that_is_offline_are_asked_last() -> None:
+async def test_replicas_of_an_offline_region_are_asked_last() -> None:
     policy = reads(offline="a")
     policy.on_failure(BY_NAME["b0"])
     assert names(policy.order([BY_NAME["a0"], BY_NAME["b0"], BY_NAME["c0"]])) == ["c0", "b0", "a0"]
@@ -112,51 +112,51 @@ async def test_silence_is_the_p99_of_the_region_with_a_floor_and_doubles() -> No
     policy = reads()
     first, far = BY_NAME["a0"], BY_NAME["b0"]
     assert policy.silence_ms(ReadKind.ENTRY, far, 1) == 500, "nothing was measured"
-    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 100, "but a local one should be quick"
+    assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 100, "a local replica should be quick"
     measured(policy, a=0.4, b=80)
     assert policy.silence_ms(ReadKind.ENTRY, first, 1) == 10
     assert 80 <= policy.silence_ms(ReadKind.ENTRY, far, 1) <= 100
     assert policy.silence_ms(ReadKind.ENTRY, first, 2) == 20
-    assert policy.silence_ms(ReadKind.ENTRY, first, 3) == 0, "three tries at most"
+    assert policy.silence_ms(ReadKind.ENTRY, first, 3) == 0, "at most three requests"
     assert policy.silence_ms(ReadKind.POLL, first, 1) == 1000
     assert policy.silence_ms(ReadKind.POLL, first, 2) == 2000
 
 
 @in_time
-async def test_a_replica_that_turns_slow_does_not_hide_behind_its_own_percentile() -> None:
+async def test_replica_that_slows_down_does_not_raise_its_own_limit() -> None:
     policy = measured(reads(), a=2, b=80)
     for _ in range(10):
-        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
-        policy.on_answer(ReadKind.ENTRY, BY_NAME["b0"], 3000, 1)
+        policy.on_response(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+        policy.on_response(ReadKind.ENTRY, BY_NAME["b0"], 3000, 1)
     assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) <= 20
     assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["b0"], 1) <= 8 * 100
     for _ in range(1000):
-        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
+        policy.on_response(ReadKind.ENTRY, BY_NAME["a0"], 450, 1)
     assert policy.silence_ms(ReadKind.ENTRY, BY_NAME["a0"], 1) == 100
 
 
 @in_time
-async def test_extra_requests_are_a_share_of_the_questions() -> None:
+async def test_extra_requests_are_a_share_of_the_reads() -> None:
     policy = reads(settings=ReadSettings(extra_percent=5, extra_per_second=0))
     allowed = 0
     for _ in range(2000):
-        policy.on_answer(ReadKind.ENTRY, BY_NAME["a0"], 1.0, 1)
-        allowed += policy.may_ask_more(ReadKind.ENTRY)
+        policy.on_response(ReadKind.ENTRY, BY_NAME["a0"], 1.0, 1)
+        allowed += policy.may_send_more(ReadKind.ENTRY)
     assert 100 <= allowed <= 110, "5 % of 2000, and the burst of 10"
     assert policy.counts.extra == allowed
-    assert policy.counts.extra_denied == 2000 - allowed
+    assert policy.counts.extra_refused == 2000 - allowed
 
 
 @in_time
-async def test_who_asks_rarely_may_always_ask_once_more() -> None:
+async def test_rare_reads_always_have_budget_for_one_extra_request() -> None:
     policy = reads()
     for _ in range(60):
         await asyncio.sleep(1)
-        assert policy.may_ask_more(ReadKind.POLL)
+        assert policy.may_send_more(ReadKind.POLL)
 
 
 def test_quantiles_are_at_most_a_fifth_too_large_and_never_too_small() -> None:
-    known = Quantiles()
+    known = LatencyQuantiles()
     assert known.quantile(0.5) is None
     values = [0.05 * 1.01**i for i in range(1000)]
     Random(1).shuffle(values)
@@ -170,7 +170,7 @@ def test_quantiles_are_at_most_a_fifth_too_large_and_never_too_small() -> None:
 
 
 def test_quantiles_follow_a_change_within_some_hundred_values() -> None:
-    known = Quantiles()
+    known = LatencyQuantiles()
     for value in itertools.chain([1.0] * 5000, [100.0] * 1500):
         known.record(value)
     median = known.quantile(0.5)
@@ -178,6 +178,8 @@ def test_quantiles_follow_a_change_within_some_hundred_values() -> None:
     assert median >= 100
 
 
-def test_settings_tell_all_their_faults() -> None:
-    with pytest.raises(ConfigurationError, match=r"floor_ms is negative; .*tries_max is below 1"):
+def test_settings_report_all_faults() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"floor_ms=-1 is negative; .*tries_max=0 is below 1"
+    ):
         ReadSettings(floor_ms=-1, tries_max=0)

@@ -1,4 +1,4 @@
-"""Region and bookie states: what an operator closed gets nothing new, in every process."""
+"""Region and bookie states: what an operator closed gets no new data, in every process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,17 @@ from rhumbline.core.protocol.errors import CorruptionError, LimitExceededError
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.wire.registration import Registration
 from rhumbline.regions.cached_states import CachedStates
-from rhumbline.regions.states import REREAD_MS, State, States, StateStore, decode, encode
+from rhumbline.regions.states import (
+    REREAD_MS,
+    PlacementState,
+    PlacementStates,
+    PlacementStateStore,
+    decode,
+    encode,
+)
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, UnsureStore
+from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LossyStore
 
 BOOKIES = {"a0@00000001": "a", "a1@00000001": "a", "b0@00000001": "b"}
 A, B = Region("a"), Region("b")
@@ -45,16 +52,16 @@ async def open_bookies(directory: SteeredDirectory) -> list[str]:
     return [str(info.bookie) for info in await directory.snapshot()]
 
 
-async def put(directory: SteeredDirectory, region: Region, state: State) -> None:
+async def put(directory: SteeredDirectory, region: Region, state: PlacementState) -> None:
     await directory.states.change(lambda states: states.with_region(region, state))
 
 
 @in_time
-async def test_a_command_counts_for_every_choice_that_starts_after_it() -> None:
+async def test_command_is_effective_for_every_choice_that_starts_after_it() -> None:
     store = MemoryStore()
     here, elsewhere = await cluster(store), SteeredDirectory(store)
     assert await open_bookies(elsewhere) == list(BOOKIES)
-    for state in State:
+    for state in PlacementState:
         await put(here, A, state)
         assert await open_bookies(elsewhere) == ["b0@00000001"]
     assert len(await elsewhere.everything()) == 3
@@ -63,19 +70,23 @@ async def test_a_command_counts_for_every_choice_that_starts_after_it() -> None:
 
 
 @in_time
-async def test_one_bookie_may_be_closed_alone() -> None:
+async def test_single_bookie_can_be_closed() -> None:
     directory = await cluster(MemoryStore())
     bookie = BookieId("a0@00000001")
-    await directory.states.change(lambda states: states.with_bookie(bookie, State.DRAINED))
+    await directory.states.change(lambda states: states.with_bookie(bookie, PlacementState.DRAINED))
     assert await open_bookies(directory) == ["a1@00000001", "b0@00000001"]
     assert directory.rack_of(BookieId("a1@00000001")) == "r-1"
 
 
-def test_the_stronger_of_two_states_counts() -> None:
+def test_stronger_of_two_states_is_effective() -> None:
     bookie = BookieId("a0@00000001")
-    states = States().with_region(A, State.OFFLINE).with_bookie(bookie, State.DISALLOWED)
-    assert states.of(bookie, A) is State.OFFLINE
-    assert states.of(bookie, B) is State.DISALLOWED
+    states = (
+        PlacementStates()
+        .with_region(A, PlacementState.OFFLINE)
+        .with_bookie(bookie, PlacementState.DISALLOWED)
+    )
+    assert states.of(bookie, A) is PlacementState.OFFLINE
+    assert states.of(bookie, B) is PlacementState.DISALLOWED
     assert states.of(BookieId("b0@00000001"), B) is None
     assert states.of(BookieId("b0@00000001"), None) is None
     assert states.open_to_new([BookieInfo(bookie, B), BookieInfo(BookieId("x"), None)]) == [
@@ -83,53 +94,62 @@ def test_the_stronger_of_two_states_counts() -> None:
     ]
 
 
-def test_states_survive_being_written_and_damage_is_told() -> None:
-    states = States({A: State.DRAINED}, {BookieId("b0@00000001"): State.OFFLINE})
+def test_states_survive_the_round_trip_and_damage_is_detected() -> None:
+    states = PlacementStates(
+        {A: PlacementState.DRAINED}, {BookieId("b0@00000001"): PlacementState.OFFLINE}
+    )
     assert decode(encode(states)) == states
     for data in (b"", b"[]", b"{}", b'{"regions":{"a":"gone"},"bookies":{}}', b'{"regions":[]}'):
         with pytest.raises(CorruptionError):
             decode(data)
     with pytest.raises(LimitExceededError, match="drain whole regions"):
-        encode(States({}, {BookieId(f"b{i}@00000001"): State.DRAINED for i in range(5000)}))
+        encode(
+            PlacementStates(
+                {}, {BookieId(f"b{i}@00000001"): PlacementState.DRAINED for i in range(5000)}
+            )
+        )
 
 
 @in_time
-async def test_changes_of_two_operators_are_both_made() -> None:
+async def test_concurrent_changes_of_two_operators_are_both_applied() -> None:
     store = MemoryStore()
-    one, other = StateStore(store), StateStore(store)
+    one, other = PlacementStateStore(store), PlacementStateStore(store)
 
-    def late(states: States) -> States:
-        return states.with_region(A, State.DRAINED)
+    def late(states: PlacementStates) -> PlacementStates:
+        return states.with_region(A, PlacementState.DRAINED)
 
     await asyncio.gather(
-        one.change(late), other.change(lambda states: states.with_region(B, State.DISALLOWED))
+        one.change(late),
+        other.change(lambda states: states.with_region(B, PlacementState.DISALLOWED)),
     )
-    assert await one.read() == States({A: State.DRAINED, B: State.DISALLOWED})
+    assert await one.read() == PlacementStates(
+        {A: PlacementState.DRAINED, B: PlacementState.DISALLOWED}
+    )
 
 
 @in_time
-async def test_a_lost_reply_is_found_out() -> None:
-    store = UnsureStore(MemoryStore())
-    states = StateStore(store)
-    store.fates = [LOST_REPLY]
-    await states.change(lambda known: known.with_region(A, State.DRAINED))
-    assert (await states.read()).regions == {A: State.DRAINED}
+async def test_lost_reply_is_resolved() -> None:
+    store = LossyStore(MemoryStore())
+    states = PlacementStateStore(store)
+    store.outcomes = [LOST_REPLY]
+    await states.change(lambda known: known.with_region(A, PlacementState.DRAINED))
+    assert (await states.read()).regions == {A: PlacementState.DRAINED}
 
 
 @in_time
-async def test_followers_learn_of_a_change_even_without_a_watch() -> None:
+async def test_cached_states_are_refreshed_even_without_a_watch() -> None:
     store = MemoryStore()
-    states = StateStore(store)
+    states = PlacementStateStore(store)
     follower = CachedStates(states)
     assert not follower.is_offline("a")
     await asyncio.sleep(0.01)
-    await states.change(lambda known: known.with_region(A, State.OFFLINE))
+    await states.change(lambda known: known.with_region(A, PlacementState.OFFLINE))
     await asyncio.sleep(0.01)
-    assert follower.is_offline("a"), "the watch told"
+    assert follower.is_offline("a"), "the watch called back"
     follower._watch.close()
     await states.change(lambda known: known.with_region(A, None))
     await asyncio.sleep(REREAD_MS / 1000 + 0.01)
-    assert follower.is_offline("a"), "what was known; this question makes it look again"
+    assert follower.is_offline("a"), "outdated, and the access starts a refresh"
     await asyncio.sleep(0.01)
     assert not follower.is_offline("a")
     await follower.aclose()

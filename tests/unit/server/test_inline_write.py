@@ -1,4 +1,4 @@
-"""Durable writes without a thread: what the kernel answers counts, and threads do the rest."""
+"""Durable writes without a thread, and the fallback to threads."""
 
 import asyncio
 import errno
@@ -18,11 +18,11 @@ from rhumbline.tests.support.fakes.real_disk import with_disk
 def aio() -> AioSync:
     opened = open_aio()
     if opened is None:
-        pytest.skip("this system has no asynchronous I/O of Linux")
+        pytest.skip("this system has no Linux asynchronous I/O")
     return opened
 
 
-def test_a_sync_ends_in_the_loop_and_a_bad_descriptor_is_left_to_a_thread(tmp_path: Path) -> None:
+def test_sync_completes_in_the_loop_and_refuses_a_bad_descriptor(tmp_path: Path) -> None:
     async def main() -> None:
         syncs = aio()
         descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
@@ -39,7 +39,7 @@ def test_a_sync_ends_in_the_loop_and_a_bad_descriptor_is_left_to_a_thread(tmp_pa
     asyncio.run(main())
 
 
-def test_many_at_once_all_end_and_what_is_above_the_bound_is_refused(tmp_path: Path) -> None:
+def test_concurrent_syncs_complete_and_those_above_the_bound_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         syncs = aio()
         descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
@@ -48,14 +48,14 @@ def test_many_at_once_all_end_and_what_is_above_the_bound_is_refused(tmp_path: P
 
         def end(_: object, error: BaseException | None) -> None:
             errors.append(error)
-            if len(errors) == aio_sync._AT_ONCE_MAX:
+            if len(errors) == aio_sync._CONCURRENT_MAX:
                 all_ended.set()
 
         taken = 0
-        for _ in range(aio_sync._AT_ONCE_MAX + 1):
+        for _ in range(aio_sync._CONCURRENT_MAX + 1):
             os.write(descriptor, b"x" * 4096)
             taken += syncs.submit(descriptor, end)
-        assert taken == aio_sync._AT_ONCE_MAX
+        assert taken == aio_sync._CONCURRENT_MAX
         await asyncio.wait_for(all_ended.wait(), 20)
         assert set(errors) == {None}
         syncs.close()
@@ -64,7 +64,7 @@ def test_many_at_once_all_end_and_what_is_above_the_bound_is_refused(tmp_path: P
     asyncio.run(main())
 
 
-def test_closing_tells_whoever_waits(tmp_path: Path) -> None:
+def test_close_fails_the_syncs_in_progress(tmp_path: Path) -> None:
     async def main() -> None:
         syncs = aio()
         descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
@@ -78,7 +78,7 @@ def test_closing_tells_whoever_waits(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_error_of_the_kernels_sync_is_the_callers(
+def test_error_of_the_kernel_sync_is_raised_to_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aio().close()
@@ -90,15 +90,15 @@ def test_an_error_of_the_kernels_sync_is_the_callers(
 
     monkeypatch.setattr(AioSync, "submit", failing)
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         with pytest.raises(DiskFailedError, match="log: Input/output error"):
             await file.write_durable(0, [b"x"])
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_a_file_is_closed_only_when_the_kernel_has_synced_it(
+def test_file_is_closed_only_after_the_kernel_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aio().close()
@@ -111,7 +111,7 @@ def test_a_file_is_closed_only_when_the_kernel_has_synced_it(
 
     monkeypatch.setattr(AioSync, "submit", slow)
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         before = len(os.listdir("/proc/self/fd"))
         writing = asyncio.ensure_future(file.write_durable(0, [b"x"]))
@@ -129,18 +129,18 @@ def test_a_file_is_closed_only_when_the_kernel_has_synced_it(
             await asyncio.sleep(0.005)
         pytest.fail("the descriptor was never closed")
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
 @pytest.mark.parametrize("size", [1, 1_000, 1_000_000])
 @pytest.mark.parametrize("has_aio", [True, False])
-def test_what_was_written_durably_is_there_whoever_synced_it(
+def test_durable_write_is_readable_with_and_without_aio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, has_aio: bool
 ) -> None:
     if not has_aio:
         monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True, allocate_bytes=1 << 20)
         data = os.urandom(size)
         await file.write_durable(5, [data[:1], data[1:]])
@@ -148,15 +148,15 @@ def test_what_was_written_durably_is_there_whoever_synced_it(
         assert disk.syncs.count == 1
         await file.close()
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_one_slow_write_sends_the_next_ones_to_threads_for_a_while() -> None:
-    pace = InlineWritePolicy()
-    assert pace.may_write_here(1000, 10.0)
-    assert not pace.may_write_here(1 << 20, 10.0)
-    pace.note(10.0, 10.001)
-    assert pace.may_write_here(1000, 10.001)
-    pace.note(10.0, 10.5)
-    assert not pace.may_write_here(1000, 11.4)
-    assert pace.may_write_here(1000, 11.6)
+def test_slow_write_moves_later_writes_to_threads_for_a_while() -> None:
+    policy = InlineWritePolicy()
+    assert policy.may_write_inline(1000, 10.0)
+    assert not policy.may_write_inline(1 << 20, 10.0)
+    policy.note(10.0, 10.001)
+    assert policy.may_write_inline(1000, 10.001)
+    policy.note(10.0, 10.5)
+    assert not policy.may_write_inline(1000, 11.4)
+    assert policy.may_write_inline(1000, 11.6)

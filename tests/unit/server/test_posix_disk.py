@@ -1,4 +1,4 @@
-"""PosixDisk: what the Disk contract promises, on real files, with faults that we can provoke."""
+"""``PosixDisk`` keeps the Disk contract on real files, also under provoked faults."""
 
 import asyncio
 import errno
@@ -26,8 +26,8 @@ def is_open(path: Path) -> bool:
     return str(path) in {os.readlink(link) for link in links}
 
 
-def test_what_is_written_is_read_at_any_offset(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_written_data_is_read_at_any_offset(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         await file.write_durable(0, [b"ab", b"cdef"])
         await file.write(6, [b"gh"])
@@ -39,22 +39,22 @@ def test_what_is_written_is_read_at_any_offset(tmp_path: Path) -> None:
         await file.truncate(3)
         assert await file.read(0, 100) == b"abc"
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_thousands_of_buffers_go_in_one_call_and_in_order(tmp_path: Path) -> None:
+def test_thousands_of_buffers_are_written_in_order(tmp_path: Path) -> None:
     buffers = [bytes([number % 251]) * (number % 7 + 1) for number in range(5000)]
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         await file.write_durable(10, buffers)
         assert await file.read(10, 10**6) == b"".join(buffers)
         assert await file.read(0, 10) == bytes(10)
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwritev
 
     def short(descriptor: int, buffers: list[bytes], offset: int) -> int:
@@ -62,16 +62,16 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "pwritev", short)
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         await file.write(0, [b"abcd", b"efgh", b"ij"])
         assert await file.read(0, 20) == b"abcdefghij"
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_create_refuses_an_existing_file_and_open_a_missing_one(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_create_refuses_an_existing_file_and_open_refuses_a_missing_one(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         await disk.make_directory("a/b")
         await disk.make_directory("a/b")
         await disk.open("a/b/log", create=True)
@@ -84,11 +84,11 @@ def test_create_refuses_an_existing_file_and_open_a_missing_one(tmp_path: Path) 
         with pytest.raises(FileNotFoundError):
             await disk.remove("nothing")
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
 def test_names_are_listed_renamed_removed_and_synced(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         for name in ("b", "a", "c"):
             await disk.open(name, create=True)
         await disk.rename("c", "a")
@@ -96,50 +96,50 @@ def test_names_are_listed_renamed_removed_and_synced(tmp_path: Path) -> None:
         await disk.sync_directory("")
         assert await disk.list("") == ["a"]
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a/", "a\0b"])
-def test_a_path_that_could_leave_the_directory_is_refused(tmp_path: Path, path: str) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_path_that_could_leave_the_directory_is_refused(tmp_path: Path, path: str) -> None:
+    async def use(disk: PosixDisk) -> None:
         with pytest.raises(InvalidArgumentError, match="stay inside"):
             await disk.open(path, create=True)
 
-    with_disk(tmp_path / "root", story)
+    with_disk(tmp_path / "root", use)
 
 
-def test_a_link_to_a_file_outside_is_not_followed(tmp_path: Path) -> None:
+def test_link_to_an_outside_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "log").symlink_to(tmp_path / "secret")
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         with pytest.raises(DiskFailedError):
             await disk.open("log")
 
-    with_disk(tmp_path / "root", story)
+    with_disk(tmp_path / "root", use)
 
 
-def test_allocation_reserves_blocks_and_leaves_the_size(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_allocation_reserves_blocks_and_keeps_the_size(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True, allocate_bytes=1 << 20)
         assert await file.size() == 0
         assert (tmp_path / "log").stat().st_blocks * 512 >= 1 << 20
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_an_allocation_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_failed_allocation_leaves_no_file(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         with pytest.raises(DiskFullError):
             await disk.open("log", create=True, allocate_bytes=1 << 60)
         assert await disk.list("") == []
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_a_full_disk_is_its_own_error(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_full_disk_is_reported_as_such(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -149,25 +149,25 @@ def test_a_full_disk_is_its_own_error(tmp_path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_an_io_error_is_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_io_error_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
     monkeypatch.setattr(os, "fdatasync", broken)
 
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         file = await disk.open("log", create=True)
         with pytest.raises(DiskFailedError, match="log: Input/output error"):
             await file.write_durable(0, [b"x"])
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
 
 
-def test_a_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
+def test_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
     first = PosixDisk(tmp_path)
     with pytest.raises(ForeignDataError, match="in use by another process"):
         PosixDisk(tmp_path)
@@ -176,10 +176,10 @@ def test_a_directory_has_one_owner_at_a_time(tmp_path: Path) -> None:
     PosixDisk(tmp_path).close()
 
 
-def test_a_file_is_closed_only_when_no_thread_uses_it(
+def test_file_is_closed_only_when_no_thread_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(disk: PosixDisk) -> None:
+    async def use(disk: PosixDisk) -> None:
         loop = asyncio.get_running_loop()
         entered, leave = asyncio.Event(), threading.Event()
         real = os.fdatasync
@@ -210,12 +210,12 @@ def test_a_file_is_closed_only_when_no_thread_uses_it(
 
     log = tmp_path / "log"
     monkeypatch.setattr(posix_disk, "open_aio", lambda: None)
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)
     assert log.read_bytes() == b"x"
 
 
-def test_capacity_and_free_space_are_the_devices(tmp_path: Path) -> None:
-    async def story(disk: PosixDisk) -> None:
+def test_capacity_and_free_space_are_those_of_the_device(tmp_path: Path) -> None:
+    async def use(disk: PosixDisk) -> None:
         assert 0 < await disk.free_bytes() <= await disk.total_bytes()
 
-    with_disk(tmp_path, story)
+    with_disk(tmp_path, use)

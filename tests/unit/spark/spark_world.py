@@ -9,9 +9,9 @@ from rhumbline.spark.read.options import Options, parse_options
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
-    archived,
-    everything,
-    filled,
+    archive_segments,
+    read_records,
+    fill_stream,
 )
 
 Row = tuple[str, int, bytes]
@@ -24,10 +24,10 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
 
     @in_world
     async def make(world: LogWorld) -> None:
-        await filled(world, segments=segments)
+        await fill_stream(world, segments=segments)
         memory = DictColdStore()
-        await archived(world, memory)
-        rows.extend((str(r.dlsn), r.txid, r.payload) for r in await everything(world))
+        await archive_segments(world, memory)
+        rows.extend((str(r.dlsn), r.txid, r.payload) for r in await read_records(world))
         for key, data in memory.objects.items():
             path = root / key
             path.parent.mkdir(parents=True, exist_ok=True)

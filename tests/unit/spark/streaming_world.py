@@ -15,16 +15,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
-from rhumbline.coldstore.archive.archive_service import unarchived
+from rhumbline.coldstore.archive.archive_service import unarchived_lssns
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace, create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST, Start
 from rhumbline.core.log.read.stream_reader import StreamReader as LogReader
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
+from rhumbline.core.protocol.start import EARLIEST, Start
 from rhumbline.spark.read import planner, split_reader
 from rhumbline.spark.read.options import parse_offsets, parse_options
 from rhumbline.spark.read.streaming import RhumblineStreamReader
@@ -90,7 +90,7 @@ class StreamingWorld:
         store, runtime = self.world.store, self.world.runtime
         self.run(create_namespace(store, runtime, "test", self.world.policy))
         self.world.archives = ColdArchives(self.cold, "test")
-        self.world.namespace = self.world.opened()
+        self.world.namespace = self.world.open_namespace()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +139,7 @@ class StreamingWorld:
             streams = StreamStore(self.world.store, "test")
             ledgers = self.world.ledgers.client()
             archiver = SegmentArchiver(self.world.runtime, self.cold, ledgers, streams)
-            for lssn in (await unarchived(self.world.namespace, stream))[:count]:
+            for lssn in (await unarchived_lssns(self.world.namespace, stream))[:count]:
                 await archiver.archive(stream, lssn)
 
         if stream in self.truth:

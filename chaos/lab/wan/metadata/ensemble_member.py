@@ -1,4 +1,4 @@
-"""A member of a metadata ensemble: one process in one region, whatever the store."""
+"""The interface to one member of a metadata ensemble, independent of the store."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -11,11 +11,11 @@ from ..processes import READY_S_MAX, Program
 
 
 class EnsembleMember(ABC):
-    """One member. ``scheme`` is that of the store's URIs."""
+    """One member process. ``scheme`` is the scheme of the store's URIs."""
 
     scheme = ""
     has_peer_link = False
-    """Whether its peers may reach it by another address than the one that it listens on."""
+    """True if peers may reach the member at another address than the one it listens on."""
 
     def __init__(self, region: str, number: int, folder: Path) -> None:
         self.region = region
@@ -23,30 +23,30 @@ class EnsembleMember(ABC):
         self.folder = folder
         self.port, self.peer_port, self.election_port = free_port(), free_port(), free_port()
         self.peer_address = f"127.0.0.1:{self.peer_port}"
-        """What peers are told: set it before ``join``."""
+        """The address that peers use; to be set before ``join``."""
         self.program = Program(self.name, region, [], folder / f"{self.name}.log")
 
     @property
     def name(self) -> str:
-        """In the ensemble, and in targets."""
+        """The name of the member in the ensemble and in fault targets."""
         return f"metadata-{self.region}"
 
     @abstractmethod
     def join(self, members: Sequence["EnsembleMember"]) -> None:
-        """Says who belongs to the ensemble, before it is started."""
+        """Configure the members of the ensemble before the process is started."""
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether it serves; waits for a moment."""
+        """Return whether the member serves; blocks up to 2 s."""
 
     @abstractmethod
     def is_leader(self) -> bool:
-        """Whether it leads now; waits for a moment."""
+        """Return whether the member is the leader; blocks up to 2 s."""
 
     async def wait_ready(self) -> None:
-        """Raises UnavailableError with the end of its log."""
+        """Wait until the member serves. Raises UnavailableError with the end of its log."""
         for _ in range(int(READY_S_MAX / 0.1)):
             if await asyncio.to_thread(self.is_ready):
                 return
             await asyncio.sleep(0.1)
-        raise UnavailableError(f"{self.name} is not up:\n{self.program.end_of_log()}")
+        raise UnavailableError(f"{self.name} did not start:\n{self.program.end_of_log()}")

@@ -1,9 +1,9 @@
 """An etcd ensemble with a member in each region.
 
-A member advertises one address to all of its peers, a link of the viewer "*": the delay to it is
-the mean of its ways. Clients reach the member of their own region directly and the others by links
-of their own. A member whose region is cut off is stopped (SIGSTOP) as long: it hears and says
-nothing, and as a minority it could serve nobody in its region either.
+A member advertises one address to all of its peers: a link of the viewer "*", whose delay is the
+mean of its region's links. Clients reach the member of their own region directly and each other
+member over a separate link. A member whose region is cut off is paused (SIGSTOP) meanwhile: it can
+neither send nor receive, and as a minority it could not serve its own region either.
 """
 
 import json
@@ -11,14 +11,14 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..processes import found
+from ..processes import find_program
 from .ensemble_member import EnsembleMember
 
 
 def etcd_binary(servers: Path) -> Path:
-    """The server's program. Raises ConfigurationError."""
+    """Return the path of the etcd server. Raises ConfigurationError if it is not installed."""
     hint = "install the distribution's etcd-server"
-    return found("etcd", servers / "etcd" / "usr" / "bin" / "etcd", hint=hint)
+    return find_program("etcd", servers / "etcd" / "usr" / "bin" / "etcd", hint=hint)
 
 
 class EtcdMember(EnsembleMember):
@@ -32,8 +32,10 @@ class EtcdMember(EnsembleMember):
         self._binary = binary
 
     def join(self, members: Sequence[EnsembleMember]) -> None:
-        """See Member."""
-        everybody = ",".join(f"{one.name}=http://{one.peer_address}" for one in members)
+        """See ``EnsembleMember``."""
+        initial_cluster = ",".join(
+            f"{member.name}=http://{member.peer_address}" for member in members
+        )
         self.program.command = [
             str(self._binary),
             f"--name={self.name}",
@@ -42,28 +44,28 @@ class EtcdMember(EnsembleMember):
             f"--advertise-client-urls=http://127.0.0.1:{self.port}",
             f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
             f"--initial-advertise-peer-urls=http://{self.peer_address}",
-            f"--initial-cluster={everybody}",
+            f"--initial-cluster={initial_cluster}",
             "--heartbeat-interval=100",
             "--election-timeout=1000",
         ]
 
     def is_ready(self) -> bool:
-        """See Member."""
+        """See ``EnsembleMember``."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.port}/health", timeout=2
-            ) as answer:
-                return bool(json.load(answer)["health"] == "true")
+            ) as response:
+                return bool(json.load(response)["health"] == "true")
         except (OSError, ValueError):
             return False
 
     def is_leader(self) -> bool:
-        """See Member."""
+        """See ``EnsembleMember``."""
         url = f"http://127.0.0.1:{self.port}/v3/maintenance/status"
         request = urllib.request.Request(url, data=b"{}", method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=2) as answer:
-                status = json.load(answer)
+            with urllib.request.urlopen(request, timeout=2) as response:
+                status = json.load(response)
         except (OSError, ValueError):
             return False
         return bool(status["header"]["member_id"] == status.get("leader"))

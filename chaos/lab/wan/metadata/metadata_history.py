@@ -1,7 +1,7 @@
-"""The versions of ledgers' and segments' metadata, seen by looking again and again.
+"""Records the versions of the metadata of ledgers and segments by polling.
 
-A version's time is the last look at which it was not there yet: never later than it was written,
-which is what a judgement of acknowledgements by the metadata of their moment needs.
+The time of a version is the last poll that did not yet see it. It is never later than the write of
+the version, as the checker requires when it judges an acknowledgement by the metadata of that time.
 """
 
 import asyncio
@@ -15,47 +15,47 @@ from ....checker.run_record import LedgerVersion, SegmentVersion
 from ..cluster import WanCluster
 from ..programs.app import STREAM
 
-LOOK_EVERY_S = 0.1
+POLL_S = 0.1
 
 
 class MetadataHistory:
-    """What was seen of one stream."""
+    """The metadata versions of one stream that polling has seen."""
 
     def __init__(self, cluster: WanCluster, store: MetadataStore) -> None:
         self.ledgers: dict[int, list[LedgerVersion]] = {}
         self.segments: dict[int, list[SegmentVersion]] = {}
-        self.looks_failed = 0
+        self.polls_failed = 0
         self._streams = cluster.streams(store)
         self._ledger_store = LedgerStore(store)
-        self._last_look_ms = 0.0
+        self._last_poll_ms = 0.0
         self._ticks = 0
 
-    async def keep_looking(self) -> None:
-        """Until it is cancelled. A store that is away is asked again."""
+    async def poll_forever(self) -> None:
+        """Poll until cancelled; a failed poll is counted and retried."""
         while True:
             try:
                 async with asyncio.timeout(5):
-                    await self.look()
+                    await self.poll()
             except (RhumblineError, TimeoutError):
-                self.looks_failed += 1
-            await asyncio.sleep(LOOK_EVERY_S)
+                self.polls_failed += 1
+            await asyncio.sleep(POLL_S)
 
-    async def look(self) -> None:
-        """Looks once. Raises what the store raises."""
+    async def poll(self) -> None:
+        """Poll once. Raises the errors of the store."""
         now_ms = time.monotonic() * 1000
         for lssn in await self._streams.segment_numbers(STREAM):
-            seen = self.segments.setdefault(lssn, [])
+            known = self.segments.setdefault(lssn, [])
             stored = await self._streams.segment(STREAM, lssn)
             segment = stored.segment if stored is not None else None
-            if segment is not None and (not seen or seen[-1].segment != segment):
-                seen.append(SegmentVersion(self._moment(), segment))
+            if segment is not None and (not known or known[-1].segment != segment):
+                known.append(SegmentVersion(self._version_time_ms(), segment))
                 self.ledgers.setdefault(segment.ledger_id, [])
         for ledger_id, versions in self.ledgers.items():
             last = versions[-1].metadata if versions else None
-            found = await self._read(ledger_id)
-            if not versions or found != last:
-                versions.append(LedgerVersion(self._moment(), found))
-        self._last_look_ms = now_ms
+            current = await self._read(ledger_id)
+            if not versions or current != last:
+                versions.append(LedgerVersion(self._version_time_ms(), current))
+        self._last_poll_ms = now_ms
 
     async def _read(self, ledger_id: int) -> LedgerMetadata | None:
         try:
@@ -63,17 +63,21 @@ class MetadataHistory:
         except NoSuchLedgerError:
             return None
 
-    def _moment(self) -> float:
-        """Behind the last look; no two are equal."""
+    def _version_time_ms(self) -> float:
+        """Return a distinct time just after the last poll."""
         self._ticks += 1
-        return self._last_look_ms + self._ticks * 1e-6
+        return self._last_poll_ms + self._ticks * 1e-6
 
     def closed(self) -> list[LedgerMetadata]:
-        """The closed ledgers as they are now."""
+        """Return the latest metadata of all closed ledgers."""
         last = [versions[-1].metadata for versions in self.ledgers.values() if versions]
-        return [one for one in last if one is not None and one.state is LedgerState.CLOSED]
+        return [
+            metadata
+            for metadata in last
+            if metadata is not None and metadata.state is LedgerState.CLOSED
+        ]
 
     def now(self) -> list[LedgerMetadata]:
-        """Every ledger as it is now."""
+        """Return the latest metadata of all ledgers."""
         last = [versions[-1].metadata for versions in self.ledgers.values() if versions]
-        return [one for one in last if one is not None]
+        return [metadata for metadata in last if metadata is not None]

@@ -1,8 +1,8 @@
 """A ZooKeeper ensemble with a member in each region.
 
-A member listens on the very address that its peers are told, so there is no link between members:
-they are near each other. Clients reach the member of their own region directly and the others by
-links of their own. A member whose region is cut off is stopped (SIGSTOP) as long.
+A member listens on the address that its peers use, so there can be no link, and no delay, between
+members. Clients reach the member of their own region directly and each other member over a separate
+link. A member whose region is cut off is paused (SIGSTOP) meanwhile.
 """
 
 import shutil
@@ -18,7 +18,7 @@ _TICK_MS = 200
 
 
 def zookeeper_jars(servers: Path) -> Path:
-    """The folder with ZooKeeper's jars. Raises ConfigurationError."""
+    """Return the folder with ZooKeeper's jars. Raises ConfigurationError if it is missing."""
     jars = servers / f"zookeeper-{VERSION}"
     if shutil.which("java") is None or not jars.is_dir():
         raise ConfigurationError(f"ZooKeeper needs java in PATH, and its jars in {jars}")
@@ -35,7 +35,7 @@ class ZooKeeperMember(EnsembleMember):
         self._jars = jars
 
     def join(self, members: Sequence[EnsembleMember]) -> None:
-        """See Member."""
+        """See ``EnsembleMember``."""
         home = self.folder / f"zookeeper-{self.region}"
         (home / "data").mkdir(parents=True)
         (home / "data" / "myid").write_text(str(self.number))
@@ -49,7 +49,10 @@ class ZooKeeperMember(EnsembleMember):
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
             "maxClientCnxns=0",
-            *(f"server.{one.number}={one.peer_address}:{one.election_port}" for one in members),
+            *(
+                f"server.{member.number}={member.peer_address}:{member.election_port}"
+                for member in members
+            ),
         ]
         (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
         self.program.command = [
@@ -59,19 +62,19 @@ class ZooKeeperMember(EnsembleMember):
         ]  # fmt: skip
 
     def is_ready(self) -> bool:
-        """See Member."""
+        """See ``EnsembleMember``."""
         return self._mode() in ("leader", "follower")
 
     def is_leader(self) -> bool:
-        """See Member."""
+        """See ``EnsembleMember``."""
         return self._mode() == "leader"
 
     def _mode(self) -> str | None:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                response = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
             return None
-        modes = [line[6:] for line in answer.decode().splitlines() if line.startswith("Mode: ")]
+        modes = [line[6:] for line in response.decode().splitlines() if line.startswith("Mode: ")]
         return modes[0] if modes else None

@@ -1,1 +1,1 @@
-"""Programs of the lab, each run in a process of its own."""
+"""Programs of the lab, each of which runs in its own process."""

@@ -1,4 +1,4 @@
-"""The process of one bookie of the lab: ``-m ...wan.programs.bookie JSON``; formats new storage."""
+"""A bookie process of the lab, which formats new storage: ``-m ...wan.programs.bookie JSON``."""
 
 import asyncio
 import json
@@ -18,32 +18,36 @@ READY = "serves as "
 HOST = "127.0.0.1"
 
 
-async def serve(told: dict[str, Any]) -> None:
-    """Serves until SIGTERM."""
+async def serve(settings: dict[str, Any]) -> None:
+    """Serve until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    directory = Path(told["directory"])
-    store = await open_store(told["metadata"])
+    directory = Path(settings["directory"])
+    store = await open_store(settings["metadata"])
     try:
         if not is_formatted(directory):
             await format_bookie(
-                directory, store, name=told["name"], region=told["region"], rack=told["rack"]
+                directory,
+                store,
+                name=settings["name"],
+                region=settings["region"],
+                rack=settings["rack"],
             )
         config = BookieConfig(
-            advertised_addresses=tuple(sorted(told["addresses"].items())),
+            advertised_addresses=tuple(sorted(settings["addresses"].items())),
             session_ttl_ms=product_settings.BOOKIE_SESSION_MS,
             log_file_bytes=4 * MIB,
             space_check_ms=500,
-            read_only_below_bytes=told["read_only_below_bytes"],
-            reserve_below_bytes=min(2 * MIB, told["read_only_below_bytes"]),
+            read_only_below_bytes=settings["read_only_below_bytes"],
+            reserve_below_bytes=min(2 * MIB, settings["read_only_below_bytes"]),
         )
         async with running_bookie(
             directory,
             store,
             config,
             host=HOST,
-            port=told["port"],
-            open_disk=lambda root: DurabilityRecorderDisk(root, Path(told["notes"])),
+            port=settings["port"],
+            open_disk=lambda root: DurabilityRecorderDisk(root, Path(settings["notes"])),
         ) as bookie:
             print(f"{READY}{bookie.bookie_id}", flush=True)
             await stop.wait()

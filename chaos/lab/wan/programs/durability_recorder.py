@@ -1,9 +1,9 @@
-"""A disk that notes which records are durable, and since when, for the checker.
+"""A disk that records for the checker when each record became durable.
 
-It is the production disk; every sync that has returned is followed by a line for each record in
-what it covered. So the checker knows, at the moment of each acknowledgement, which bookies had the
-record for good, as it does in the simulator. A slow disk is one whose syncs return late: while
-there is a file beside the notes, ``.slow``, they take so many times as long as it says.
+It extends the production disk: after each sync it writes a line for every record that the sync
+covered. The checker therefore knows which bookies held a record durably when it was acknowledged,
+as it does in the simulator. The disk can also be slowed: while a file with the suffix ``.slow``
+exists beside the notes, each sync takes longer by the factor in that file.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from .....core.runtime.disk import File
 from .....server.posix_disk import PosixDisk
 from ....checker.history import TOKEN
 
-_DAWDLE_S_MAX = 0.5
+_EXTRA_DELAY_S_MAX = 0.5
 
 
 class DurabilityRecorderDisk(PosixDisk):
@@ -30,7 +30,7 @@ class DurabilityRecorderDisk(PosixDisk):
     async def open(self, path: str, *, create: bool = False, allocate_bytes: int = 0) -> File:
         """See ``Disk``."""
         file = await super().open(path, create=create, allocate_bytes=allocate_bytes)
-        return _WitnessFile(file, self._notes, self._slow)
+        return _RecordingFile(file, self._notes, self._slow)
 
     def close(self) -> None:
         """See ``PosixDisk``."""
@@ -39,8 +39,8 @@ class DurabilityRecorderDisk(PosixDisk):
         super().close()
 
 
-class _WitnessFile:
-    """A file whose syncs are noted."""
+class _RecordingFile:
+    """A file that notes which records its syncs made durable."""
 
     def __init__(self, file: File, notes: int, slow: Path) -> None:
         self._file = file
@@ -57,16 +57,16 @@ class _WitnessFile:
         self._written += _tokens(buffers)
 
     async def write_durable(self, offset: int, buffers: Sequence[bytes]) -> None:
-        began = time.monotonic()
+        started = time.monotonic()
         await self._file.write_durable(offset, buffers)
-        await self._dawdle(time.monotonic() - began)
+        await self._slow_down(time.monotonic() - started)
         self._note(_tokens(buffers))
 
     async def sync(self) -> None:
         written, self._written = self._written, []
-        began = time.monotonic()
+        started = time.monotonic()
         await self._file.sync()
-        await self._dawdle(time.monotonic() - began)
+        await self._slow_down(time.monotonic() - started)
         self._note(written)
 
     async def read(self, offset: int, length: int) -> bytes:
@@ -81,10 +81,10 @@ class _WitnessFile:
     async def close(self) -> None:
         await self._file.close()
 
-    async def _dawdle(self, took_s: float) -> None:
+    async def _slow_down(self, took_s: float) -> None:
         if self._slow.exists():
-            times = float(self._slow.read_text() or 1)
-            await asyncio.sleep(min(_DAWDLE_S_MAX, took_s * (times - 1)))
+            factor = float(self._slow.read_text() or 1)
+            await asyncio.sleep(min(_EXTRA_DELAY_S_MAX, took_s * (factor - 1)))
 
     def _note(self, tokens: list[bytes]) -> None:
         if tokens:
@@ -93,16 +93,16 @@ class _WitnessFile:
 
 
 def _tokens(buffers: Sequence[bytes]) -> list[bytes]:
-    return TOKEN.findall(b"".join(bytes(one) for one in buffers))
+    return TOKEN.findall(b"".join(bytes(buffer) for buffer in buffers))
 
 
 def slow_file(notes: Path) -> Path:
-    """Holds how many times as long syncs take, while it is there."""
+    """Return the file that slows the disk down while it exists; it contains the factor."""
     return notes.with_suffix(".slow")
 
 
 def read_notes(notes: Path) -> dict[bytes, float]:
-    """Token to the ms at which it was durable first."""
+    """Return by token the time in ms at which the record first became durable."""
     found: dict[bytes, float] = {}
     if notes.exists():
         for line in notes.read_bytes().splitlines():

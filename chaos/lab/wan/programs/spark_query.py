@@ -1,6 +1,6 @@
-"""A Spark query over the stream, in a process: ``-m ...wan.programs.spark_query JSON``.
+"""A process that reads the whole stream with Spark: ``-m ...wan.programs.spark_query JSON``.
 
-Reads archive and ledgers as one table and writes ``[dlsn, payload]`` lines.
+It queries archive and ledgers as one table and writes one ``[dlsn, payload]`` line per record.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any
 from .app import STREAM
 
 
-def query(told: dict[str, Any]) -> None:
-    """Runs it to its end."""
+def query(settings: dict[str, Any]) -> None:
+    """Run the query and write its rows."""
     from pyspark.sql import SparkSession
 
     from .....spark import register
@@ -31,15 +31,17 @@ def query(told: dict[str, Any]) -> None:
     )
     register(session)
     options = {
-        **told["options"],
+        **settings["options"],
         "subscribe": STREAM,
-        "startingOffsets": json.dumps({STREAM: told["start"]}) if told["start"] else "earliest",
-        "endingOffsets": json.dumps({STREAM: told["until"]}),
+        "startingOffsets": json.dumps({STREAM: settings["start"]})
+        if settings["start"]
+        else "earliest",
+        "endingOffsets": json.dumps({STREAM: settings["until"]}),
     }
     frame = session.read.format("rhumbline").options(**options).load()
     found = frame.select("dlsn", "payload").collect()
     lines = [json.dumps([row.dlsn, bytes(row.payload).decode("latin-1")]) for row in found]
-    Path(told["rows"]).write_text("\n".join(lines))
+    Path(settings["rows"]).write_text("\n".join(lines))
     session.stop()
 
 

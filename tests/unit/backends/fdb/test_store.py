@@ -153,9 +153,9 @@ def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
         for number in range(35):
             await store.create(f"/e/{number:02d}", ephemeral=session)
         await store.create("/e/stays")
-        assert not await store._end_some(session.owner, None)
+        assert not await store._end_batch(session.owner, None)
         assert len(await store.children("/e")) == 26
-        assert not await store.beat_lease(session.owner)
+        assert not await store.renew_lease(session.owner)
         with pytest.raises(SessionLostError):
             await store.create("/e/late", ephemeral=session)
         lease = (await store.leases())[session.owner]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rhumbline.backends.open_store import open_as_it_is, open_store
+from rhumbline.backends.open_store import open_store, open_without_following
 from rhumbline.backends.sqlite import schema
 from rhumbline.backends.sqlite.change_probe import SETTLED_MS
 from rhumbline.backends.sqlite.database import Database
@@ -31,7 +31,7 @@ def uri_of(path: Path) -> str:
 
 def use(path: Path, body: Callable[[MetadataStore], Awaitable[object]]) -> object:
     async def run() -> object:
-        store = await open_as_it_is(uri_of(path), timeout_ms=1500)
+        store = await open_without_following(uri_of(path), timeout_ms=1500)
         try:
             return await body(store)
         finally:
@@ -233,22 +233,22 @@ def test_a_file_that_nobody_changes_is_looked_at_once_a_second(tmp_path: Path) -
 
     async def body(store: MetadataStore) -> None:
         assert isinstance(store, SqliteStore)
-        looks = 0
-        ask = store._changes_after
+        checks = 0
+        read_changes = store._changes_after
 
         async def counted(number: int) -> tuple[int, list[str] | None]:
-            nonlocal looks
-            looks += 1
-            return await ask(number)
+            nonlocal checks
+            checks += 1
+            return await read_changes(number)
 
-        store.poller._ask = counted
+        store.poller._read_changes = counted
         woken = asyncio.Event()
         store.watch("/", woken.set, prefix=True)
         await asyncio.sleep(SETTLED_MS / 1000 + 0.1)
-        before = looks
+        before = checks
         await asyncio.sleep(1.5)
-        assert looks - before <= 3
-        other = await open_as_it_is(store.uri)
+        assert checks - before <= 3
+        other = await open_without_following(store.uri)
         for number in range(40):
             await other.create("/n/x", sequential=True)
             woken.clear()

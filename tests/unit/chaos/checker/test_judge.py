@@ -1,4 +1,4 @@
-"""Made-up records of runs: a whole one breaks nothing, and each thing wrong with it is found."""
+"""Synthetic records of runs: a valid one violates nothing, and each defect is found."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,26 +7,26 @@ import pytest
 
 from rhumbline.chaos.checker import run_record
 from rhumbline.chaos.checker.history import (
+    AdminCall,
     AppendOutcome,
-    Cut,
-    Delivered,
-    End,
-    Gap,
+    DeliveredRecord,
+    EndQuery,
     History,
     LateAdd,
-    Look,
     RecordedAppend,
     RecordedRead,
-    Wish,
+    SequenceGap,
+    StreamEnding,
+    Truncation,
 )
 from rhumbline.chaos.checker.judge import CHECKS, judge
 from rhumbline.chaos.checker.run_record import (
+    CompareAndSet,
     EntryCopy,
     LedgerVersion,
     RunRecord,
     SegmentVersion,
     StreamVersions,
-    Swap,
 )
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
@@ -39,7 +39,7 @@ A, B, C = (BookieId(f"{name}@0000000a") for name in "abc")
 MEMBERS = (A, B, C)
 PRODUCER = b"p" * 16
 ENTRIES = 3
-"""Of segment 1, with two records each: of one set, whose sequences are numbered on."""
+"""Number of entries of segment 1. Each holds a record set of two records."""
 
 
 def a_ledger(ledger_id: int = 5) -> LedgerMetadata:
@@ -61,30 +61,30 @@ def a_segment(lssn: int = 1, ledger_id: int = 5) -> Segment:
 
 
 def a_record() -> RunRecord:
-    """Six records in three entries; each is acknowledged before the next entry is called."""
+    """Return a valid record: six records in three entries, each acknowledged before the next."""
     history = History(lambda: 0.0)
-    testimony = run_record.Testimony()
+    observed = run_record.BookieObservations()
     read = RecordedRead("reader", None, is_complete=True, called_ms=900.0, ready_ms=910.0)
     copies = {}
     for entry_id in range(ENTRIES):
         group = []
         for slot in range(2):
             number = 2 * entry_id + slot
-            append = history.call(1, number, b"")
+            append = history.begin_append(1, number, b"")
             append.called_ms, append.ended_ms = 100.0 * entry_id, 100.0 * entry_id + 50
             append.outcome, append.dlsn = AppendOutcome.OK, Dlsn(1, entry_id, slot)
-            append.holders, append.is_alone = MEMBERS, False
-            append.group, append.told = entry_id + 1, [append.dlsn]
+            append.holders, append.has_own_outcome = MEMBERS, False
+            append.group, append.reported_positions = entry_id + 1, [append.dlsn]
             append.producer = (PRODUCER, number) if entry_id == 0 else None
             txid = 10 * (number + 1)
-            delivered = Delivered(950.0, append.dlsn, append.payload, txid, append.producer)
+            delivered = DeliveredRecord(950.0, append.dlsn, append.payload, txid, append.producer)
             read.records.append(delivered)
             group.append(append.token)
-        testimony.tokens[5, entry_id] = tuple(group)
+        observed.tokens[5, entry_id] = tuple(group)
         for bookie in MEMBERS:
-            testimony.stored[bookie, 5, entry_id] = (100.0 * entry_id + 10,) * 2
+            observed.stored[bookie, 5, entry_id] = (100.0 * entry_id + 10,) * 2
             for token in group:
-                testimony.durable.setdefault(token, {})[bookie] = 100.0 * entry_id + 5
+                observed.durable.setdefault(token, {})[bookie] = 100.0 * entry_id + 5
             size = 100 if entry_id == 0 else 0
             copies[entry_id, str(bookie)] = EntryCopy(-1, size, bytes(size))
     history.reads.append(read)
@@ -95,7 +95,7 @@ def a_record() -> RunRecord:
         stored.segments,
         {A: "east", B: "north", C: "west"},
         copies={5: copies},
-        testimony=testimony,
+        observed=observed,
         stored=stored,
         streams={"stream": stored},
     )
@@ -113,17 +113,17 @@ def truncate(record: RunRecord, at_ms: float, start: Dlsn) -> None:
     record.stored.starts.append((at_ms, start))
 
 
-# --- what may be wrong, by the invariant that it breaks -------------------------------------------
+# --- defects, by the invariant that they violate --------------------------------------------------
 
 
-def asked_and_told_too_little(record: RunRecord) -> None:
-    """The append of entry 1 was acknowledged at 150, and carried by that of entry 2 at 250."""
-    record.history.looks.append(Look("somebody", 260.0, Dlsn(1, 1, 0)))
+def query_returns_too_little(record: RunRecord) -> None:
+    """The append of entry 1 was acknowledged at 150 ms and carried by that of entry 2 at 250 ms."""
+    record.history.end_queries.append(EndQuery("caller", 260.0, Dlsn(1, 1, 0)))
 
 
-def asked_and_told_less_than_bookies_knew(record: RunRecord) -> None:
-    record.testimony.lacs[5] = [(300.0, A, 2), (301.0, B, 2)]
-    record.history.looks.append(Look("somebody", 310.0, Dlsn(1, 2, 0)))
+def query_returns_less_than_a_quorum_knew(record: RunRecord) -> None:
+    record.observed.lacs[5] = [(300.0, A, 2), (301.0, B, 2)]
+    record.history.end_queries.append(EndQuery("caller", 310.0, Dlsn(1, 2, 0)))
 
 
 def two_segments_of_one_ledger(record: RunRecord) -> None:
@@ -141,7 +141,7 @@ def truncation_goes_back(record: RunRecord) -> None:
 
 
 def truncation_that_was_acknowledged_is_not_there(record: RunRecord) -> None:
-    record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
+    record.history.truncations.append(Truncation(1_000.0, Dlsn(1, 1, 0)))
 
 
 def reader_gets_what_was_truncated(record: RunRecord) -> None:
@@ -153,20 +153,20 @@ def reader_skips(record: RunRecord) -> None:
     del read_of(record).records[2:4]
 
 
-def reader_is_told_of_a_missing_ledger(record: RunRecord) -> None:
+def reader_gets_a_missing_ledger_error(record: RunRecord) -> None:
     read = RecordedRead("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
     read.failed_ms, read.failure = 970.0, "NoSuchLedgerError"
     record.history.reads.append(read)
 
 
-def reader_is_told_of_a_truncation_that_is_none(record: RunRecord) -> None:
+def reader_gets_a_truncation_error_without_truncation(record: RunRecord) -> None:
     read = RecordedRead("other", FIRST_DLSN, called_ms=960.0, ready_ms=961.0)
     read.failed_ms, read.failure = 970.0, "TruncatedError"
     record.history.reads.append(read)
 
 
 def acknowledged_behind_the_end(record: RunRecord) -> None:
-    record.history.ends.append(End(1, 150.0, 190.0))
+    record.history.endings.append(StreamEnding(1, 150.0, 190.0))
 
 
 def segment_behind_the_end(record: RunRecord) -> None:
@@ -177,7 +177,7 @@ def segment_behind_the_end(record: RunRecord) -> None:
     record.segments[2] = [SegmentVersion(500.0, more)]
 
 
-def reader_is_told_of_an_end(record: RunRecord) -> None:
+def reader_reports_an_end_that_was_never_written(record: RunRecord) -> None:
     read_of(record).is_ended = True
 
 
@@ -209,102 +209,104 @@ def seek_ends_too_early(record: RunRecord) -> None:
     seek(record, 30, 1)
 
 
-def number_is_there_twice(record: RunRecord) -> None:
+def number_is_stored_twice(record: RunRecord) -> None:
     records = read_of(record).records
     records[4] = records[4]._replace(producer=(PRODUCER, 1))
 
 
-def number_was_told_two_places(record: RunRecord) -> None:
-    append_of(record, 1).told.append(Dlsn(1, 7, 0))
+def number_was_acknowledged_at_two_positions(record: RunRecord) -> None:
+    append_of(record, 1).reported_positions.append(Dlsn(1, 7, 0))
 
 
-def number_that_was_said_to_be_there_is_not(record: RunRecord) -> None:
-    append = record.history.call(9, 0, b"")
-    append.producer, append.is_told_there = (b"q" * 16, 0), True
+def duplicate_that_is_not_stored(record: RunRecord) -> None:
+    append = record.history.begin_append(9, 0, b"")
+    append.producer, append.was_refused_as_duplicate = (b"q" * 16, 0), True
 
 
 def owner_does_not_know_a_number(record: RunRecord) -> None:
-    record.history.gaps.append(Gap(1, 160.0, append_of(record, 1)))
+    record.history.sequence_gaps.append(SequenceGap(1, 160.0, append_of(record, 1)))
 
 
-def of_one_name(record: RunRecord) -> StreamVersions:
-    """The stream was made at 0 ms by a call for it, and nobody meant to do anything else."""
+def with_identity(record: RunRecord) -> StreamVersions:
+    """Let the stream be created at 0 ms by a call, without any other administrative call."""
     record.stored.identity = "this one"
-    record.history.wishes.append(Wish("create", 0.0, ended_ms=1.0, is_unknown=False))
+    record.history.admin_calls.append(AdminCall("create", 0.0, ended_ms=1.0, is_unknown=False))
     return record.stored
 
 
-def stream_that_nobody_made(record: RunRecord) -> None:
-    of_one_name(record)
-    record.history.wishes[0].called_ms = 2.0
+def stream_that_no_call_created(record: RunRecord) -> None:
+    with_identity(record)
+    record.history.admin_calls[0].called_ms = 2.0
 
 
 def late_creation(record: RunRecord) -> None:
-    of_one_name(record).made_ms = 2.0
+    with_identity(record).created_ms = 2.0
 
 
-def delete(record: RunRecord, wish: Wish) -> None:
-    record.history.wishes.append(wish)
-    stored = of_one_name(record)
-    stored.deleting_ms, stored.gone_ms = 1_000.0, 1_100.0
+def delete(record: RunRecord, call: AdminCall) -> None:
+    record.history.admin_calls.append(call)
+    stored = with_identity(record)
+    stored.deleting_ms, stored.removed_ms = 1_000.0, 1_100.0
 
 
-def deletion_that_another_stream_was_meant_for(record: RunRecord) -> None:
-    delete(record, Wish("delete", 500.0, "another one", ended_ms=2_000.0))
+def deletion_meant_for_another_stream(record: RunRecord) -> None:
+    delete(record, AdminCall("delete", 500.0, "another one", ended_ms=2_000.0))
 
 
 def deletion_that_had_ended(record: RunRecord) -> None:
-    delete(record, Wish("delete", -10.0, ended_ms=-5.0))
+    delete(record, AdminCall("delete", -10.0, ended_ms=-5.0))
 
 
 def deletion_without_a_mark(record: RunRecord) -> None:
-    delete(record, Wish("delete", 500.0, "this one", ended_ms=2_000.0))
-    record.stored.deleting_ms = record.stored.gone_ms
+    delete(record, AdminCall("delete", 500.0, "this one", ended_ms=2_000.0))
+    record.stored.deleting_ms = record.stored.removed_ms
 
 
 def truncation_that_had_ended(record: RunRecord) -> None:
-    of_one_name(record)
+    with_identity(record)
     truncate(record, 1_000.0, Dlsn(1, 1, 0))
-    record.history.wishes.append(Wish("truncate", -10.0, position=Dlsn(1, 1, 0), ended_ms=-5.0))
+    record.history.admin_calls.append(
+        AdminCall("truncate", -10.0, position=Dlsn(1, 1, 0), ended_ms=-5.0)
+    )
 
 
-def segment_goes_by_itself(record: RunRecord) -> None:
-    of_one_name(record).segments[1].append(SegmentVersion(1_000.0, None))
+def segment_is_deleted_by_itself(record: RunRecord) -> None:
+    with_identity(record).segments[1].append(SegmentVersion(1_000.0, None))
 
 
-def subscription_goes_by_itself(record: RunRecord) -> None:
-    of_one_name(record).unsubscribed.append((1_000.0, "mine"))
+def subscription_is_deleted_by_itself(record: RunRecord) -> None:
+    with_identity(record).removed_subscriptions.append((1_000.0, "mine"))
 
 
 def reader_gets_what_was_sent_elsewhere(record: RunRecord) -> None:
-    tokens = record.testimony.tokens
+    tokens = record.observed.tokens
     tokens[5, 1], tokens[5, 2] = tokens[5, 2], tokens[5, 1]
 
 
-def recovery_makes_up_a_no(record: RunRecord) -> None:
-    """Or takes a damaged copy for one."""
+def recovery_invents_a_denial(record: RunRecord) -> None:
+    """The recovery may also have taken a damaged copy for a denial."""
     recovering = a_ledger()
     record.ledgers[5].insert(
         0, LedgerVersion(0.0, replace(recovering, state=LedgerState.IN_RECOVERY))
     )
     answers = (BookieAnswer(0, A, AnswerKind.NEVER), BookieAnswer(1, B, AnswerKind.HAVE))
-    record.testimony.fences[A, 5] = 300.0
+    record.observed.fences[A, 5] = 300.0
     fragment, quorum = Fragment(0, MEMBERS), Quorum(3, 3, 2)
     regions = ("east", "north", "west")
     record.evidence = [Evidence(5, 1, Verdict.RECOVER, fragment, regions, (quorum,), answers, -1)]
 
 
 def two_changes_at_once(record: RunRecord) -> None:
-    record.swaps = [
-        Swap("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
-        Swap("app/1", 5, LedgerState.OPEN, 1, 20.0, 40.0),
+    record.compare_and_sets = [
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 20.0, 40.0),
     ]
 
 
 def older_version_is_replaced(record: RunRecord) -> None:
-    record.swaps = [
-        Swap("app/1", 5, LedgerState.OPEN, 2, 10.0, 30.0),
-        Swap("app/1", 5, LedgerState.OPEN, 1, 40.0, 50.0),
+    record.compare_and_sets = [
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 2, 10.0, 30.0),
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 40.0, 50.0),
     ]
 
 
@@ -316,113 +318,117 @@ def deleted_stream_is_read(record: RunRecord) -> None:
     record.stored.deleting_ms = record.history.deleted_ms = 800.0
 
 
-def deleted_ledger_takes_an_add(record: RunRecord) -> None:
+def deleted_ledger_accepts_an_add(record: RunRecord) -> None:
     record.late_adds = [LateAdd(A, 4, is_confirmed=True, is_readable=False)]
 
 
-def deleted_ledger_gives_an_entry(record: RunRecord) -> None:
+def deleted_ledger_returns_an_entry(record: RunRecord) -> None:
     record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=True)]
 
 
-def answer_of_one_that_is_not_named_counts(record: RunRecord) -> None:
+def response_of_an_unnamed_bookie_counts(record: RunRecord) -> None:
     other = BookieId("d@0000000a")
     record.regions[other] = "west"
-    stored = record.testimony.stored
+    stored = record.observed.stored
     for bookie in (B, C):
         stored[bookie, 5, 1] = (190.0, 190.0)
     stored[other, 5, 1] = (110.0, 110.0)
 
 
-WRONG: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
-    "G6": (asked_and_told_too_little, asked_and_told_less_than_bookies_knew),
+DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
+    "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
     "G12": (
         truncation_goes_back,
         truncation_that_was_acknowledged_is_not_there,
         reader_gets_what_was_truncated,
         reader_skips,
-        reader_is_told_of_a_missing_ledger,
-        reader_is_told_of_a_truncation_that_is_none,
+        reader_gets_a_missing_ledger_error,
+        reader_gets_a_truncation_error_without_truncation,
     ),
-    "G13": (acknowledged_behind_the_end, segment_behind_the_end, reader_is_told_of_an_end),
+    "G13": (
+        acknowledged_behind_the_end,
+        segment_behind_the_end,
+        reader_reports_an_end_that_was_never_written,
+    ),
     "G14": (set_is_torn_for_a_reader, set_is_in_two_places),
     "G15": (txids_fall, seek_ends_too_far, seek_ends_too_early),
     "G16": (
-        number_is_there_twice,
-        number_was_told_two_places,
-        number_that_was_said_to_be_there_is_not,
+        number_is_stored_twice,
+        number_was_acknowledged_at_two_positions,
+        duplicate_that_is_not_stored,
         owner_does_not_know_a_number,
     ),
     "G18": (
-        stream_that_nobody_made,
+        stream_that_no_call_created,
         late_creation,
-        deletion_that_another_stream_was_meant_for,
+        deletion_meant_for_another_stream,
         deletion_that_had_ended,
         deletion_without_a_mark,
         truncation_that_had_ended,
-        segment_goes_by_itself,
-        subscription_goes_by_itself,
+        segment_is_deleted_by_itself,
+        subscription_is_deleted_by_itself,
     ),
-    "L13": (reader_gets_what_was_sent_elsewhere, recovery_makes_up_a_no),
+    "L13": (reader_gets_what_was_sent_elsewhere, recovery_invents_a_denial),
     "L16": (two_changes_at_once, older_version_is_replaced),
     "L18": (copy_is_dropped,),
-    "L19": (deleted_stream_is_read, deleted_ledger_takes_an_add, deleted_ledger_gives_an_entry),
-    "L20": (answer_of_one_that_is_not_named_counts,),
+    "L19": (deleted_stream_is_read, deleted_ledger_accepts_an_add, deleted_ledger_returns_an_entry),
+    "L20": (response_of_an_unnamed_bookie_counts,),
 }
 
 
-def broken(record: RunRecord) -> set[str]:
+def violated_ids(record: RunRecord) -> set[str]:
     assert CHECKS
     return {violation.id for violation in judge(record)}
 
 
-def test_whole_record_breaks_nothing() -> None:
+def test_valid_record_violates_nothing() -> None:
     assert [str(violation) for violation in judge(a_record())] == []
 
 
-def test_a_stream_that_is_made_and_deleted_as_was_meant_breaks_nothing() -> None:
+def test_a_stream_created_and_deleted_by_its_calls_violates_nothing() -> None:
     for identity in (None, "this one"):
         record = a_record()
-        delete(record, Wish("delete", 500.0, identity, ended_ms=2_000.0))
+        delete(record, AdminCall("delete", 500.0, identity, ended_ms=2_000.0))
         assert [str(violation) for violation in judge(record)] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "spoil"),
-    [(name, spoil) for name, spoils in WRONG.items() for spoil in spoils],
+    ("name", "add_defect"),
+    [(name, add_defect) for name, defects in DEFECTS.items() for add_defect in defects],
     ids=lambda one: one if isinstance(one, str) else one.__name__,
 )
-def test_each_thing_wrong_is_found(name: str, spoil: Callable[[RunRecord], None]) -> None:
+def test_each_defect_is_found(name: str, add_defect: Callable[[RunRecord], None]) -> None:
     record = a_record()
-    spoil(record)
-    assert name in broken(record)
+    add_defect(record)
+    assert name in violated_ids(record)
 
 
-def test_what_is_legal_is_not_found() -> None:
+def test_legal_behaviour_violates_nothing() -> None:
     record = a_record()
     truncate(record, 1_000.0, Dlsn(1, 1, 0))
-    record.history.cuts.append(Cut(1_000.0, Dlsn(1, 1, 0)))
+    record.history.truncations.append(Truncation(1_000.0, Dlsn(1, 1, 0)))
     late = RecordedRead("late", Dlsn(1, 0, 1), called_ms=1_010.0, failed_ms=1_020.0)
     late.failure = "TruncatedError"
     inside = RecordedRead("inside", Dlsn(1, 1, 1), called_ms=1_010.0, ready_ms=1_020.0)
     inside.records = read_of(record).records[3:]
     record.history.reads += [late, inside]
     seek(record, 30, 2)
-    record.history.looks.append(Look("somebody", 260.0, Dlsn(1, 2, 0)))
-    record.history.ends.append(End(1, 260.0, 270.0))
-    record.swaps = [
-        Swap("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
-        Swap("app/1", 5, LedgerState.IN_RECOVERY, 1, 20.0, 40.0),
-        Swap("app/2", 5, LedgerState.OPEN, 1, 25.0, 40.0),
+    record.history.end_queries.append(EndQuery("caller", 260.0, Dlsn(1, 2, 0)))
+    record.history.endings.append(StreamEnding(1, 260.0, 270.0))
+    record.compare_and_sets = [
+        CompareAndSet("app/1", 5, LedgerState.OPEN, 1, 10.0, 30.0),
+        CompareAndSet("app/1", 5, LedgerState.IN_RECOVERY, 1, 20.0, 40.0),
+        CompareAndSet("app/2", 5, LedgerState.OPEN, 1, 25.0, 40.0),
     ]
     record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=False)]
     assert [str(violation) for violation in judge(record)] == []
 
 
-def test_ledger_of_nobody_is_counted_and_no_violation() -> None:
+def test_orphaned_ledger_is_counted_and_is_no_violation() -> None:
     record = a_record()
     record.ledgers[8] = [LedgerVersion(0.0, LedgerMetadata(8, 3, 3, 2, (Fragment(0, MEMBERS),)))]
     assert record.orphans() == [8]
-    assert broken(record) == set()
+    assert violated_ids(record) == set()
     record.ledgers[8].append(LedgerVersion(10.0, None))
     assert record.orphans() == []

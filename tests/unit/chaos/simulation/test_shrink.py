@@ -1,4 +1,4 @@
-"""A failing plan is told with the faults that matter, as a command that replays it."""
+"""A failing plan is reduced to the faults that matter, with a command that replays it."""
 
 from rhumbline.chaos.checker.run_record import Violation
 from rhumbline.chaos.simulation.plans.swarm import swarm
@@ -11,7 +11,7 @@ def plan_with_many_faults() -> RunPlan:
     return next(plan for plan in map(swarm, range(1, 100)) if len(plan.faults) >= 8)
 
 
-def test_only_the_faults_without_which_it_does_not_fail_are_left() -> None:
+def test_only_the_needed_faults_remain() -> None:
     plan = plan_with_many_faults()
     needed = {plan.faults[2], plan.faults[5]}
 
@@ -22,7 +22,7 @@ def test_only_the_faults_without_which_it_does_not_fail_are_left() -> None:
     assert shrink(plan, "L1", run=run) == (2, 5)
 
 
-def test_another_failure_than_the_one_that_is_told_does_not_count() -> None:
+def test_a_different_failure_does_not_count() -> None:
     plan = plan_with_many_faults()
 
     def run(tried: RunPlan) -> RunResult:
@@ -38,7 +38,7 @@ def test_replay_command_names_plan_seed_and_faults() -> None:
     assert "swarm" in PLANS
 
 
-def test_kept_faults_make_the_rest_of_the_plan_no_other() -> None:
+def test_keeping_faults_changes_nothing_else_in_the_plan() -> None:
     plan = plan_with_many_faults()
     small = only(plan, (1, 3))
     assert small.faults == (plan.faults[1], plan.faults[3])

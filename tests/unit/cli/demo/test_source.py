@@ -1,4 +1,4 @@
-"""What the demo feeds: a file, standard input, or a log of this machine; counted and digested."""
+"""The input of the demo: a file, standard input, or a log file of this host."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ from rhumbline.core.protocol.record_set import RECORD_BYTES_MAX
 NOTHING = io.BytesIO()
 
 
-def test_a_file_is_counted_and_its_lines_join_to_it(tmp_path: Path) -> None:
+def test_file_is_counted_and_its_lines_join_to_it(tmp_path: Path) -> None:
     text = b"one\n\ntwo\r\nlast line without an end"
     (tmp_path / "in").write_bytes(text)
     found = open_source(str(tmp_path / "in"), NOTHING, tmp_path)
@@ -23,14 +23,14 @@ def test_a_file_is_counted_and_its_lines_join_to_it(tmp_path: Path) -> None:
     assert b"".join(found.lines()) == text
 
 
-def test_standard_input_is_kept(tmp_path: Path) -> None:
+def test_standard_input_is_stored(tmp_path: Path) -> None:
     found = open_source("-", io.BytesIO(b"a\nb\n"), tmp_path)
     assert (found.label, found.line_count, list(found.lines())) == (
         "standard input", 2, [b"a\n", b"b\n"],
     )  # fmt: skip
 
 
-def test_what_cannot_be_fed_is_one_clear_line(tmp_path: Path) -> None:
+def test_unusable_input_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "long").write_bytes(b"x" * (RECORD_BYTES_MAX + 1))
     for name, reason in (
@@ -43,7 +43,7 @@ def test_what_cannot_be_fed_is_one_clear_line(tmp_path: Path) -> None:
             open_source(str(tmp_path / name), NOTHING, tmp_path)
 
 
-def test_the_first_log_that_is_long_enough_is_taken(
+def test_first_log_that_is_long_enough_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "short.log").write_text("x\n" * 10)

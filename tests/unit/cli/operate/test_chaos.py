@@ -1,4 +1,4 @@
-"""`rhumbline chaos`: what it prints and writes, and its exit codes."""
+"""``rhumbline chaos``: output, reports and exit codes."""
 
 import json
 from pathlib import Path
@@ -7,18 +7,18 @@ from rhumbline.chaos.lab import scenario_library
 from rhumbline.tests.support.processes.process_cluster import refusal, rhumbline, succeeded
 
 
-def test_the_library_is_listed() -> None:
+def test_library_is_listed() -> None:
     rows = json.loads(succeeded("chaos", "ls", "--output", "json"))
     assert [row["scenario"] for row in rows] == scenario_library.names()
     assert {"scenario", "worlds", "title"} == set(rows[0])
 
 
-def test_a_run_is_judged_and_reported(tmp_path: Path) -> None:
+def test_run_is_evaluated_and_reported(tmp_path: Path) -> None:
     options = ("--seeds", "2", "--report", str(tmp_path / "out"), "--output", "json")
     rows = json.loads(succeeded("chaos", "run", "region-flapping", *options))
     assert [(row["seed"], row["verdict"], row["lost"]) for row in rows] == [
-        (1, "held", 0),
-        (2, "held", 0),
+        (1, "passed", 0),
+        (2, "passed", 0),
     ]
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
     before = (tmp_path / "out" / "junit.xml").read_text()
@@ -27,7 +27,7 @@ def test_a_run_is_judged_and_reported(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "junit.xml").read_text() == before
 
 
-def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path: Path) -> None:
+def test_failed_expectation_exits_with_1(tmp_path: Path) -> None:
     text = (scenario_library.FOLDER / "region-flapping.toml").read_text()
     file = tmp_path / "mine.toml"
     file.write_text(text.replace("ms_max = 3_000", "ms_max = 1"))
@@ -37,15 +37,15 @@ def test_an_expectation_that_does_not_hold_is_exit_code_1(tmp_path: Path) -> Non
     assert "failed" in done.stdout.decode()
 
 
-def test_mistakes_are_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(tmp_path: Path) -> None:
     assert refusal("chaos", "run") == (
         2,
-        "rhumbline: which scenario? `rhumbline chaos ls` lists them",
+        "rhumbline: no scenario given; `rhumbline chaos ls` lists them",
     )
     code, line = refusal("chaos", "run", "no-such-scenario")
-    assert code == 2 and "no scenario no-such-scenario" in line
+    assert code == 2 and "unknown scenario no-such-scenario" in line
     code, line = refusal("chaos", "run", "sessions-expire", "--world", "wan")
-    assert code == 2 and "is not for world wan" in line
+    assert code == 2 and "does not run in world wan" in line
     (tmp_path / "bad.toml").write_text("titel = 1")
     code, line = refusal("chaos", "run", str(tmp_path / "bad.toml"))
     assert code == 2 and line.startswith("bad.toml: ")

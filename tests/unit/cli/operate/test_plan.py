@@ -1,4 +1,4 @@
-"""``rhumbline plan`` from a file: the verdict, the exit code, all faults of the file at once."""
+"""``rhumbline plan`` from a file: result, exit code, and all errors of the file at once."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def plan(tmp_path: Path, text: str, *options: str) -> Result:
     return CliRunner().invoke(main, ["plan", str(file), *options])
 
 
-def test_a_legal_quorum_is_described(tmp_path: Path) -> None:
+def test_legal_quorum_is_described(tmp_path: Path) -> None:
     result = plan(tmp_path, THREE, "--quorum", "3/3/2/2", "-o", "json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -34,33 +34,31 @@ def test_a_legal_quorum_is_described(tmp_path: Path) -> None:
     assert len(found["losses"]) == 6
 
 
-def test_the_four_numbers_may_be_given_one_by_one(tmp_path: Path) -> None:
+def test_four_numbers_may_be_given_separately(tmp_path: Path) -> None:
     result = plan(tmp_path, THREE, "--e", "3", "--wq", "3", "--aq", "2", "--r", "2")
     assert result.exit_code == 0, result.output
     assert "3/3/2/R2: legal, robust" in result.stdout
 
 
-def test_a_refusal_names_the_rule_and_a_neighbour_and_is_unsafe(tmp_path: Path) -> None:
+def test_refusal_names_the_rule_and_the_nearest_legal_quorum(tmp_path: Path) -> None:
     result = plan(tmp_path, THREE, "--quorum", "3/3/2/3")
     assert result.exit_code == 3
     assert "R=3 is above AQ=2" in result.stdout
     assert "nearest accepted: 3/3/2/R2" in result.stdout
 
 
-def test_a_demand_that_is_not_met_is_unsafe(tmp_path: Path) -> None:
+def test_unmet_survival_requirement_exits_with_3(tmp_path: Path) -> None:
     assert plan(tmp_path, THREE, "--quorum", "3/3/2/2", "--must-survive", "1").exit_code == 0
     result = plan(tmp_path, THREE, "--quorum", "3/3/2/2", "--must-survive", "2")
     assert result.exit_code == 3
 
 
 @pytest.mark.parametrize("options", [(), ("--quorum", "3/3"), ("--quorum", "3/3/2", "--e", "3")])
-def test_a_quorum_that_cannot_be_understood_is_wrong_usage(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_invalid_quorum_is_a_usage_error(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert plan(tmp_path, THREE, *options).exit_code == 2
 
 
-def test_all_faults_of_the_file_are_told(tmp_path: Path) -> None:
+def test_all_errors_of_the_file_are_reported(tmp_path: Path) -> None:
     text = "regions = { bonn = -1, oslo = 2, rome = 2 }\n[round_trip_ms]\noslo = { rome = 'far' }"
     result = plan(tmp_path, text, "--quorum", "3/3/2/2")
     assert result.exit_code == 2

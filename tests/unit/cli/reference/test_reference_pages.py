@@ -1,4 +1,4 @@
-"""The reference pages in docs/ are what the program would write now."""
+"""The reference pages in docs/ match the program."""
 
 from rhumbline.cli.reference.grpc_reference import PROTO, grpc_page
 from rhumbline.cli.reference.reference_pages import (
@@ -14,19 +14,19 @@ from rhumbline.tests.support.tidy.source_tree import ROOT
 HINT = "run `make reference`"
 
 
-def test_commands() -> None:
+def test_commands_page_is_current() -> None:
     assert (ROOT / "docs/reference" / COMMANDS_FILE).read_text() == commands_page(), HINT
 
 
-def test_settings() -> None:
+def test_settings_page_is_current() -> None:
     assert (ROOT / "docs/reference" / SETTINGS_FILE).read_text() == settings_page(), HINT
 
 
-def test_grpc_api() -> None:
+def test_grpc_page_is_current() -> None:
     assert (ROOT / "docs/reference" / GRPC_FILE).read_text() == grpc_page(), HINT
 
 
-def test_the_grpc_page_has_every_call_and_field_with_a_word_about_each_call() -> None:
+def test_grpc_page_describes_every_call_and_field() -> None:
     page = grpc_page()
     file = rhumbline_pb2.DESCRIPTOR
     for method in file.services_by_name["Rhumbline"].methods:

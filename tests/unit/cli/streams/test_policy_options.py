@@ -1,4 +1,4 @@
-"""Policy options: what they mean, what they refuse, and what fits a cluster by default."""
+"""Policy options: parsing, refusals, and the default quorum for a cluster."""
 
 from dataclasses import fields
 
@@ -13,43 +13,43 @@ from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum
 
 
-def said(**options: str) -> PolicyOptions:
-    nothing = dict.fromkeys(f.name for f in fields(PolicyOptions))
-    return PolicyOptions(**{**nothing, "unsafe_ack_1": False, **options})  # type: ignore[arg-type]
+def options(**given: str) -> PolicyOptions:
+    absent = dict.fromkeys(f.name for f in fields(PolicyOptions))
+    return PolicyOptions(**{**absent, "unsafe_ack_1": False, **given})  # type: ignore[arg-type]
 
 
-def test_a_quorum_is_read_with_and_without_r() -> None:
+def test_quorum_is_parsed_with_and_without_r() -> None:
     assert parse_quorum("3/3/2/2", allow_ack_1=False) == Quorum(3, 3, 2, 2)
     assert parse_quorum("6/4/2/R2", allow_ack_1=False) == Quorum(6, 4, 2, 2)
     assert parse_quorum("3/3/2", allow_ack_1=False) == Quorum(3, 3, 2, 1)
 
 
-def test_an_impossible_quorum_is_refused() -> None:
+def test_impossible_quorum_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="write E/WQ/AQ/R"):
         parse_quorum("three", allow_ack_1=False)
     with pytest.raises(IllegalQuorumError, match="R=3 is above AQ=2"):
         parse_quorum("3/3/2/3", allow_ack_1=False)
 
 
-def test_one_ack_of_several_copies_needs_a_word() -> None:
+def test_ack_quorum_of_one_needs_the_unsafe_option() -> None:
     with pytest.raises(UnsafeError, match="--unsafe-ack-1"):
         parse_quorum("3/3/1", allow_ack_1=False)
     assert parse_quorum("3/3/1", allow_ack_1=True).ack_quorum == 1
     assert parse_quorum("1/1/1", allow_ack_1=False).ack_quorum == 1
 
 
-def test_options_change_only_what_they_name() -> None:
+def test_options_change_only_their_own_fields() -> None:
     before = StreamPolicy()
-    after = said(
+    after = options(
         flush="10ms", roll_bytes="64MiB", retention="7d", codec="zstd", quorum="1/1/1"
     ).apply_to(before)
     assert after.flush.period_ms == 10
     assert after.flush.bytes_max == before.flush.bytes_max
     assert (after.roll_bytes, after.retention_ms) == (64 << 20, 7 * 86_400_000)
     assert after.roll_ms == before.roll_ms
-    assert said(retention="none", flush="immediate").apply_to(after).retention_ms is None
+    assert options(retention="none", flush="immediate").apply_to(after).retention_ms is None
     with pytest.raises(InvalidArgumentError, match="flush period_ms"):
-        said(flush="10h").apply_to(before)
+        options(flush="10h").apply_to(before)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_options_change_only_what_they_name() -> None:
         (["a", "b", "c", "d", "e"], Quorum(5, 5, 3, 3)),
     ],
 )
-def test_the_default_fits_the_cluster(regions: list[str], quorum: Quorum) -> None:
+def test_default_quorum_fits_the_cluster(regions: list[str], quorum: Quorum) -> None:
     bookies = [
         BookieInfo(BookieId(f"b{number}@00000000"), Region(region))
         for number, region in enumerate(regions)

@@ -1,4 +1,4 @@
-"""Records from input: lines and length-prefixed pieces, whatever the pieces of reading are."""
+"""Records from input: lines and length-prefixed records, for any size of the reads."""
 
 import asyncio
 import io
@@ -24,12 +24,12 @@ def records(data: bytes, *, is_length_prefixed: bool = False, size_max: int = 10
     return asyncio.run(run())
 
 
-def pieces(*payloads: bytes) -> bytes:
+def prefixed(*payloads: bytes) -> bytes:
     return b"".join(struct.pack(">I", len(payload)) + payload for payload in payloads)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 1 << 20])
-def test_lines_and_pieces_are_found_across_reads(
+def test_records_are_assembled_across_reads(
     chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_files, "_CHUNK_BYTES", chunk_bytes)
@@ -37,16 +37,18 @@ def test_lines_and_pieces_are_found_across_reads(
     assert records(b"one\n") == [b"one"]
     assert records(b"") == []
     payloads = [b"a\nb", b"", b"\x00" * 50]
-    assert records(pieces(*payloads), is_length_prefixed=True) == payloads
+    assert records(prefixed(*payloads), is_length_prefixed=True) == payloads
 
 
-def test_an_endless_line_is_refused_before_it_fills_memory() -> None:
-    with pytest.raises(InvalidArgumentError, match="longer than a record's 100 bytes"):
+def test_endless_line_is_refused_before_it_fills_memory() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match="longer than 100 bytes, the maximum of a record"
+    ):
         records(b"x" * 1000)
 
 
-def test_input_that_is_not_length_prefixed_is_noticed() -> None:
+def test_input_without_length_prefixes_is_detected() -> None:
     with pytest.raises(InvalidArgumentError, match="is this input length-prefixed"):
         records(b"just some text\n", is_length_prefixed=True)
     with pytest.raises(InvalidArgumentError, match="ends within a record"):
-        records(pieces(b"abc")[:-1], is_length_prefixed=True)
+        records(prefixed(b"abc")[:-1], is_length_prefixed=True)

@@ -5,9 +5,9 @@ from rhumbline.coldstore.archive.manifest import Manifest
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST, LATEST, Start
 from rhumbline.core.log.read.record_batch import Record
 from rhumbline.core.protocol.errors import NoSuchObjectError
+from rhumbline.core.protocol.start import EARLIEST, LATEST, Start
 from rhumbline.core.runtime.cold_store import ColdStore, ObjectStat
 from rhumbline.tests.support.fakes.log_world import LogWorld
 
@@ -46,14 +46,14 @@ class DictColdStore:
         return
 
 
-async def archived(
+async def archive_segments(
     world: LogWorld, cold: ColdStore, stream: str = "s", upto: int | None = None
 ) -> list[Manifest]:
     """Archives every completed segment of ``stream`` (below ``upto``), in order."""
     streams = StreamStore(world.store, "test")
     archiver = SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
     world.archives = ColdArchives(cold, "test")
-    world.namespace = world.opened()
+    world.namespace = world.open_namespace()
     return [
         await archiver.archive(stream, segment.lssn)
         for segment in await world.segments(stream)
@@ -61,7 +61,7 @@ async def archived(
     ]
 
 
-async def filled(world: LogWorld, segments: int = 4, records: int = 30) -> None:
+async def fill_stream(world: LogWorld, segments: int = 4, records: int = 30) -> None:
     """A stream "s" whose hot copies may go as soon as they are archived."""
     policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=0)
     for number in range(segments):
@@ -73,7 +73,7 @@ async def filled(world: LogWorld, segments: int = 4, records: int = 30) -> None:
         await writer.close()
 
 
-async def everything(world: LogWorld, start: Start = EARLIEST, stream: str = "s") -> list[Record]:
+async def read_records(world: LogWorld, start: Start = EARLIEST, stream: str = "s") -> list[Record]:
     """Every record from ``start`` to what is visible now."""
     async with await world.namespace.open_reader(stream, LATEST) as at_end:
         until = at_end.position
@@ -84,6 +84,6 @@ async def everything(world: LogWorld, start: Start = EARLIEST, stream: str = "s"
     return records
 
 
-def told(records: list[Record]) -> list[tuple[object, ...]]:
+def comparable(records: list[Record]) -> list[tuple[object, ...]]:
     """What must be equal wherever a record was read."""
     return [(r.dlsn, r.sequence_id, r.txid, r.payload, r.created_ms, r.producer) for r in records]

@@ -2,34 +2,39 @@
 
 import asyncio
 
-from rhumbline.coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig, Pass
+from rhumbline.coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig, ArchivePass
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
-from rhumbline.coldstore.archive.rate_limiter import Pace
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.protocol.errors import UnavailableError
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
+from rhumbline.core.runtime.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
-    everything,
-    filled,
-    told,
+    read_records,
+    fill_stream,
+    comparable,
 )
 
 
 def service(
-    world: LogWorld, cold: ColdStore, passes: list[Pass] | None = None, pace: Pace | None = None
+    world: LogWorld,
+    cold: ColdStore,
+    passes: list[ArchivePass] | None = None,
+    rate_limiter: RateLimiter | None = None,
 ) -> ArchiveService:
     world.archives = ColdArchives(cold, "test")
-    world.namespace = world.opened()
+    world.namespace = world.open_namespace()
     streams = StreamStore(world.store, "test")
     return ArchiveService(
         world.runtime,
         world.store,
         world.namespace,
-        SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams, pace=pace),
+        SegmentArchiver(
+            world.runtime, cold, world.ledgers.client(), streams, rate_limiter=rate_limiter
+        ),
         config=ArchiveServiceConfig(pause_ms=1000, session_ttl_ms=5000),
         on_pass=None if passes is None else passes.append,
     )
@@ -37,21 +42,21 @@ def service(
 
 @in_world
 async def test_it_archives_retires_and_then_rests(world: LogWorld) -> None:
-    await filled(world)
-    before = told(await everything(world))
-    passes: list[Pass] = []
+    await fill_stream(world)
+    before = comparable(await read_records(world))
+    passes: list[ArchivePass] = []
     running = asyncio.ensure_future(service(world, DictColdStore(), passes).run())
     await asyncio.sleep(2.5)
     running.cancel()
     await asyncio.wait([running])
     assert [(one.archived, one.retired) for one in passes] == [(4, 4), (0, 0), (0, 0)]
-    assert told(await everything(world)) == before
+    assert comparable(await read_records(world)) == before
     assert world.ledgers.ledgers == {}
 
 
 @in_world
 async def test_a_stream_that_another_archives_is_left_alone(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     one, other = service(world, DictColdStore()), service(world, DictColdStore())
     mine, theirs = await world.store.session(5000), await world.store.session(5000)
     assert await one._claim(mine, "s")
@@ -74,7 +79,7 @@ class BrokenFor(DictColdStore):
 
 @in_world
 async def test_a_fault_of_one_stream_does_not_hold_up_others(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     writer = await world.writer("t")
     await writer.append(b"x")
     await writer.close()
@@ -90,12 +95,12 @@ async def test_a_fault_of_one_stream_does_not_hold_up_others(world: LogWorld) ->
 
 @in_world
 async def test_bandwidth_is_bounded(world: LogWorld) -> None:
-    await filled(world, segments=1)
+    await fill_stream(world, segments=1)
     loop = asyncio.get_running_loop()
     cold = DictColdStore()
     session = await world.store.session(500_000)
     begin = loop.time()
-    await service(world, cold, pace=Pace(1000)).once(session)
+    await service(world, cold, rate_limiter=RateLimiter(1000, burst_s=1)).once(session)
     moved = sum(len(data) for key, data in cold.objects.items() if "part" in key)
     assert loop.time() - begin >= 2 * moved / 1000 - 1, "written and read back"
     await session.close()
@@ -103,7 +108,7 @@ async def test_bandwidth_is_bounded(world: LogWorld) -> None:
 
 @in_world
 async def test_leftovers_of_other_attempts_are_swept(world: LogWorld) -> None:
-    await filled(world, segments=1)
+    await fill_stream(world, segments=1)
     cold = DictColdStore()
     folder = "test/s/lssn=0000000000000000001"
     cold.objects[f"{folder}/part-0000-00000.parquet"] = b"litter of a crash"

@@ -10,7 +10,6 @@ from rhumbline.coldstore.archive import archived_ledger
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import AtSequenceId, AtTxid
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     ConfigurationError,
@@ -21,13 +20,14 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.record_set import Kind, decode_entry, encode_control, encode_record_set
 from rhumbline.core.protocol.segments import Residence
+from rhumbline.core.protocol.start import AtSequenceId, AtTxid
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
-    archived,
-    everything,
-    filled,
-    told,
+    archive_segments,
+    read_records,
+    fill_stream,
+    comparable,
 )
 
 
@@ -47,26 +47,26 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_world
 async def test_all_records_are_the_same_from_the_archive(world: LogWorld) -> None:
-    await filled(world)
-    before = told(await everything(world))
-    await archived(world, DictColdStore())
+    await fill_stream(world)
+    before = comparable(await read_records(world))
+    await archive_segments(world, DictColdStore())
     assert (await world.namespace.maintain("s")).retired == (1, 2, 3, 4)
     assert world.ledgers.ledgers == {}
-    assert told(await everything(world)) == before
+    assert comparable(await read_records(world)) == before
     assert len(before) == 120
 
 
 @in_world
 async def test_archive_hot_and_open_segments_are_one_stream(world: LogWorld) -> None:
-    await filled(world)
-    await archived(world, DictColdStore(), upto=3)
+    await fill_stream(world)
+    await archive_segments(world, DictColdStore(), upto=3)
     assert (await world.namespace.maintain("s")).retired == (1, 2)
     residences = [s.residence for s in await world.segments("s")]
     assert residences == [Residence.ARCHIVE] * 2 + [Residence.HOT] * 2
     writer = await world.writer("s")
     await writer.append(b"tail")
     await writer.flush()
-    records = await everything(world)
+    records = await read_records(world)
     assert len(records) == 121
     assert [r.sequence_id for r in records] == list(range(121))
     await writer.close()
@@ -74,48 +74,48 @@ async def test_archive_hot_and_open_segments_are_one_stream(world: LogWorld) -> 
 
 @in_world
 async def test_every_start_is_found_in_the_archive(world: LogWorld) -> None:
-    await filled(world)
-    all_of_it = told(await everything(world))
-    records = await everything(world)
-    await archived(world, DictColdStore())
+    await fill_stream(world)
+    all_of_it = comparable(await read_records(world))
+    records = await read_records(world)
+    await archive_segments(world, DictColdStore())
     await world.namespace.maintain("s")
     for n in range(0, 120, 7):
         record = records[n]
-        assert told(await everything(world, record.dlsn)) == all_of_it[n:]
-        assert told(await everything(world, AtSequenceId(n))) == all_of_it[n:]
+        assert comparable(await read_records(world, record.dlsn)) == all_of_it[n:]
+        assert comparable(await read_records(world, AtSequenceId(n))) == all_of_it[n:]
         first = next(i for i, r in enumerate(records) if r.txid >= record.txid)
-        assert told(await everything(world, AtTxid(record.txid))) == all_of_it[first:]
+        assert comparable(await read_records(world, AtTxid(record.txid))) == all_of_it[first:]
 
 
 @in_world
 async def test_a_reader_goes_on_while_its_ledger_goes(world: LogWorld) -> None:
-    await filled(world)
-    before = told(await everything(world))
-    await archived(world, DictColdStore())
+    await fill_stream(world)
+    before = comparable(await read_records(world))
+    await archive_segments(world, DictColdStore())
     world.ledgers.batch_entries_max = 1
     async with await world.namespace.open_reader("s", Dlsn(1, 0, 0)) as reader:
         seen = [await anext(reader) for _ in range(2)]
         await world.namespace.maintain("s")
         seen += [await asyncio.wait_for(anext(reader), 60) for _ in range(118)]
-    assert told(seen) == before
+    assert comparable(seen) == before
 
 
 @in_world
 async def test_without_the_archive_the_reason_is_said(world: LogWorld) -> None:
-    await filled(world)
-    await archived(world, DictColdStore())
+    await fill_stream(world)
+    await archive_segments(world, DictColdStore())
     await world.namespace.maintain("s")
     world.archives = None
-    world.namespace = world.opened()
+    world.namespace = world.open_namespace()
     with pytest.raises(ConfigurationError, match="archive only"):
-        await everything(world)
+        await read_records(world)
 
 
 @in_world
 async def test_a_hot_copy_stays_until_its_archive_is_checked(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    await archived(world, cold)
+    await archive_segments(world, cold)
     part = next(k for k in cold.objects if "lssn=0000000000000000002/part" in k)
     data = cold.objects.pop(part)
     for broken in (None, data[:-1]):
@@ -131,9 +131,9 @@ async def test_a_hot_copy_stays_until_its_archive_is_checked(world: LogWorld) ->
 
 @in_world
 async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -> None:
-    await filled(world)
-    before = told(await everything(world))
-    await archived(world, DictColdStore())
+    await fill_stream(world)
+    before = comparable(await read_records(world))
+    await archive_segments(world, DictColdStore())
     client = world.namespace._ledgers
     delete = client.delete
     failures = iter([True, False, True, False, False, True])
@@ -150,7 +150,7 @@ async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -
         except CrashError:
             continue
     assert world.ledgers.ledgers == {}
-    assert told(await everything(world)) == before
+    assert comparable(await read_records(world)) == before
 
 
 @in_world
@@ -160,7 +160,7 @@ async def test_what_is_too_young_or_has_snapshots_of_producers_stays_hot(world: 
         writer = await world.writer("s", policy)
         await writer.append_numbered(b"p" * 16, number, [b"x"])
         await writer.close()
-    await archived(world, DictColdStore())
+    await archive_segments(world, DictColdStore())
     assert (await world.namespace.maintain("s")).retired == ()
     world.clock.now_ms += 1000
     retired = (await world.namespace.maintain("s")).retired
@@ -173,9 +173,9 @@ async def test_what_is_too_young_or_has_snapshots_of_producers_stays_hot(world: 
 
 @in_world
 async def test_truncated_archives_are_purged_after_the_grace(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    await archived(world, cold)
+    await archive_segments(world, cold)
     await world.namespace.maintain("s")
     await world.namespace.truncate("s", Dlsn(3, 0, 0))
     assert (await world.namespace.maintain("s")).purged == ()
@@ -185,15 +185,15 @@ async def test_truncated_archives_are_purged_after_the_grace(world: LogWorld) ->
     assert not await cold.list("test/s/lssn=0000000000000000001")
     assert await cold.list("test/s/lssn=0000000000000000003")
     with pytest.raises(TruncatedError):
-        await everything(world, Dlsn(1, 0, 0))
-    assert len(await everything(world)) == 60
+        await read_records(world, Dlsn(1, 0, 0))
+    assert len(await read_records(world)) == 60
 
 
 @in_world
 async def test_an_archive_that_vanished_is_a_missing_ledger(world: LogWorld) -> None:
-    await filled(world, segments=2)
+    await fill_stream(world, segments=2)
     cold = DictColdStore()
-    await archived(world, cold)
+    await archive_segments(world, cold)
     await world.namespace.maintain("s")
     segment = (await world.segments("s"))[0]
     assert world.archives is not None
@@ -237,7 +237,7 @@ def test_entries_come_back_with_slots_positions_and_gaps(
         ledger.acked = len(shape) - 1
         expected = [decode_entry(entry) for entry in ledger.entries]
         later = await world.writer("s")
-        await archived(world, DictColdStore())
+        await archive_segments(world, DictColdStore())
         segment = (await world.segments("s"))[0]
         if segment.is_empty:
             return

@@ -19,10 +19,10 @@ from rhumbline.core.protocol.errors import (
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
-    archived,
-    everything,
-    filled,
-    told,
+    archive_segments,
+    read_records,
+    fill_stream,
+    comparable,
 )
 
 
@@ -31,25 +31,25 @@ async def fresh(cold: DictColdStore) -> LogWorld:
     world = LogWorld()
     await create_namespace(world.store, world.runtime, "test", world.policy)
     world.archives = ColdArchives(cold, "test")
-    world.namespace = world.opened()
+    world.namespace = world.open_namespace()
     return world
 
 
 @in_world
 async def test_all_records_have_their_old_positions(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    await archived(world, cold)
-    before = told(await everything(world))
+    await archive_segments(world, cold)
+    before = comparable(await read_records(world))
     other = await fresh(cold)
     manifests = await list_manifests(cold, "test")
     await restore_stream(other.store, StreamStore(other.store, "test"), manifests)
-    assert told(await everything(other)) == before
+    assert comparable(await read_records(other)) == before
     writer = await other.writer("s")
     receipt = await writer.append(b"goes on", txid=1000)
     assert receipt.dlsn == Dlsn(5, 0, 0)
     await writer.close()
-    records = await everything(other)
+    records = await read_records(other)
     assert (len(records), records[-1].sequence_id) == (121, 120)
     assert (await other.namespace.maintain("s")).retired == ()
     await other.namespace.delete_stream("s")
@@ -60,20 +60,20 @@ async def test_all_records_have_their_old_positions(world: LogWorld) -> None:
 async def test_an_archive_without_its_oldest_segments_is_restored_from_there(
     world: LogWorld,
 ) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    manifests = await archived(world, cold)
-    before = told(await everything(world))
+    manifests = await archive_segments(world, cold)
+    before = comparable(await read_records(world))
     other = await fresh(cold)
     await restore_stream(other.store, StreamStore(other.store, "test"), manifests[2:])
-    assert told(await everything(other)) == before[60:]
+    assert comparable(await read_records(other)) == before[60:]
 
 
 @in_world
 async def test_a_hole_or_a_stream_that_exists_is_refused(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    manifests = await archived(world, cold)
+    manifests = await archive_segments(world, cold)
     other = await fresh(cold)
     known = StreamStore(other.store, "test")
     with pytest.raises(CorruptionError, match="does not follow"):
@@ -87,10 +87,10 @@ async def test_a_hole_or_a_stream_that_exists_is_refused(world: LogWorld) -> Non
 
 @in_world
 async def test_restoring_goes_on_after_a_crash_at_any_step(world: LogWorld) -> None:
-    await filled(world)
+    await fill_stream(world)
     cold = DictColdStore()
-    manifests = await archived(world, cold)
-    before = told(await everything(world))
+    manifests = await archive_segments(world, cold)
+    before = comparable(await read_records(world))
     for steps in range(1, 12):
         other = await fresh(cold)
         known = StreamStore(other.store, "test")
@@ -108,4 +108,4 @@ async def test_restoring_goes_on_after_a_crash_at_any_step(world: LogWorld) -> N
             pass  # the last step was done
         except RhumblineError as error:
             raise AssertionError(f"after {steps} steps") from error
-        assert told(await everything(other)) == before
+        assert comparable(await read_records(other)) == before

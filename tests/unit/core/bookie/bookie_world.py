@@ -1,4 +1,4 @@
-"""A bookie with its metadata in memory and a client that speaks frames over a real socket."""
+"""A bookie with metadata in memory, and a client that exchanges frames over a real socket."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ DIGEST = EntryDigest(DigestType.CRC32C, PASSWORD)
 
 
 class FixedClock:
-    """A wall clock that tests move."""
+    """A wall clock with a fixed time."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -39,18 +39,18 @@ class FixedClock:
 def entry(
     ledger_id: int, entry_id: int, payload: bytes = b"hello", lac: int | None = None
 ) -> bytes:
-    """An entry as a writer makes it."""
+    """Return an entry as a writer encodes it."""
     known = entry_id - 1 if lac is None else lac
     return encode_entry(DIGEST, ledger_id, entry_id, known, 5 * (entry_id + 1), payload)
 
 
 def lac_body(ledger_id: int, lac: int) -> bytes:
-    """The body of an explicit LAC."""
+    """Return the body of an explicit LAC."""
     return encode_lac(DIGEST, ledger_id, lac)
 
 
 class World:
-    """A cluster's metadata, and bookies on disks in memory."""
+    """The metadata of a cluster, and bookies on disks in memory."""
 
     def __init__(self, seed: int = 7) -> None:
         self.tree = MemoryTree()
@@ -76,7 +76,7 @@ class World:
         return bookie
 
     async def make_ledger(self, ledger_id: int, bookie: BookieId) -> None:
-        """Metadata of an open ledger that names the bookie."""
+        """Creates the metadata of an open ledger that names the bookie."""
         await create(
             self.store,
             LedgerMetadata(
@@ -113,38 +113,38 @@ class Wire:
         async with asyncio.timeout(5):
             return await self.reader.read(1) == b""
 
-    async def ask(self, frame: bytes) -> v2.Response:
+    async def request(self, frame: bytes) -> v2.Response:
         self.send(frame)
         return v2.decode_response(await self.frame())
 
     async def add(self, data: bytes, flags: int = 0, key: bytes = KEY) -> int:
         self.send(v2.encode_add(key, data, flags))
-        return await self.add_answer()
+        return await self.add_response()
 
-    async def add_answer(self) -> int:
-        answer = v2.decode_response(await self.frame())
-        assert isinstance(answer, v2.AddResponse)
-        return answer.code
+    async def add_response(self) -> int:
+        response = v2.decode_response(await self.frame())
+        assert isinstance(response, v2.AddResponse)
+        return response.code
 
     async def read(self, ledger_id: int, entry_id: int) -> tuple[int, bytes]:
-        answer = await self.ask(v2.encode_read(ledger_id, entry_id))
-        assert isinstance(answer, v2.ReadResponse)
-        return answer.code, answer.body
+        response = await self.request(v2.encode_read(ledger_id, entry_id))
+        assert isinstance(response, v2.ReadResponse)
+        return response.code, response.body
 
     async def fence(self, ledger_id: int, entry_id: int = -1, key: bytes = KEY) -> int:
-        answer = await self.ask(v2.encode_read(ledger_id, entry_id, v2.FLAG_FENCE, key))
-        assert isinstance(answer, v2.ReadResponse)
-        return answer.code
+        response = await self.request(v2.encode_read(ledger_id, entry_id, v2.FLAG_FENCE, key))
+        assert isinstance(response, v2.ReadResponse)
+        return response.code
 
     def next_txn(self) -> int:
         self._txn += 1
         return self._txn
 
-    async def ask3(self, request: pb.Request) -> pb.Response:
+    async def request3(self, request: pb.Request) -> pb.Response:
         self.send(v3.frame(request))
-        return await self.answer3()
+        return await self.response3()
 
-    async def answer3(self) -> pb.Response:
+    async def response3(self) -> pb.Response:
         return v3.decode_response(await self.frame())
 
     async def aclose(self) -> None:
@@ -155,7 +155,7 @@ class Wire:
 async def one_bookie(
     config: BookieConfig | None = None, disk: MemoryDisk | None = None
 ) -> AsyncIterator[tuple[World, Bookie, Wire]]:
-    """A world, one formatted and serving bookie with ledgers 1 to 9 in its metadata, a client."""
+    """Yield a world, a serving bookie with the metadata of ledgers 1 to 9, and a client."""
     world = World()
     await world.start()
     disk = disk or MemoryDisk()

@@ -1,4 +1,4 @@
-"""A disk in memory that knows what was synced, for tests of the bookie."""
+"""A disk in memory for tests of the bookie, with faults, limits and counters."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError
 
 
 class MemoryFile:
-    """An open file; several may share one content."""
+    """An open file; several open files may share their contents."""
 
     def __init__(self, disk: "MemoryDisk", path: str) -> None:
         self._disk = disk
@@ -67,8 +67,11 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Files by path. ``gate``: an event that holds durable writes back; ``room``: bytes left;
-    ``read_s``: how long a read takes."""
+    """Files by path, in memory.
+
+    ``gate`` is an event for which durable writes wait, ``room`` the free space in bytes, ``read_s``
+    the duration of a read in seconds.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
@@ -81,7 +84,7 @@ class MemoryDisk:
         self.read_count = 0
 
     def copy(self) -> "MemoryDisk":
-        """The same files, as another process would find them after a kill."""
+        """Return a copy of the files, as another process would find them after a kill."""
         other = MemoryDisk()
         other.files = {path: bytearray(content) for path, content in self.files.items()}
         other.directories = set(self.directories)

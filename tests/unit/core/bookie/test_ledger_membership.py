@@ -1,7 +1,7 @@
-"""A ledger that was introduced takes its first add while the metadata store is away.
+"""An introduced ledger accepts its first add while the metadata store is unavailable.
 
-What an introduction may not do: make a ledger of what the metadata does not name, undo a fence, or
-bring back what was deleted.
+A writer introduces a ledger by an explicit LAC of -1 before its first add. An introduction must not
+create a ledger whose metadata does not name the bookie, undo a fence, or restore a deleted ledger.
 """
 
 import asyncio
@@ -20,30 +20,32 @@ NOTHING = -1
 
 
 async def introduce(wire: Wire, ledger_id: int) -> int:
-    """The answer to an explicit LAC that says that nothing is confirmed yet."""
+    """Sends an explicit LAC of -1 and returns the status of the response."""
     request = v3.write_lac_request(
         wire.next_txn(), ledger_id, NOTHING, KEY, lac_body(ledger_id, NOTHING)
     )
-    return v3.status_of(await wire.ask3(request))
+    return v3.status_of(await wire.request3(request))
 
 
-async def away(*_: object, **__: object) -> NoReturn:
-    raise MetadataUnavailableError("the store is away")
+async def unavailable(*_: object, **__: object) -> NoReturn:
+    raise MetadataUnavailableError("the store is unavailable")
 
 
-def test_the_first_add_needs_no_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_add_of_an_introduced_ledger_needs_no_metadata_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         async with one_bookie() as (world, _, wire):
             assert await introduce(wire, 1) == Status.OK
-            monkeypatch.setattr(world.store, "get", away)
+            monkeypatch.setattr(world.store, "get", unavailable)
             assert await wire.add(entry(1, 0)) == Code.OK
-            assert await wire.add(entry(2, 0)) != Code.OK, "nobody introduced it"
+            assert await wire.add(entry(2, 0)) != Code.OK, "the ledger was not introduced"
             assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
 
     asyncio.run(main())
 
 
-def test_who_is_not_named_learns_nothing() -> None:
+def test_introduction_fails_if_the_metadata_does_not_name_the_bookie() -> None:
     async def main() -> None:
         async with one_bookie() as (world, bookie, wire):
             await world.make_ledger(20, check_bookie_id("other@00000001"))
@@ -55,7 +57,7 @@ def test_who_is_not_named_learns_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_fence_before_or_after_it_holds() -> None:
+def test_fence_before_or_after_an_introduction_holds() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             assert await introduce(wire, 1) == Status.OK
@@ -68,7 +70,7 @@ def test_a_fence_before_or_after_it_holds() -> None:
     asyncio.run(main())
 
 
-def test_a_deleted_ledger_stays_deleted() -> None:
+def test_introduction_does_not_restore_a_deleted_ledger() -> None:
     async def main() -> None:
         async with one_bookie() as (world, bookie, wire):
             assert await introduce(wire, 2) == Status.OK

@@ -1,4 +1,4 @@
-"""A registration whose request was lost lists no bookie where it does not belong by then."""
+"""A delayed registration request does not change the registration of a bookie afterwards."""
 
 import asyncio
 from random import Random
@@ -12,65 +12,67 @@ from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
-from rhumbline.tests.support.fakes.lossy_store import LATE, UnsureStore
+from rhumbline.tests.support.fakes.lossy_store import LATE, LossyStore
 
 ME = BookieId("me@0000c0de")
 
 
-async def listed(directory: BookieDirectory) -> tuple[list[BookieId], list[BookieId]]:
+async def registered(directory: BookieDirectory) -> tuple[list[BookieId], list[BookieId]]:
     return await directory.writable(), await directory.read_only()
 
 
-async def changed(
+async def wait_until_registered(
     directory: BookieDirectory, wanted: tuple[list[BookieId], list[BookieId]]
 ) -> None:
     async with asyncio.timeout(60):
-        while await listed(directory) != wanted:  # noqa: ASYNC110 - as an observer would
+        while await registered(directory) != wanted:  # noqa: ASYNC110 - as an observer would
             await asyncio.sleep(0.1)
     await asyncio.sleep(1)
 
 
-async def joined_late(tasks: Tasks) -> tuple[UnsureStore, BookieDirectory, RegistrationKeeper]:
-    """A bookie that has joined, though its first request is still on its way."""
-    store = UnsureStore(MemoryStore())
+async def joined_with_delayed_request(
+    tasks: Tasks,
+) -> tuple[LossyStore, BookieDirectory, RegistrationKeeper]:
+    """Return a bookie that has registered, while its first request is still delayed."""
+    store = LossyStore(MemoryStore())
     await initialise_cluster(store, Random(1))
     directory = BookieDirectory(store)
     membership = RegistrationKeeper(directory, BookieConfig(), Registration(ME, "h", 1, {}), tasks)
-    store.fates = [LATE]
+    store.outcomes = [LATE]
     await membership.join(read_only=False)
     return store, directory, membership
 
 
-def test_a_late_registration_lists_no_bookie_in_a_mode_that_it_has_left() -> None:
+def test_delayed_registration_does_not_restore_an_old_mode() -> None:
     async def main() -> None:
         tasks = Tasks()
-        store, directory, membership = await joined_late(tasks)
-        assert await listed(directory) == ([ME], [])
+        store, directory, membership = await joined_with_delayed_request(tasks)
+        assert await registered(directory) == ([ME], [])
         membership.set_read_only(True)
-        await changed(directory, ([], [ME]))
+        await wait_until_registered(directory, ([], [ME]))
         await store.deliver()
-        assert await listed(directory) == ([], [ME])
-        store.fates = [LATE]
+        assert await registered(directory) == ([], [ME])
+        store.outcomes = [LATE]
         membership.set_read_only(False)
-        await changed(directory, ([ME], []))
+        await wait_until_registered(directory, ([ME], []))
         membership.set_read_only(True)
-        await changed(directory, ([], [ME]))
+        await wait_until_registered(directory, ([], [ME]))
         await store.deliver()
-        assert await listed(directory) == ([], [ME])
+        assert await registered(directory) == ([], [ME])
         await membership.leave()
         await tasks.aclose()
-        assert await listed(directory) == ([], [])
+        assert await registered(directory) == ([], [])
 
     run_jumping(main())
 
 
-def test_a_late_registration_of_a_session_that_is_over_is_none() -> None:
+def test_delayed_registration_of_a_closed_session_has_no_effect() -> None:
     async def main() -> None:
         tasks = Tasks()
-        store, directory, membership = await joined_late(tasks)
+        store, directory, membership = await joined_with_delayed_request(tasks)
         await membership.leave()
         await tasks.aclose()
         await store.deliver()
-        assert await listed(directory) == ([], [])
+        assert await registered(directory) == ([], [])
 
     run_jumping(main())

@@ -1,4 +1,4 @@
-"""The happy path: create, add, read, tail, close, recover."""
+"""The normal path: create, add, read, tail, close, recover."""
 
 import asyncio
 
@@ -67,7 +67,7 @@ def test_striped_ledger_is_read_back() -> None:
     world.run(main())
 
 
-def test_recovery_closes_behind_the_last_acknowledged_entry_and_fences_the_writer() -> None:
+def test_recovery_closes_after_the_last_acknowledged_entry_and_fences_the_writer() -> None:
     world = World()
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_recovery_closes_behind_the_last_acknowledged_entry_and_fences_the_write
     world.run(main())
 
 
-def test_tail_is_woken_by_the_lac_and_by_the_end() -> None:
+def test_tail_is_woken_by_a_new_lac_and_by_the_close() -> None:
     world = World()
 
     async def main() -> None:

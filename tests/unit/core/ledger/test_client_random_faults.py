@@ -1,7 +1,7 @@
-"""Random faults, ensemble changes and racing recoverers: what was acknowledged stays.
+"""Random faults, ensemble changes and racing recoveries lose no acknowledged entry.
 
-A small model of the whole, far from the simulator's detail but fast: one writer, two recoverers,
-bookies that go, hang and refuse, a store that loses replies.
+This is a small and fast model, with far less detail than the simulator: one writer, two recoveries,
+bookies that fail, hang and refuse requests, and a metadata store that loses replies.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class Chaos:
                     break
             await asyncio.sleep(random.random() * 0.1)
 
-    # --- what must hold -------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------
 
     def check(self, metadata: LedgerMetadata) -> None:
         done, world = self.done, self.world
@@ -141,12 +141,12 @@ class Chaos:
 
 
 def check_evidence(evidence: Evidence) -> None:
-    """L14: the decision follows from what the bookies said."""
+    """Checks that the decision follows from the bookies' answers (invariant L14)."""
     if evidence.verdict is not Verdict.ABSENT:
         return
     assert evidence.entry_id is not None
     (quorum,) = evidence.quorums
-    never = [a.index for a in evidence.answers if a.said is AnswerKind.NEVER]
+    never = [a.index for a in evidence.answers if a.kind is AnswerKind.NEVER]
     rest = [i for i in quorum.write_set(evidence.entry_id) if i not in never]
     regions = dict.fromkeys(evidence.regions[i] for i in rest)
     assert len(rest) < quorum.ack_quorum or len(regions) < quorum.min_regions, evidence
@@ -171,7 +171,9 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
             if chaos.random.random() < 0.3:
                 closing = loop.create_task(writer.close())
             if closing is None or chaos.random.random() < 0.5:
-                recovering = [loop.create_task(who.recover(writer.ledger_id)) for who in (one, two)]
+                recovering = [
+                    loop.create_task(client.recover(writer.ledger_id)) for client in (one, two)
+                ]
             await asyncio.sleep(chaos.random.random() * 5)
             chaos.heal()
             await faults
@@ -181,7 +183,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
                 try:
                     ends.append(await closing)
                 except RhumblineError:
-                    assert recovering or writer.is_failed  # a recoverer's end may count instead
+                    assert recovering or writer.is_failed  # a recovery may have closed it
             closed = await two.recover(writer.ledger_id)
             assert all(end == closed for end in ends)
             assert closed == world.closed(writer.ledger_id)

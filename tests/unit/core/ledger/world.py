@@ -1,4 +1,4 @@
-"""A ledger client in virtual time, with bookies whose answers tests can script."""
+"""A ledger client in virtual time, with fake bookies whose responses tests can script."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -33,7 +33,7 @@ DELAY_S = 0.001
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time jumps to the next timer; connections lead to fake bookies by port."""
+    """A loop whose time jumps to the next timer. Connections lead to fake bookies by port."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self.now
 
     def select(self, timeout: float | None) -> list[Any]:
-        assert timeout is not None, "nothing will ever happen: a wait without an end"
+        assert timeout is not None, "deadlock: there is no timer and nothing is ready"
         self.now += timeout
         return []
 
@@ -72,7 +72,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class _Pipe(asyncio.Transport):
-    """The client's end: bytes reach the bookie, and its answers the client, after a delay."""
+    """The client's end of a connection: bytes arrive at the other end after a delay."""
 
     def __init__(self, loop: VirtualLoop, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Pipe(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = cast(asyncio.Protocol, protocol)
 
-    def answer(self, data: bytes, delay_s: float = DELAY_S) -> None:
+    def respond(self, data: bytes, delay_s: float = DELAY_S) -> None:
         self.loop.call_later(delay_s, self._deliver, data)
 
     def _deliver(self, data: bytes) -> None:
@@ -113,12 +113,13 @@ class _Pipe(asyncio.Transport):
 
 Request = v2.AddRequest | v2.ReadRequest | v2.BatchReadRequest | pb.Request
 HOLD = object()
-"""A script's word for: do not answer (until ``release``)."""
+"""Returned by a script to withhold the response until ``release``."""
 
 
 @dataclass
 class FakeBookie:
-    """A bookie in memory. ``script`` sees each request first: a Code, HOLD, or None to go on."""
+    """A bookie in memory. ``script`` sees each request first and returns a Code, HOLD, or None to
+    serve it."""
 
     bookie: BookieId
     port: int
@@ -166,17 +167,17 @@ class FakeBookie:
         )
         if isinstance(request, v2.AuthRequest):
             wanted = handshake.decode_hello(request.payload)
-            answer = handshake.encode_answer(wanted, self.bookie)
-            pipe.answer(v2.encode_auth(handshake.PLUGIN, answer))
+            payload = handshake.encode_response(wanted, self.bookie)
+            pipe.respond(v2.encode_auth(handshake.PLUGIN, payload))
             return
         self.requests.append(request)
         if self.is_hung:
             return
-        said = self.script(request) if self.script is not None else None
-        if said is HOLD:
+        outcome = self.script(request) if self.script is not None else None
+        if outcome is HOLD:
             self.held.append(lambda: self.serve(pipe, request, None))
         else:
-            self.serve(pipe, request, said)
+            self.serve(pipe, request, outcome)
 
     def serve(self, pipe: _Pipe, request: Request, code: object) -> None:
         if isinstance(request, v2.AddRequest):
@@ -184,13 +185,13 @@ class FakeBookie:
             code = code if isinstance(code, int) else refused
             if code == v2.Code.OK:
                 self.store(request.ledger_id, request.entry_id, request.entry)
-            pipe.answer(v2.encode_add_response(code, request.ledger_id, request.entry_id))
+            pipe.respond(v2.encode_add_response(code, request.ledger_id, request.entry_id))
         elif isinstance(request, v2.ReadRequest):
             data = self.entries.get((request.ledger_id, request.entry_id))
             if not isinstance(code, int):
                 code = v2.Code.NO_ENTRY if data is None else v2.Code.OK
             body = data if data is not None and code == v2.Code.OK else b""
-            pipe.answer(v2.encode_read_response(code, request.ledger_id, request.entry_id, body))
+            pipe.respond(v2.encode_read_response(code, request.ledger_id, request.entry_id, body))
         elif isinstance(request, v2.BatchReadRequest):
             self.serve_batch(pipe, request, code)
         else:
@@ -205,7 +206,7 @@ class FakeBookie:
             found.append(data)
         if not isinstance(code, int):
             code = v2.Code.OK if found else v2.Code.NO_ENTRY
-        pipe.answer(
+        pipe.respond(
             v2.encode_batch_read_response(
                 code,
                 request.ledger_id,
@@ -240,7 +241,7 @@ class FakeBookie:
         else:
             self.serve_read(pipe, request, status)
             return
-        pipe.answer(v3.frame(response))
+        pipe.respond(v3.frame(response))
 
     def serve_read(self, pipe: _Pipe, request: pb.Request, status: v3.Status | None) -> None:
         read = request.read_request
@@ -258,9 +259,9 @@ class FakeBookie:
         if status is None:
             status = v3.Status.NO_ENTRY if data is None else v3.Status.OK
         body = data if status == v3.Status.OK else None
-        pipe.answer(v3.frame(v3.read_response(request, status, body)))
+        pipe.respond(v3.frame(v3.read_response(request, status, body)))
 
-    # --- what it knows --------------------------------------------------------------------------
+    # --- entries --------------------------------------------------------------------------------
 
     def store(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
         self.entries[ledger_id, entry_id] = entry
@@ -298,7 +299,7 @@ class FakeBookie:
         if lac <= read.previous_lac:
             body = None
         response = v3.read_response(request, v3.Status.OK, body, max_lac=lac)
-        pipe.answer(v3.frame(response))
+        pipe.respond(v3.frame(response))
 
 
 class FakeWatch:
@@ -307,7 +308,7 @@ class FakeWatch:
 
 
 class FakeLedgers:
-    """A ledger store in memory; ``faults`` are raised by the next calls, one each."""
+    """A ledger store in memory. Each of ``faults`` is raised by one of the next calls."""
 
     def __init__(self) -> None:
         self.values: dict[int, tuple[LedgerMetadata, Version]] = {}
@@ -320,7 +321,7 @@ class FakeLedgers:
         self.last_id = 100
 
     def fail_next(self, method: str, error: Exception, *, is_done: bool = False) -> None:
-        """The next ``method`` raises, having done its work or not."""
+        """Makes the next call of ``method`` raise, after its work if ``is_done``."""
         self.faults.append((method, error, is_done))
 
     async def _reach(self, method: str) -> tuple[Exception, bool] | None:
@@ -384,7 +385,7 @@ class FakeLedgers:
 
 
 class MetadataAwayError(MetadataError, BookieUnavailableError):
-    """Certainly not carried out, as MetadataUnavailableError."""
+    """An error of a call that was certainly not carried out, like MetadataUnavailableError."""
 
     code = "test-metadata-away"
 
@@ -416,7 +417,8 @@ class FixedClock:
 
 
 class World:
-    """``layout``: the region of each bookie; bookies are called b0@..., b1@..., in this order."""
+    """Fake bookies and stores. ``layout`` holds the region of each bookie; their ids are b0@...,
+    b1@... in this order."""
 
     def __init__(self, layout: str = "abc", config: LedgerConfig | None = None) -> None:
         self.loop = VirtualLoop()
@@ -443,11 +445,11 @@ class World:
             config or self.config,
             Region(region) if region else None,
             on_evidence=self.evidence.append,
-            on_hole=self.holes.append,
+            on_missing_range=self.holes.append,
         )
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Runs to the end in virtual time; nothing may have failed unseen."""
+        """Runs ``main`` in virtual time and checks that no exception was left unhandled."""
         try:
             result = self.loop.run_until_complete(main)
             assert self.loop.failures == []
@@ -462,7 +464,7 @@ class World:
 
 
 class Outcomes:
-    """What a writer's callbacks said, in order."""
+    """The outcomes that a writer's callbacks received, in order."""
 
     def __init__(self) -> None:
         self.all: list[tuple[int, Exception | None, tuple[str, ...]]] = []
@@ -484,5 +486,5 @@ async def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limit_s
     while not condition():
-        assert loop.time() < deadline, "did not happen in time"
+        assert loop.time() < deadline, f"the condition does not hold after {limit_s} s"
         await asyncio.sleep(DELAY_S / 2)

@@ -1,4 +1,4 @@
-"""The counters that all writers of a process share."""
+"""Tests of the counters that all writers of a process share."""
 
 from rhumbline.core.log.log_context import LogContext
 from rhumbline.core.log.namespace import Namespace
@@ -8,9 +8,11 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 @in_world
-async def test_records_entries_and_failures(world: LogWorld) -> None:
-    shared = LogContext()
-    namespace = Namespace(world.runtime, world.store, world.ledgers.client(), "test", shared=shared)
+async def test_counts_records_entries_and_failed_segments(world: LogWorld) -> None:
+    context = LogContext()
+    namespace = Namespace(
+        world.runtime, world.store, world.ledgers.client(), "test", context=context
+    )
     await namespace.create_stream("s", StreamPolicy())
     async with await namespace.open_writer("s") as writer:
         tickets = [writer.append(b"x" * 100) for _ in range(10)]
@@ -20,7 +22,7 @@ async def test_records_entries_and_failures(world: LogWorld) -> None:
         await writer.append_many([b"y"] * 5)
         world.ledgers.fail_writers()
         await writer.append(b"z")
-    found = shared.statistics()
+    found = context.statistics()
     assert (found["records"], found["segments_failed"]) == (16, 1)
     assert 3 <= found["entries"] <= 4
     assert found["bytes"] >= 1_006
@@ -28,9 +30,11 @@ async def test_records_entries_and_failures(world: LogWorld) -> None:
 
 
 @in_world
-async def test_what_failed_is_not_counted(world: LogWorld) -> None:
-    shared = LogContext()
-    namespace = Namespace(world.runtime, world.store, world.ledgers.client(), "test", shared=shared)
+async def test_failed_records_are_not_counted(world: LogWorld) -> None:
+    context = LogContext()
+    namespace = Namespace(
+        world.runtime, world.store, world.ledgers.client(), "test", context=context
+    )
     await namespace.create_stream("s", StreamPolicy())
     writer = await namespace.open_writer("s")
     world.ledgers.are_acks_held = True
@@ -39,6 +43,6 @@ async def test_what_failed_is_not_counted(world: LogWorld) -> None:
     try:
         await ticket
     except RhumblineError:
-        assert shared.statistics()["records"] == 0
+        assert context.statistics()["records"] == 0
     else:
         raise AssertionError("an aborted append was acknowledged")

@@ -1,16 +1,16 @@
-"""Create, append, read, tail, take over: the whole way through streams over ledgers in memory."""
+"""Tests of streams end to end over ledgers in memory: create, append, read, tail, take over."""
 
 import asyncio
 
 import pytest
 
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.errors import StreamLostError
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 @in_world
-async def test_what_was_appended_is_read_in_order(world: LogWorld) -> None:
+async def test_appended_records_are_read_in_order(world: LogWorld) -> None:
     writer = await world.writer("s")
     tickets = [writer.append(b"%d" % n) for n in range(1000)]
     results = [await ticket for ticket in tickets]
@@ -23,7 +23,7 @@ async def test_what_was_appended_is_read_in_order(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_tail_sees_a_single_record_soon(world: LogWorld) -> None:
+async def test_tail_reader_sees_a_single_record_soon(world: LogWorld) -> None:
     writer = await world.writer("s")
     reader = await world.namespace.open_reader("s", EARLIEST)
     for n in range(5):
@@ -34,11 +34,11 @@ async def test_a_tail_sees_a_single_record_soon(world: LogWorld) -> None:
 
 
 @in_world
-async def test_the_second_writer_goes_on_and_the_first_has_lost(world: LogWorld) -> None:
+async def test_second_writer_continues_and_the_first_one_fails(world: LogWorld) -> None:
     first = await world.writer("s")
     await first.append(b"a")
     second = await world.writer("s")
-    with pytest.raises(StreamLostError):  # it was sent, and the closed ledger lacks it
+    with pytest.raises(StreamLostError):  # it was sent, but it is not in the closed ledger
         await first.append(b"x")
     with pytest.raises(StreamLostError):
         await first.append(b"x")

@@ -1,7 +1,7 @@
-"""Random histories: writers that die or fight, failing ledgers, lost replies, rolling, readers.
+"""Random histories of competing writers and readers with failing ledgers and lost replies.
 
-Each seed is one history in virtual time; afterwards what everybody saw is held against the
-invariants G1-G5, G7, G10 and G14 of streams. A seed that fails fails again.
+Each seed is one history in virtual time. Afterwards the observations of all clients are checked
+against the invariants G1 to G5, G7, G10 and G14 of streams. A failing seed fails every time.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import pytest
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.read.record_batch import Record
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.compression import Codec
@@ -25,6 +24,7 @@ from rhumbline.core.protocol.errors import (
     RhumblineError,
     UnknownOutcomeError,
 )
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.log_world import LogWorld
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
@@ -52,7 +52,7 @@ class History:
     sessions: int = 0
 
 
-class Chaos:
+class RandomHistory:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.world = LogWorld()
@@ -79,9 +79,9 @@ class Chaos:
     async def sleep(self, most: float) -> None:
         await asyncio.sleep(self.random.random() * most)
 
-    # --- those who take part --------------------------------------------------------------------
+    # --- clients and faults ---------------------------------------------------------------------
 
-    async def writing(self) -> None:
+    async def run_writers(self) -> None:
         while not self.is_over:
             self.history.sessions += 1
             session = self.history.sessions
@@ -92,7 +92,7 @@ class Chaos:
                 entries_in_flight_max=self.random.choice([1, 3, 100]),
             )
             try:
-                writer = await self.world.opened(config).open_writer("s")
+                writer = await self.world.open_namespace(config).open_writer("s")
             except RhumblineError:
                 await self.sleep(0.2)
                 continue
@@ -134,7 +134,7 @@ class Chaos:
             attempt.outcome = "failed"
         attempt.answered_at = asyncio.get_running_loop().time()
 
-    async def reading(self) -> None:
+    async def run_readers(self) -> None:
         while not self.is_over:
             run: list[tuple[Dlsn, bytes, int | None]] = []
             start = EARLIEST
@@ -153,32 +153,32 @@ class Chaos:
                 pass
             await reader.aclose()
 
-    async def troubling(self) -> None:
+    async def inject_faults(self) -> None:
         ledgers, store, random = self.world.ledgers, self.world.store, self.random
         while not self.is_over:
             await self.sleep(0.4)
-            trouble = random.randrange(7)
-            if trouble == 0:
+            fault = random.randrange(7)
+            if fault == 0:
                 ledgers.keeps_unacked = random.random() < 0.5
                 ledgers.fail_writers(BookieUnavailableError("chaos"))
-            elif trouble == 1:
-                store.fates = random.choices(
+            elif fault == 1:
+                store.outcomes = random.choices(
                     [OK, LOST_REPLY, LOST_REQUEST, UNAVAILABLE], k=random.randrange(1, 6)
                 )
-            elif trouble == 2:
+            elif fault == 2:
                 ledgers.is_recovery_refused = True
                 await self.sleep(0.3)
                 ledgers.is_recovery_refused = False
-            elif trouble == 3:
+            elif fault == 3:
                 ledgers.create_error = NotEnoughBookiesError("chaos")
                 await self.sleep(0.3)
                 ledgers.create_error = None
-            elif trouble == 4:
+            elif fault == 4:
                 ledgers.are_acks_held = True
                 await self.sleep(0.2)
                 ledgers.are_acks_held = False
                 ledgers.release_acks()
-            elif trouble == 5:
+            elif fault == 5:
                 ledgers.read_error = BookieUnavailableError("chaos")
                 await self.sleep(0.2)
                 ledgers.read_error = None
@@ -191,14 +191,20 @@ class Chaos:
         world = self.world
         await create_namespace(world.store, world.runtime, "test", self.policy)
         await world.namespace.create_stream("s")
-        parts = [self.writing(), self.writing(), self.reading(), self.reading(), self.troubling()]
+        parts = [
+            self.run_writers(),
+            self.run_writers(),
+            self.run_readers(),
+            self.run_readers(),
+            self.inject_faults(),
+        ]
         tasks = [asyncio.ensure_future(part) for part in parts]
         await asyncio.sleep(4)
         self.is_over = True
         for task in tasks:
             await task
         world.ledgers.keeps_unacked = self.random.random() < 0.5
-        world.store.fates = []
+        world.store.outcomes = []
         writer = await world.namespace.open_writer("s")
         await writer.end_stream()
         reader = await world.namespace.open_reader("s", EARLIEST)
@@ -212,22 +218,28 @@ class Chaos:
     def check(self, log: list[Record]) -> None:
         by_dlsn = {record.dlsn: record.payload for record in log}
         positions = {record.payload: record.dlsn for record in log}
-        assert list(by_dlsn) == sorted(by_dlsn), "in order of positions, none twice (G2)"
-        assert len(positions) == len(log), "no record is there twice (G5)"
+        assert list(by_dlsn) == sorted(by_dlsn), (
+            "records are in order of positions, without duplicates (G2)"
+        )
+        assert len(positions) == len(log), "no record is stored twice (G5)"
         sent = {attempt.payload for attempt in self.history.attempts}
-        assert positions.keys() <= sent, "nothing that nobody sent (G1)"
+        assert positions.keys() <= sent, "every record was sent (G1)"
         for attempt in self.history.attempts:
             if attempt.outcome == "ok":
                 assert attempt.dlsn is not None
-                assert by_dlsn.get(attempt.dlsn) == attempt.payload, "acknowledged is there (G1)"
+                assert by_dlsn.get(attempt.dlsn) == attempt.payload, (
+                    "an acknowledged record is stored (G1)"
+                )
             elif attempt.outcome == "failed":
-                assert attempt.payload not in positions, "certainly failed is not there (G5)"
+                assert attempt.payload not in positions, (
+                    "a record that failed for certain is not stored (G5)"
+                )
         self.check_order(positions)
         self.check_readers(log)
         self.check_segments(log)
 
     def check_order(self, positions: dict[bytes, Dlsn]) -> None:
-        """G2 within a session: positions rise as calls do; G4: ok before a call means below it."""
+        """Check G2 (positions rise with the calls of a session) and G4 (linearizability)."""
         newest: dict[int, Dlsn] = {}
         for attempt in self.history.attempts:
             dlsn = positions.get(attempt.payload)
@@ -250,7 +262,7 @@ class Chaos:
             assert dlsn is None or dlsn > highest, "linearizable (G4)"
 
     def check_readers(self, log: list[Record]) -> None:
-        """G3: each reader saw a contiguous run of the log."""
+        """Check G3: each reader saw a contiguous run of the log."""
         index = {record.dlsn: n for n, record in enumerate(log)}
         for run in self.history.runs:
             if run:
@@ -273,8 +285,8 @@ class Chaos:
         assert [record.sequence_id for record in log] == list(range(len(log))), "G10"
         txids = [record.txid for record in log]
         assert txids == sorted(txids)
-        # What no segment names was never published, or its creator was killed before it could
-        # delete it; a ledger that a segment names is never deleted.
+        # A ledger without a segment was never published, or its creator was stopped before it could
+        # delete it. A ledger of a segment is never deleted.
         assert {s.ledger_id for s in segments} <= self.world.ledgers.ledgers.keys(), "G11"
 
 
@@ -283,10 +295,10 @@ def seen(record: Record) -> tuple[Dlsn, bytes, int | None]:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_streams_keep_their_promises(block: int) -> None:
+def test_random_histories_keep_the_invariants(block: int) -> None:
     acked = 0
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
-        chaos = Chaos(seed)
+        chaos = RandomHistory(seed)
         try:
             chaos.check(run_jumping(chaos.run()))
         except BaseException as error:

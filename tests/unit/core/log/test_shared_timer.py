@@ -1,8 +1,8 @@
-"""Many streams open in one process: no task, no timer, no watch for those that are idle."""
+"""Tests that idle streams cost no task, no timer and no watch, even if a process has many."""
 
 import asyncio
 
-from rhumbline.core.log.read.positioning import EARLIEST
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 STREAMS = 500
@@ -22,7 +22,7 @@ async def test_idle_writers_and_readers_hold_no_task_and_no_timer(world: LogWorl
     await asyncio.sleep(10)
     assert len(asyncio.all_tasks()) == tasks_before
     timers = len(loop._scheduled)  # type: ignore[attr-defined]
-    assert timers <= timers_before + 1, "one for all writers"
+    assert timers <= timers_before + 1, "all writers share one timer"
     assert not world.store.open_watches
     for part in readers:
         await part.aclose()

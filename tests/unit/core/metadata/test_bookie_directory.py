@@ -1,4 +1,4 @@
-"""Who is up, where and in which region, in a store that loses replies and sessions."""
+"""The bookie directory, in a store that loses replies and sessions."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -34,7 +34,7 @@ from rhumbline.tests.support.fakes.lossy_store import (
     LOST_REPLY,
     LOST_REQUEST,
     UNAVAILABLE,
-    UnsureStore,
+    LossyStore,
 )
 
 ONE = BookieId("one@00000001")
@@ -47,12 +47,12 @@ def registration(bookie: BookieId = ONE, host: str = "h1", **properties: str) ->
 
 
 class World:
-    """One bookie's process (whose store may lose replies) and one observer's."""
+    """The directories of a bookie's process, whose store may lose replies, and of an observer."""
 
     def __init__(self) -> None:
         self.tree = MemoryTree()
         self.inner = MemoryStore(self.tree)
-        self.store = UnsureStore(self.inner)
+        self.store = LossyStore(self.inner)
         self.mine = BookieDirectory(self.store)
         self.other = MemoryStore(self.tree)
         self.observer = BookieDirectory(self.other)
@@ -70,13 +70,13 @@ def run(work: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.fixture(autouse=True)
 def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_AGAIN_MS", 1)
+    monkeypatch.setattr(module, "_RETRY_INTERVAL_MS", 1)
 
 
 # --- registration -------------------------------------------------------------------------------
 
 
-def test_a_registration_lives_with_its_session() -> None:
+def test_a_registration_ends_with_its_session() -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
         await world.mine.register(session, registration())
@@ -91,7 +91,7 @@ def test_a_registration_lives_with_its_session() -> None:
     run(work)
 
 
-def test_an_address_is_known_also_if_the_directory_changed_while_it_was_read(
+def test_an_address_is_returned_even_if_the_directory_changed_during_the_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "FRESH_WAIT_MS", 10)
@@ -99,7 +99,7 @@ def test_an_address_is_known_also_if_the_directory_changed_while_it_was_read(
     async def work(world: World) -> None:
         session = await world.other.session(10_000)
         await world.observer.register(session, registration())
-        world.store.delay_s = lambda: 0.01  # the new watch fires meanwhile
+        world.store.delay_s = lambda: 0.01  # the new watch fires during the read
         asyncio.get_running_loop().call_later(0.005, world.mine._on_change)
         await world.mine.registration(ONE)
         world.store.delay_s = lambda: 60.0
@@ -110,10 +110,10 @@ def test_an_address_is_known_also_if_the_directory_changed_while_it_was_read(
 
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "silent"])
-def test_an_address_that_was_known_serves_while_the_store_is_away(
+def test_a_known_address_is_used_while_the_store_is_unreachable(
     is_silent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links to bookies are made again without the store; and with it, to the new address."""
+    """Clients reconnect without the store; once it is reachable, to the new address."""
     monkeypatch.setattr(module, "FRESH_WAIT_MS", 10)
 
     async def work(world: World) -> None:
@@ -136,9 +136,9 @@ def test_an_address_that_was_known_serves_while_the_store_is_away(
         assert world.store.reads == reads, "once is enough"
         with pytest.raises((MetadataUnavailableError, TimeoutError)):
             async with asyncio.timeout(0.05):
-                await world.mine.registration(TWO)  # of which nothing is known
+                await world.mine.registration(TWO)  # unknown bookie
         world.store.delay_s, world.store.on_call = lambda: 0.0, lambda _: None
-        world.mine._on_change()  # as watches do when the store is back
+        world.mine._on_change()  # as the watch does when the store is reachable again
         assert (await world.mine.registration(ONE)).host == "h2"
         await session.close()
         await asyncio.sleep(0)
@@ -150,7 +150,7 @@ def test_an_address_that_was_known_serves_while_the_store_is_away(
 
 
 @pytest.mark.parametrize(
-    "fates",
+    "outcomes",
     [
         [LOST_REPLY],
         [LOST_REQUEST],
@@ -159,10 +159,10 @@ def test_an_address_that_was_known_serves_while_the_store_is_away(
         [LOST_REPLY, UNAVAILABLE, LOST_REQUEST],
     ],
 )
-def test_a_registration_with_lost_replies_belongs_to_the_session(fates: list[str]) -> None:
+def test_a_registration_with_lost_replies_belongs_to_its_session(outcomes: list[str]) -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
-        world.store.fates = list(fates)
+        world.store.outcomes = list(outcomes)
         await world.mine.register(session, registration())
         assert await world.observer.writable() == [ONE]
         await session.close()
@@ -171,7 +171,7 @@ def test_a_registration_with_lost_replies_belongs_to_the_session(fates: list[str
     run(work)
 
 
-def test_the_earlier_life_is_waited_for_and_never_removed() -> None:
+def test_a_registration_of_an_earlier_process_is_never_removed() -> None:
     async def work(world: World) -> None:
         earlier = await world.other.session(10_000)
         await world.observer.register(earlier, registration())
@@ -212,7 +212,7 @@ def test_only_what_the_same_holder_registered_is_reclaimed() -> None:
     run(work)
 
 
-def test_a_registration_that_stays_is_a_refusal() -> None:
+def test_a_registration_that_stays_raises() -> None:
     async def work(world: World) -> None:
         earlier = await world.other.session(10_000)
         await world.observer.register(earlier, registration(host="other"))
@@ -224,17 +224,17 @@ def test_a_registration_that_stays_is_a_refusal() -> None:
     run(work)
 
 
-def test_a_store_that_stays_unsure_is_said_to_be() -> None:
+def test_an_outcome_that_stays_unknown_raises_indeterminate_error() -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
-        world.store.fates = [LOST_REQUEST] * 50
+        world.store.outcomes = [LOST_REQUEST] * 50
         with pytest.raises(IndeterminateError):
             await world.mine.register(session, registration(), wait_ms=0)
 
     run(work)
 
 
-def test_a_lost_session_is_said_at_once() -> None:
+def test_a_lost_session_raises_at_once() -> None:
     async def work(world: World) -> None:
         session = await world.inner.session(10_000)
         session.expire()
@@ -244,7 +244,7 @@ def test_a_lost_session_is_said_at_once() -> None:
     run(work)
 
 
-def test_a_bookie_is_never_unknown_while_it_becomes_read_only() -> None:
+def test_a_bookie_stays_registered_while_it_becomes_read_only() -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
         await world.mine.register(session, registration())
@@ -264,8 +264,8 @@ def test_a_bookie_is_never_unknown_while_it_becomes_read_only() -> None:
     run(work)
 
 
-class LateDeletes(UnsureStore):
-    """The first deletion of a writable bookie gets no answer, and is carried out by ``arrive``."""
+class LateDeletes(LossyStore):
+    """The first deletion of a registration loses its reply and is carried out by ``arrive``."""
 
     arrive: Callable[[], Coroutine[Any, Any, None]] | None = None
 
@@ -275,13 +275,13 @@ class LateDeletes(UnsureStore):
 
         async def arrive() -> None:
             with suppress(MetadataError):
-                await UnsureStore.delete(self, path, expect=expect)
+                await LossyStore.delete(self, path, expect=expect)
 
         self.arrive = arrive
         raise IndeterminateError("no answer")
 
 
-def test_a_deletion_that_comes_late_removes_no_later_registration() -> None:
+def test_a_delayed_deletion_removes_no_later_registration() -> None:
     async def work(world: World) -> None:
         store = LateDeletes(world.inner)
         mine = BookieDirectory(store)
@@ -297,12 +297,12 @@ def test_a_deletion_that_comes_late_removes_no_later_registration() -> None:
     run(work)
 
 
-def test_going_down_is_safe_to_repeat() -> None:
+def test_unregistering_is_safe_to_repeat() -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
         await world.mine.register(session, registration(), read_only=True)
         assert await world.observer.read_only() == [ONE]
-        world.store.fates = [LOST_REPLY, LOST_REPLY, LOST_REQUEST]
+        world.store.outcomes = [LOST_REPLY, LOST_REPLY, LOST_REQUEST]
         await world.mine.unregister(ONE)
         await world.mine.unregister(ONE)
         assert await world.observer.read_only() == []
@@ -310,7 +310,7 @@ def test_going_down_is_safe_to_repeat() -> None:
     run(work)
 
 
-def test_what_is_refreshed_is_seen() -> None:
+def test_refreshed_properties_are_seen() -> None:
     async def work(world: World) -> None:
         session = await world.store.session(10_000)
         with pytest.raises(NoNodeError):
@@ -329,7 +329,7 @@ def test_what_is_refreshed_is_seen() -> None:
     run(work)
 
 
-def test_a_bookie_gets_its_session_and_its_cluster_here() -> None:
+def test_the_directory_opens_sessions_and_knows_its_cluster() -> None:
     async def work(world: World) -> None:
         with pytest.raises(WrongClusterError):
             await world.mine.instance_id()
@@ -344,7 +344,7 @@ def test_a_bookie_gets_its_session_and_its_cluster_here() -> None:
 # --- what others see ----------------------------------------------------------------------------
 
 
-def test_a_registration_is_read_once_until_something_changes() -> None:
+def test_a_registration_is_cached_until_something_changes() -> None:
     async def work(world: World) -> None:
         session = await world.other.session(10_000)
         await world.observer.register(session, registration())
@@ -359,13 +359,13 @@ def test_a_registration_is_read_once_until_something_changes() -> None:
     run(work)
 
 
-def test_an_answer_older_than_a_change_is_not_kept() -> None:
+def test_a_read_older_than_a_change_is_not_cached() -> None:
     async def work(world: World) -> None:
         session = await world.other.session(10_000)
         await world.observer.register(session, registration())
         was_read, gate = asyncio.Event(), asyncio.Event()
 
-        class Slow(UnsureStore):
+        class Slow(LossyStore):
             async def get(self, path: str, *, stale_ok: bool = False) -> Value:
                 value = await super().get(path, stale_ok=stale_ok)
                 was_read.set()
@@ -385,7 +385,7 @@ def test_an_answer_older_than_a_change_is_not_kept() -> None:
     run(work)
 
 
-def test_names_that_are_no_bookies_are_left_out() -> None:
+def test_names_that_are_not_bookie_ids_are_skipped() -> None:
     async def work(world: World) -> None:
         for name in (TWO, "readonly", "no bookie", ONE):
             await world.inner.create(f"/ledgers/available/{name}")
@@ -398,7 +398,7 @@ def test_names_that_are_no_bookies_are_left_out() -> None:
     run(work)
 
 
-def test_without_a_cluster_nobody_is_up() -> None:
+def test_without_a_cluster_no_bookie_is_up() -> None:
     async def work(world: World) -> None:
         assert await world.observer.writable() == []
         assert await world.observer.all_known() == []
@@ -407,7 +407,7 @@ def test_without_a_cluster_nobody_is_up() -> None:
     run(work)
 
 
-def test_a_watch_tells_of_bookies_that_come_and_go() -> None:
+def test_a_watch_fires_when_bookies_come_and_go() -> None:
     async def work(world: World) -> None:
         changed = asyncio.Event()
         watch = world.observer.watch(changed.set)
@@ -426,7 +426,7 @@ def test_a_watch_tells_of_bookies_that_come_and_go() -> None:
     run(work)
 
 
-def test_a_snapshot_is_what_placement_needs() -> None:
+def test_a_snapshot_has_regions_racks_and_free_space() -> None:
     async def work(world: World) -> None:
         session = await world.other.session(10_000)
         apache = BookieId("127.0.0.1:3181")
@@ -434,7 +434,9 @@ def test_a_snapshot_is_what_placement_needs() -> None:
         await world.observer.register(session, registration(ONE, region="us"))
         await world.observer.register(session, registration(apache))
         await world.inner.create("/ledgers/available/bad@00000003", b"no registration")
-        await world.observer.record_region(ONE, EU)  # that counts, not what the bookie says
+        await world.observer.record_region(
+            ONE, EU
+        )  # this one counts, not the one in the registration
         await world.observer.record_region(TWO, US)
         assert await world.mine.snapshot() == [
             BookieInfo(apache),
@@ -450,14 +452,14 @@ def test_a_snapshot_is_what_placement_needs() -> None:
 # --- regions and cookies ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
-def test_a_region_is_fixed_once(fate: str) -> None:
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
+def test_a_region_is_recorded_once(outcome: str) -> None:
     async def work(world: World) -> None:
         assert await world.mine.region_of(ONE) is None
-        world.store.fates = [fate]
+        world.store.outcomes = [outcome]
         await world.mine.record_region(ONE, EU)
         await world.mine.record_region(ONE, EU)
-        with pytest.raises(WrongClusterError, match="is in eu, not in us"):
+        with pytest.raises(WrongClusterError, match="is recorded in region eu, not us"):
             await world.mine.record_region(ONE, US)
         assert await world.mine.region_of(ONE) == EU
         reads = world.store.reads
@@ -467,7 +469,7 @@ def test_a_region_is_fixed_once(fate: str) -> None:
     run(work)
 
 
-def test_a_region_that_is_none_is_refused() -> None:
+def test_a_malformed_region_is_rejected() -> None:
     async def work(world: World) -> None:
         with pytest.raises(InvalidArgumentError):
             await world.mine.record_region(ONE, Region("No Region"))
@@ -478,10 +480,10 @@ def test_a_region_that_is_none_is_refused() -> None:
     run(work)
 
 
-def test_cookies_say_who_was_formatted() -> None:
+def test_cookies_list_the_formatted_bookies() -> None:
     async def work(world: World) -> None:
         cookie = Cookie(ONE, "/j", ("/l",), "instance")
-        world.store.fates = [LOST_REPLY]
+        world.store.outcomes = [LOST_REPLY]
         await world.mine.write_cookie(cookie)
         await world.mine.write_cookie(cookie)
         assert await world.observer.read_cookie(ONE) == cookie

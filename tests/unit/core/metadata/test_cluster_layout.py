@@ -1,4 +1,4 @@
-"""Making a cluster: any number of processes, any number of times, one instance id."""
+"""Cluster initialisation: concurrent and repeated calls agree on one instance id."""
 
 import asyncio
 from random import Random
@@ -10,10 +10,10 @@ from rhumbline.core.metadata.cluster_layout import LAYOUT, Paths, initialise_clu
 from rhumbline.core.protocol.errors import IndeterminateError, WrongClusterError
 from rhumbline.core.runtime.metadata_store import Value
 from rhumbline.core.runtime.tasks import run_all
-from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UnsureStore
+from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, LossyStore
 
 
-def test_a_cluster_has_what_apache_expects() -> None:
+def test_a_cluster_has_the_nodes_that_apache_expects() -> None:
     async def main() -> None:
         store = MemoryStore()
         found = await initialise_cluster(store, Random(1))
@@ -30,7 +30,7 @@ def test_a_cluster_has_what_apache_expects() -> None:
     asyncio.run(main())
 
 
-def test_again_changes_nothing() -> None:
+def test_a_second_initialisation_changes_nothing() -> None:
     async def main() -> None:
         store = MemoryStore()
         first = await initialise_cluster(store, Random(1))
@@ -42,8 +42,8 @@ def test_again_changes_nothing() -> None:
     asyncio.run(main())
 
 
-class Interleaving(UnsureStore):
-    """Gives way before each call, so that several callers run step by step."""
+class Interleaving(LossyStore):
+    """A store that yields to the event loop before each call, so that callers interleave."""
 
     async def get(self, path: str, *, stale_ok: bool = False) -> Value:
         await asyncio.sleep(0)
@@ -51,7 +51,7 @@ class Interleaving(UnsureStore):
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_processes_that_race_agree(count: int) -> None:
+def test_concurrent_initialisations_agree(count: int) -> None:
     async def main() -> None:
         tree = MemoryTree()
         stores = [Interleaving(MemoryStore(tree)) for _ in range(count)]
@@ -61,29 +61,29 @@ def test_processes_that_race_agree(count: int) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
 @pytest.mark.parametrize("step", range(7))
-def test_a_lost_reply_at_any_step_does_no_harm(fate: str, step: int) -> None:
+def test_a_lost_reply_at_any_step_is_harmless(outcome: str, step: int) -> None:
     async def main() -> None:
-        store = UnsureStore(MemoryStore())
-        store.fates = [OK] * step + [fate]
+        store = LossyStore(MemoryStore())
+        store.outcomes = [OK] * step + [outcome]
         found = await initialise_cluster(store, Random(1))
         assert found == await instance_id(store)
 
     asyncio.run(main())
 
 
-def test_a_store_that_stays_unsure_is_said_to_be() -> None:
+def test_an_outcome_that_stays_unknown_raises_indeterminate_error() -> None:
     async def main() -> None:
-        store = UnsureStore(MemoryStore())
-        store.fates = [LOST_REQUEST] * 3
+        store = LossyStore(MemoryStore())
+        store.outcomes = [LOST_REQUEST] * 3
         with pytest.raises(IndeterminateError):
             await initialise_cluster(store, Random(1))
 
     asyncio.run(main())
 
 
-def test_a_cluster_half_made_by_a_java_client_is_completed() -> None:
+def test_a_partial_cluster_of_a_java_client_is_completed() -> None:
     async def main() -> None:
         store = MemoryStore()
         await store.create("/ledgers/available/readonly")
@@ -95,7 +95,7 @@ def test_a_cluster_half_made_by_a_java_client_is_completed() -> None:
     asyncio.run(main())
 
 
-def test_another_layout_is_refused() -> None:
+def test_another_layout_is_rejected() -> None:
     async def main() -> None:
         store = MemoryStore()
         other = b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1"
@@ -108,7 +108,7 @@ def test_another_layout_is_refused() -> None:
     asyncio.run(main())
 
 
-def test_without_a_cluster_there_is_no_instance() -> None:
+def test_without_a_cluster_there_is_no_instance_id() -> None:
     async def main() -> None:
         with pytest.raises(WrongClusterError, match="no cluster at /other/root"):
             await instance_id(MemoryStore(), "/other/root")
@@ -128,5 +128,5 @@ def test_without_a_cluster_there_is_no_instance() -> None:
         (2**63 - 1, "/ledgers/922/3372/0368/5477/L5807"),
     ],
 )
-def test_ledgers_lie_where_bookkeeper_looks(ledger_id: int, path: str) -> None:
+def test_ledger_paths_equal_bookkeepers(ledger_id: int, path: str) -> None:
     assert Paths().ledger(ledger_id) == path

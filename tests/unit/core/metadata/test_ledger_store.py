@@ -1,4 +1,4 @@
-"""Ledger metadata in a store that loses replies: made, refused or honestly unknown."""
+"""Ledger metadata in a store that loses replies: every outcome is resolved or reported."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from rhumbline.tests.support.fakes.lossy_store import (
     LOST_REQUEST,
     OK,
     UNAVAILABLE,
-    UnsureStore,
+    LossyStore,
 )
 
 PATH = "/ledgers/00/0000/L0007"
@@ -40,16 +40,16 @@ def ledger(ledger_id: int = 7, token: int = 5) -> LedgerMetadata:
 
 
 class World:
-    """A store that may lose replies, ours and another process's view of its ledgers."""
+    """A store that may lose replies, and two processes' views of its ledgers."""
 
     def __init__(self) -> None:
         self.inner = MemoryStore()
-        self.store = UnsureStore(self.inner)
+        self.store = LossyStore(self.inner)
         self.ledgers = LedgerStore(self.store)
         self.others = LedgerStore(self.inner)
 
     async def create(self, metadata: LedgerMetadata) -> Version:
-        """Its number is had for certain, what comes then has the store's fates."""
+        """Create a ledger: reserving the id succeeds, the creation has the store's outcomes."""
         return await self.ledgers.create(metadata, await number(self.inner, metadata.ledger_id))
 
 
@@ -57,20 +57,20 @@ class World:
 
 
 @pytest.mark.parametrize(
-    "fates", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REPLY, LOST_REQUEST], [LOST_REQUEST] * 2]
+    "outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REPLY, LOST_REQUEST], [LOST_REQUEST] * 2]
 )
-def test_a_creation_is_found_out(fates: list[str]) -> None:
+def test_the_outcome_of_a_creation_is_resolved(outcomes: list[str]) -> None:
     async def main() -> None:
         world = World()
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         version = await world.create(ledger())
         assert await world.others.read(7) == (ledger(), version)
 
     asyncio.run(main())
 
 
-class LateStore(UnsureStore):
-    """The first transaction is given up as lost, and carried out when ``arrive`` is called."""
+class LateStore(LossyStore):
+    """A store whose first transaction loses its reply and is carried out by ``arrive``."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
@@ -86,8 +86,8 @@ class LateStore(UnsureStore):
         await self.inner.txn(self._late[0])
 
 
-def test_a_lost_creation_that_arrives_after_the_deletion_makes_nothing() -> None:
-    """Found by the simulator (mixed 1287): it left an empty ledger that nobody named."""
+def test_a_delayed_creation_after_the_deletion_creates_nothing() -> None:
+    """Found by the simulator (plan mixed, seed 1287): an unreferenced empty ledger was left."""
 
     async def main() -> None:
         world = World()
@@ -105,12 +105,12 @@ def test_a_lost_creation_that_arrives_after_the_deletion_makes_nothing() -> None
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("fates", [[OK], [LOST_REQUEST]])
-def test_a_taken_id_is_refused(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", [[OK], [LOST_REQUEST]])
+def test_a_taken_id_is_rejected(outcomes: list[str]) -> None:
     async def main() -> None:
         world = World()
         await create(world.inner, ledger(token=6))
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         with pytest.raises(NodeExistsError):
             await world.create(ledger(token=5))
         assert (await world.others.read(7))[0].creation_token == 6
@@ -118,12 +118,12 @@ def test_a_taken_id_is_refused(fates: list[str]) -> None:
     asyncio.run(main())
 
 
-def test_a_creation_that_another_changed_is_refused() -> None:
-    """Its version would let the creator overwrite the change."""
+def test_a_creation_changed_by_another_process_raises() -> None:
+    """If the version were returned, the creator could overwrite the change."""
 
     async def main() -> None:
         world = World()
-        world.store.fates = [LOST_REPLY]
+        world.store.outcomes = [LOST_REPLY]
 
         def recover_before_the_second_attempt(_: str) -> None:
             if world.store.writes == 2:
@@ -135,13 +135,13 @@ def test_a_creation_that_another_changed_is_refused() -> None:
 
         task: list[asyncio.Future[Version]] = []
 
-        class Slow(UnsureStore):
+        class Slow(LossyStore):
             async def get(self, path: str, *, stale_ok: bool = False) -> Value:
                 await asyncio.gather(*task)
                 return await super().get(path, stale_ok=stale_ok)
 
         world.store = Slow(world.inner)
-        world.store.fates = [LOST_REPLY]
+        world.store.outcomes = [LOST_REPLY]
         world.store.on_call = recover_before_the_second_attempt
         with pytest.raises(NodeExistsError):
             await LedgerStore(world.store).create(ledger(), await number(world.inner, 7))
@@ -149,21 +149,21 @@ def test_a_creation_that_another_changed_is_refused() -> None:
     asyncio.run(main())
 
 
-def test_a_creation_that_stays_unknown_is_said_to_be() -> None:
+def test_a_creation_that_stays_unknown_raises_indeterminate_error() -> None:
     async def main() -> None:
-        for fates in ([LOST_REQUEST] * 3, [LOST_REPLY, UNAVAILABLE]):
+        for outcomes in ([LOST_REQUEST] * 3, [LOST_REPLY, UNAVAILABLE]):
             world = World()
-            world.store.fates = list(fates)
+            world.store.outcomes = list(outcomes)
             with pytest.raises(IndeterminateError):
                 await world.create(ledger())
 
     asyncio.run(main())
 
 
-def test_a_creation_that_certainly_did_not_happen_is_said_so() -> None:
+def test_a_creation_that_certainly_failed_raises_unavailable() -> None:
     async def main() -> None:
         world = World()
-        world.store.fates = [UNAVAILABLE]
+        world.store.outcomes = [UNAVAILABLE]
         with pytest.raises(MetadataUnavailableError):
             await world.create(ledger())
         with pytest.raises(NoSuchLedgerError):
@@ -175,12 +175,14 @@ def test_a_creation_that_certainly_did_not_happen_is_said_so() -> None:
 # --- write --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fates", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REQUEST, LOST_REPLY]])
-def test_a_change_is_found_out(fates: list[str]) -> None:
+@pytest.mark.parametrize(
+    "outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REQUEST, LOST_REPLY]]
+)
+def test_the_outcome_of_a_change_is_resolved(outcomes: list[str]) -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         changed = ledger().in_recovery()
         after = await world.ledgers.write(changed, version)
         assert await world.others.read(7) == (changed, after)
@@ -188,13 +190,13 @@ def test_a_change_is_found_out(fates: list[str]) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("fates", [[OK], [LOST_REQUEST]])
-def test_a_change_of_an_old_version_is_refused(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", [[OK], [LOST_REQUEST]])
+def test_a_change_of_an_old_version_is_rejected(outcomes: list[str]) -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
         await world.others.write(ledger().in_recovery(), version)
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         with pytest.raises(BadVersionError):
             await world.ledgers.write(ledger().closed(3, 9), version)
         assert (await world.others.read(7))[0] == ledger().in_recovery()
@@ -202,7 +204,7 @@ def test_a_change_of_an_old_version_is_refused(fates: list[str]) -> None:
     asyncio.run(main())
 
 
-def test_the_same_old_change_again_is_refused_when_nothing_was_uncertain() -> None:
+def test_repeating_a_known_change_is_rejected() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
@@ -213,14 +215,14 @@ def test_the_same_old_change_again_is_refused_when_nothing_was_uncertain() -> No
     asyncio.run(main())
 
 
-def test_a_change_that_another_overwrote_is_not_taken_for_ours() -> None:
+def test_a_change_that_was_overwritten_does_not_count_as_done() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
-        world.store.fates = [LOST_REPLY]
+        world.store.outcomes = [LOST_REPLY]
         closed = ledger().closed(3, 9)
 
-        class Overtaken(UnsureStore):
+        class Overtaken(LossyStore):
             async def put(
                 self, path: str, data: bytes, *, expect: Version | None = None
             ) -> Version:
@@ -230,7 +232,7 @@ def test_a_change_that_another_overwrote_is_not_taken_for_ours() -> None:
                 return await super().put(path, data, expect=expect)
 
         store = Overtaken(world.inner)
-        store.fates = [LOST_REPLY]
+        store.outcomes = [LOST_REPLY]
         with pytest.raises(BadVersionError):
             await LedgerStore(store).write(ledger().in_recovery(), version)
         assert (await world.others.read(7))[0] == closed
@@ -238,17 +240,17 @@ def test_a_change_that_another_overwrote_is_not_taken_for_ours() -> None:
     asyncio.run(main())
 
 
-def test_a_change_that_cannot_be_looked_up_is_unknown() -> None:
+def test_a_change_that_cannot_be_read_back_is_unknown() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
 
-        class Blind(UnsureStore):
+        class Blind(LossyStore):
             async def get(self, path: str, *, stale_ok: bool = False) -> Value:
                 raise MetadataUnavailableError("the test says so")
 
         store = Blind(world.inner)
-        store.fates = [LOST_REPLY]
+        store.outcomes = [LOST_REPLY]
         with pytest.raises(IndeterminateError):
             await LedgerStore(store).write(ledger().in_recovery(), version)
 
@@ -256,18 +258,18 @@ def test_a_change_that_cannot_be_looked_up_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fates", "error"),
+    ("outcomes", "error"),
     [
         ([UNAVAILABLE], MetadataUnavailableError),
         ([LOST_REQUEST, UNAVAILABLE], IndeterminateError),
         ([LOST_REQUEST] * 3, IndeterminateError),
     ],
 )
-def test_what_a_failed_change_says(fates: list[str], error: type[Exception]) -> None:
+def test_errors_of_a_failed_change(outcomes: list[str], error: type[Exception]) -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         with pytest.raises(error):
             await world.ledgers.write(ledger().in_recovery(), version)
 
@@ -277,13 +279,13 @@ def test_what_a_failed_change_says(fates: list[str], error: type[Exception]) -> 
 # --- delete and read ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fates", [[OK], [LOST_REPLY], [LOST_REQUEST]])
-def test_a_deletion_is_found_out_and_leaves_no_parents(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST]])
+def test_the_outcome_of_a_deletion_is_resolved_and_no_parents_stay(outcomes: list[str]) -> None:
     async def main() -> None:
         world = World()
         await create(world.inner, ledger(7))
         await create(world.inner, ledger(10_008))
-        world.store.fates = fates
+        world.store.outcomes = outcomes
         await world.ledgers.delete(7)
         assert await world.inner.children("/ledgers/00") == ["0001"]
         assert await world.others.ids() == [10_008]
@@ -291,7 +293,7 @@ def test_a_deletion_is_found_out_and_leaves_no_parents(fates: list[str]) -> None
     asyncio.run(main())
 
 
-def test_no_ledger_no_answer() -> None:
+def test_a_missing_ledger_raises() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
@@ -306,7 +308,7 @@ def test_no_ledger_no_answer() -> None:
     asyncio.run(main())
 
 
-def test_a_deletion_names_the_version() -> None:
+def test_a_deletion_checks_the_version() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
@@ -317,7 +319,7 @@ def test_a_deletion_names_the_version() -> None:
     asyncio.run(main())
 
 
-def test_bytes_that_are_no_metadata_are_corrupt() -> None:
+def test_malformed_metadata_is_corrupt() -> None:
     async def main() -> None:
         world = World()
         await world.inner.create(PATH, b"junk")
@@ -327,7 +329,7 @@ def test_bytes_that_are_no_metadata_are_corrupt() -> None:
     asyncio.run(main())
 
 
-def test_a_watch_tells_of_a_change() -> None:
+def test_a_watch_fires_after_a_change() -> None:
     async def main() -> None:
         world = World()
         version = await create(world.inner, ledger())
@@ -343,20 +345,20 @@ def test_a_watch_tells_of_a_change() -> None:
 # --- numbers and listing ------------------------------------------------------------------------
 
 
-def test_numbers_rise_and_leave_nothing_behind() -> None:
+def test_ids_rise_and_leave_no_nodes_behind() -> None:
     async def main() -> None:
         world = World()
-        world.store.fates = [OK, OK, LOST_REPLY, OK, OK, LOST_REQUEST]
+        world.store.outcomes = [OK, OK, LOST_REPLY, OK, OK, LOST_REQUEST]
         numbers = [await world.ledgers.next_id() for _ in range(4)]
         assert numbers == sorted(set(numbers))
         left = await world.inner.children("/ledgers/idgen")
-        assert len(left) == 1  # of the lost reply: its name is not known
+        assert len(left) == 1  # the node of the lost reply, whose name is unknown
 
     asyncio.run(main())
 
 
-class Overflowing(UnsureStore):
-    """Numbers from ``first`` on under each parent, as ZooKeeper gives them."""
+class Overflowing(LossyStore):
+    """A store with sequential numbers from ``first`` on below each parent, as in ZooKeeper."""
 
     def __init__(self, first: dict[str, int]) -> None:
         super().__init__(MemoryStore())
@@ -373,7 +375,7 @@ class Overflowing(UnsureStore):
         return await super().create(f"{path}{number:010d}", data)
 
 
-def test_long_ids_follow_when_the_short_ones_are_used_up() -> None:
+def test_long_ids_follow_after_the_last_short_id() -> None:
     async def main() -> None:
         store = Overflowing({"/ledgers/idgen": 2**31 - 2})
         ledgers = LedgerStore(store)
@@ -387,7 +389,7 @@ def test_long_ids_follow_when_the_short_ones_are_used_up() -> None:
     asyncio.run(main())
 
 
-def test_a_store_without_numbers_is_said_to_have_none() -> None:
+def test_a_store_without_free_ids_raises() -> None:
     class Broken(Overflowing):
         async def create(
             self, path: str, data: bytes = b"", **options: object
@@ -422,7 +424,7 @@ def test_pages_hold_every_ledger_once_in_order(limit: int) -> None:
     asyncio.run(main())
 
 
-def test_pages_begin_behind_any_id() -> None:
+def test_pages_begin_after_any_id() -> None:
     async def main() -> None:
         world = World()
         for ledger_id in IDS:
@@ -433,14 +435,14 @@ def test_pages_begin_behind_any_id() -> None:
     asyncio.run(main())
 
 
-def test_without_ledgers_there_is_an_empty_page() -> None:
+def test_without_ledgers_a_page_is_empty() -> None:
     async def main() -> None:
         assert await World().ledgers.ids() == []
 
     asyncio.run(main())
 
 
-def test_a_ledger_needs_a_token_of_its_own() -> None:
+def test_a_ledger_needs_a_creation_token() -> None:
     async def main() -> None:
         with pytest.raises(AssertionError, match="token"):
             await World().create(replace(ledger(), creation_token=0))

@@ -1,4 +1,4 @@
-"""Ledger metadata: what is legal, and that every change keeps it so."""
+"""Ledger metadata: invariants are checked, and every change keeps them."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def test_impossible_region_ranges_are_corruption(text: bytes) -> None:
         ledger(r=text)
 
 
-def test_no_region_key_means_the_rule_of_bookkeeper() -> None:
+def test_without_region_key_bookkeepers_rule_applies() -> None:
     assert ledger(r=None).quorum_at(10).min_regions == 1
 
 
@@ -66,11 +66,11 @@ def test_setting_r_again_at_the_same_entry_replaces_it() -> None:
     assert changed.r_ranges() == ((0, 2),)
 
 
-def test_r_set_on_a_ledger_without_one_keeps_one_below() -> None:
+def test_setting_r_keeps_r_1_for_earlier_entries() -> None:
     assert ledger(r=None).with_r(5, 2).r_ranges() == ((0, 1), (5, 2))
 
 
-def test_a_fragment_that_starts_where_the_last_does_replaces_it() -> None:
+def test_a_fragment_that_starts_with_the_last_one_replaces_it() -> None:
     first = ledger().with_fragment(0, (A, B, D))
     assert first.fragments == (Fragment(0, (A, B, D)),)
     second = first.with_fragment(8, (A, C, D))
@@ -93,7 +93,7 @@ def test_an_empty_ledger_closes_at_none() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from([1, 2])), max_size=8))
-def test_ranges_say_what_was_set_last(changes: list[tuple[int, int]]) -> None:
+def test_the_last_r_that_was_set_applies(changes: list[tuple[int, int]]) -> None:
     metadata = ledger()
     expected = dict.fromkeys(range(60), 2)
     for first, r in changes:

@@ -1,4 +1,4 @@
-"""Every decision of QuorumView, compared with its definition over all subsets."""
+"""Every decision of QuorumView is compared with its definition over all subsets."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def layouts(size: int) -> list[tuple[str | None, ...]]:
 
 
 def holds(quorum: Quorum, members: set[int], layout: tuple[str | None, ...], own: bool) -> bool:
-    """P by its definition; ``own``: an unknown region stands for itself."""
+    """Evaluate P by its definition; ``own``: each unknown region counts as its own region."""
     if quorum.min_regions <= 1:
         return len(members) >= quorum.ack_quorum
     regions = {layout[i] for i in members if layout[i] is not None}
@@ -70,8 +70,8 @@ def test_decisions_equal_their_definition(quorum: Quorum) -> None:
 
 
 @pytest.mark.parametrize("quorum", quorums(4), ids=str)
-def test_every_acknowledging_set_meets_every_set_that_decides_absence(quorum: Quorum) -> None:
-    """The safety argument itself: what may be declared absent can never have been acknowledged."""
+def test_every_acknowledging_set_intersects_every_set_that_proves_absence(quorum: Quorum) -> None:
+    """The safety argument: an entry that is declared absent was never acknowledged."""
     for layout in layouts(quorum.ensemble_size):
         view = QuorumView(quorum, layout)
         for entry in range(quorum.ensemble_size):
@@ -91,7 +91,7 @@ def test_three_copies_two_acks_two_regions_survive_any_region() -> None:
     assert not view.is_acked(0b001)
 
 
-def test_two_copies_in_one_region_make_the_other_vital() -> None:
+def test_two_copies_in_one_region_make_the_third_copy_indispensable() -> None:
     view = QuorumView(Quorum(3, 3, 2, 2), ("a", "a", "b"))
     assert view.is_legal()
     assert view.is_fragile()
@@ -100,7 +100,7 @@ def test_two_copies_in_one_region_make_the_other_vital() -> None:
     assert view.regions_of(0b110) == ["a", "b"]
 
 
-def test_an_unknown_region_never_helps_an_acknowledgement_and_always_hinders_absence() -> None:
+def test_an_unknown_region_never_helps_an_acknowledgement_or_a_proof_of_absence() -> None:
     view = QuorumView(Quorum(3, 3, 2, 2), ("a", "a", None))
     assert not view.is_legal()
     assert view.could_ack(0b101)

@@ -1,4 +1,4 @@
-"""Record sets: what goes in comes out, and anything else is a CorruptionError."""
+"""Record sets: round trips, and CorruptionError for everything else."""
 
 import contextlib
 import random
@@ -50,7 +50,7 @@ def encoded_sets(draw: st.DrawFn) -> tuple[list[bytes], list[int], bytes]:
 
 
 @given(st.lists(encoded_sets(), min_size=1, max_size=4))
-def test_an_entry_of_several_sets_comes_back_with_slots_counted_through(
+def test_slots_count_through_all_sets_of_an_entry(
     made: list[tuple[list[bytes], list[int], bytes]],
 ) -> None:
     sets = decode_entry(b"".join(encoded for _, _, encoded in made))
@@ -63,7 +63,7 @@ def test_an_entry_of_several_sets_comes_back_with_slots_counted_through(
 
 
 @given(encoded_sets())
-def test_arrow_views_say_the_same_as_lists(made: tuple[list[bytes], list[int], bytes]) -> None:
+def test_arrow_views_equal_lists(made: tuple[list[bytes], list[int], bytes]) -> None:
     payloads, txids, encoded = made
     (one,) = decode_entry(encoded)
     plain = arrow_batch(one, lssn=3, entry_id=7, with_positions=False)
@@ -96,7 +96,7 @@ def test_offsets_that_do_not_fit_are_corrupt_in_every_view(offsets: tuple[int, .
             arrow_batch(one, lssn=1, entry_id=1, with_positions=True)
 
 
-def test_header_fields_survive() -> None:
+def test_header_fields_round_trip() -> None:
     encoded = encode_record_set(
         [b"a"],
         first_txid=7,
@@ -118,14 +118,14 @@ def test_header_fields_survive() -> None:
     assert not one.is_control
 
 
-def test_equal_txids_take_no_room() -> None:
+def test_equal_txids_are_not_stored() -> None:
     same = encode_record_set([b"x"] * 100, first_txid=5, last_txid=5)
     rising = encode_record_set([b"x"] * 100, first_txid=1, last_txid=100, txids=range(1, 101))
     assert len(rising) - len(same) == 800
     assert list(decode_entry(same)[0].txids()) == [5] * 100
 
 
-def test_zstd_shrinks_text_and_is_left_out_where_it_would_not() -> None:
+def test_compression_is_skipped_where_it_does_not_help() -> None:
     text = [b"the same line again and again"] * 100
     plain = encode_record_set(text, first_txid=1, last_txid=1)
     coded = encode_record_set(text, first_txid=1, last_txid=1, codec=Codec.ZSTD)
@@ -180,7 +180,7 @@ def test_random_bytes_are_corrupt(data: bytes) -> None:
 
 
 @given(encoded_sets(), st.data())
-def test_a_cut_or_lengthened_set_is_corrupt(
+def test_a_truncated_or_extended_set_is_corrupt(
     made: tuple[list[bytes], list[int], bytes], data: st.DataObject
 ) -> None:
     encoded = made[2]
@@ -203,10 +203,10 @@ def test_any_flipped_bit_is_found(
 
 @settings(max_examples=300)
 @given(encoded_sets(), st.data())
-def test_lies_under_a_good_checksum_are_typed_errors_at_most(
+def test_wrong_content_with_a_good_checksum_raises_only_typed_errors(
     made: tuple[list[bytes], list[int], bytes], data: st.DataObject
 ) -> None:
-    """What a broken or hostile producer can send: any body, any header field, right checksums."""
+    """A faulty or hostile producer sends any body and header fields with correct checksums."""
     import crc32c
 
     encoded = made[2]
@@ -230,7 +230,7 @@ def test_lies_under_a_good_checksum_are_typed_errors_at_most(
         pass
 
 
-def test_a_compressed_bomb_is_refused_before_it_is_unpacked() -> None:
+def test_a_compression_bomb_is_rejected_before_it_is_decompressed() -> None:
     import crc32c
     import zstandard
 
@@ -248,11 +248,11 @@ def test_extensions_round_trip(values: dict[int, bytes]) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_random_extensions_are_read_or_corrupt(area: bytes) -> None:
+def test_random_extensions_are_decoded_or_corrupt(area: bytes) -> None:
     with contextlib.suppress(CorruptionError):
         assert sum(map(len, decode_extension(area).values())) <= len(area)
 
 
-def test_too_large_extensions_are_refused() -> None:
+def test_too_large_extensions_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError):
         encode_extension({1: bytes(EXTENSION_BYTES_MAX)})

@@ -1,11 +1,15 @@
-"""Verdicts of a recovery, against the definitions over all orders and sets of answers."""
+"""Verdicts of a recovery are compared with their definitions over all sets of answers."""
 
 from itertools import permutations, product
 
 import pytest
 
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.ensemble_change import Next, changed_ensemble, reconsider
+from rhumbline.core.protocol.ensemble_change import (
+    ConflictOutcome,
+    changed_ensemble,
+    resolve_conflict,
+)
 from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
 from rhumbline.core.protocol.recovery import (
@@ -98,7 +102,7 @@ def test_b12_fencing_is_complete_when_no_write_set_can_be_acknowledged_by_the_re
 def test_fencing_must_be_complete_under_every_r_in_force() -> None:
     views = [QuorumView(Quorum(3, 3, 2, r), list("aab")) for r in (2, 1)]
     tally = FenceTally(1, FRAGMENT, views)
-    assert tally.on_answer(2, AnswerKind.NEVER) is None  # R=2 is done without b, R=1 is not
+    assert tally.on_answer(2, AnswerKind.NEVER) is None  # complete for R=2 without b, not for R=1
     assert tally.on_answer(0, AnswerKind.HAVE, 5) is Verdict.COMPLETE
     assert tally.lac == 9, "never below the fragment's start (bug B2)"
     assert [q.min_regions for q in tally.evidence(Verdict.COMPLETE).quorums] == [2, 1]
@@ -108,14 +112,14 @@ def metadata() -> LedgerMetadata:
     return LedgerMetadata(7, 3, 3, 2, (Fragment(0, BOOKIES[:3]),))
 
 
-def test_quorums_from_an_entry_on_are_those_in_force_then_or_later() -> None:
+def test_quorums_from_an_entry_on_include_later_ones() -> None:
     ledger = metadata().with_r(0, 2).with_r(5, 1).with_r(9, 2)
     assert [q.min_regions for q in quorums_from(ledger, 0)] == [2, 1]
     assert [q.min_regions for q in quorums_from(ledger, 6)] == [1, 2]
     assert [q.min_regions for q in quorums_from(ledger, 9)] == [2]
 
 
-def test_final_value_of_a_recovery_has_its_changes_and_its_r() -> None:
+def test_final_metadata_of_a_recovery_has_its_fragments_and_its_r() -> None:
     snapshot = metadata().with_r(0, 2).in_recovery()
     other = (BOOKIES[0], BOOKIES[1], BOOKIES[3])
     closed = closed_by_recovery(
@@ -126,17 +130,23 @@ def test_final_value_of_a_recovery_has_its_changes_and_its_r() -> None:
     assert (closed.last_entry_id, closed.length) == (6, 70)
 
 
-def test_lost_compare_and_set_is_judged_by_what_is_stored() -> None:
+def test_lost_compare_and_set_is_decided_by_the_stored_metadata() -> None:
     mine = metadata()
     other = (BOOKIES[3], *BOOKIES[1:3])
-    assert reconsider(mine, mine.closed(1, 2), {0: BOOKIES[0]}) is Next.CLOSED
-    assert reconsider(mine, mine.in_recovery(), {0: BOOKIES[0]}) is Next.FENCED
-    assert reconsider(mine, mine, {0: BOOKIES[0]}) is Next.RETRY
-    assert reconsider(mine, mine.with_bookies_of(0, other), {0: BOOKIES[0]}) is Next.SETTLED
-    assert reconsider(mine, mine.with_fragment(3, other), {0: BOOKIES[0]}) is Next.FOREIGN
+    assert resolve_conflict(mine, mine.closed(1, 2), {0: BOOKIES[0]}) is ConflictOutcome.CLOSED
+    assert resolve_conflict(mine, mine.in_recovery(), {0: BOOKIES[0]}) is ConflictOutcome.FENCED
+    assert resolve_conflict(mine, mine, {0: BOOKIES[0]}) is ConflictOutcome.RETRY
+    assert (
+        resolve_conflict(mine, mine.with_bookies_of(0, other), {0: BOOKIES[0]})
+        is ConflictOutcome.SETTLED
+    )
+    assert (
+        resolve_conflict(mine, mine.with_fragment(3, other), {0: BOOKIES[0]})
+        is ConflictOutcome.FOREIGN
+    )
 
 
-def test_change_starts_behind_the_last_confirmed_entry() -> None:
+def test_ensemble_change_starts_after_the_lac() -> None:
     other = (BOOKIES[3], *BOOKIES[1:3])
     changed = changed_ensemble(metadata(), last_add_confirmed=4, bookies=other)
     assert changed.last_fragment == Fragment(5, other)

@@ -1,4 +1,4 @@
-"""Segment metadata: legal changes, refused contradictions, merging of views, encoding."""
+"""Segment metadata: legal changes, rejected contradictions, merging of views, encoding."""
 
 import json
 
@@ -32,7 +32,7 @@ def completed(lssn: int, end: SegmentEnd, previous: Segment | None) -> Segment:
 
 
 @given(st.lists(ends(), min_size=1, max_size=10))
-def test_a_chain_of_completions_counts_on_and_carries_the_txid(chain: list[SegmentEnd]) -> None:
+def test_completions_continue_sequence_ids_and_carry_the_txid(chain: list[SegmentEnd]) -> None:
     previous: Segment | None = None
     records = txid = 0
     for number, end in enumerate(chain, start=1):
@@ -47,17 +47,17 @@ def test_a_chain_of_completions_counts_on_and_carries_the_txid(chain: list[Segme
         previous = segment
 
 
-def test_completion_needs_the_completed_neighbour() -> None:
+def test_completion_needs_the_completed_predecessor() -> None:
     first = Segment(lssn=1, ledger_id=1, epoch=1, created_ms=0)
     second = Segment(lssn=2, ledger_id=2, epoch=1, created_ms=0)
     third = Segment(lssn=3, ledger_id=3, epoch=1, created_ms=0)
     end = SegmentEnd(0, 1, 1, 1, False)
-    with pytest.raises(AssertionError, match="rule 3"):
+    with pytest.raises(AssertionError, match="completed in order"):
         second.completed(end, previous=first, completed_ms=0)
     done = first.completed(end, previous=None, completed_ms=0)
-    with pytest.raises(AssertionError, match="rule 1"):
+    with pytest.raises(AssertionError, match="contiguous"):
         third.completed(end, previous=done, completed_ms=0)
-    with pytest.raises(AssertionError, match="rule 2"):
+    with pytest.raises(AssertionError, match="completed once"):
         done.completed(end, previous=None, completed_ms=0)
 
 
@@ -96,19 +96,19 @@ def test_another_segment_under_the_same_number_is_corruption() -> None:
         {"surprise": 1},
     ],
 )
-def test_a_node_that_is_nearly_right_is_refused(change: dict[str, object]) -> None:
+def test_an_almost_valid_node_is_rejected(change: dict[str, object]) -> None:
     value = json.loads(encode_segment(Segment(lssn=1, ledger_id=1, epoch=1, created_ms=0)))
     with pytest.raises(CorruptionError):
         decode_segment(1, json.dumps(value | change).encode())
 
 
-def test_a_newer_format_says_so() -> None:
+def test_a_newer_format_is_reported() -> None:
     value = json.loads(encode_segment(Segment(lssn=1, ledger_id=1, epoch=1, created_ms=0)))
     with pytest.raises(ForeignDataError, match="newer"):
         decode_segment(1, json.dumps(value | {"v": 2}).encode())
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_are_no_segment(data: bytes) -> None:
+def test_random_bytes_are_rejected_as_a_segment(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         decode_segment(1, data)

@@ -1,4 +1,4 @@
-"""The histogram against sorted lists: quantiles within 3 %, whatever the values."""
+"""Quantiles of the histogram are within 3 % of those of sorted lists."""
 
 import math
 
@@ -9,7 +9,9 @@ from rhumbline.core.runtime.histogram import Histogram
 
 
 @given(st.lists(st.floats(2e-6, 200.0), min_size=1, max_size=200), st.floats(0.01, 1.0))
-def test_quantiles_are_near_those_of_the_sorted_values(values: list[float], share: float) -> None:
+def test_quantiles_are_close_to_those_of_the_sorted_values(
+    values: list[float], share: float
+) -> None:
     histogram = Histogram()
     for value in values:
         histogram.add(value)
@@ -19,7 +21,7 @@ def test_quantiles_are_near_those_of_the_sorted_values(values: list[float], shar
     assert histogram.max_seconds == max(values)
 
 
-def test_counts_weigh_and_extremes_stay_inside() -> None:
+def test_counts_are_weights_and_quantiles_stay_within_the_extremes() -> None:
     histogram = Histogram()
     assert histogram.quantile_ms(0.5) == 0.0
     histogram.add(0.001, 99)

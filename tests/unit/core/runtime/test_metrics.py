@@ -1,4 +1,4 @@
-"""The catalogue of figures: names by convention, and the text that Prometheus reads."""
+"""The catalogue of metrics: naming conventions, and the text for Prometheus."""
 
 import re
 
@@ -7,29 +7,25 @@ import pytest
 from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.core.protocol.record_set import encode_extension, encode_record_set
-from rhumbline.core.protocol.trace_context import (
-    trace_extension,
-    traceparent_in,
-    traceparent_of_set,
-)
 from rhumbline.core.runtime.histogram import Histogram
 from rhumbline.core.runtime.metrics import CATALOGUE, MetricType, prometheus_text, samples
+from rhumbline.core.runtime.trace_context import trace_extension, traceparent_in, traceparent_of_set
 
 TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
 
 
-def test_names_are_by_convention_and_unique() -> None:
-    names = [figure.prometheus_name for figure in CATALOGUE]
+def test_names_follow_the_convention_and_are_unique() -> None:
+    names = [metric.prometheus_name for metric in CATALOGUE]
     assert len(set(names)) == len(names)
-    for figure, name in zip(CATALOGUE, names, strict=True):
+    for metric, name in zip(CATALOGUE, names, strict=True):
         assert re.fullmatch("rhumbline_(bookie|proxy|repair|client)_[a-z_]+", name)
-        assert name.endswith("_total") is (figure.type is MetricType.COUNTER)
-        assert figure.help.endswith(".")
-        if figure.unit == "By":
+        assert name.endswith("_total") is (metric.type is MetricType.COUNTER)
+        assert metric.help.endswith(".")
+        if metric.unit == "By":
             assert name.removesuffix("_total").endswith("_bytes")
 
 
-def test_latencies_are_summaries_in_seconds_and_paths_may_hold_labels() -> None:
+def test_latencies_are_summaries_in_seconds_and_paths_may_contain_labels() -> None:
     adds = Histogram()
     adds.add(0.010, 3)
     adds.add(0.020)
@@ -45,7 +41,7 @@ def test_latencies_are_summaries_in_seconds_and_paths_may_hold_labels() -> None:
     assert values[sent] == "7"
 
 
-def test_a_summary_of_nothing_is_zero() -> None:
+def test_empty_summary_is_zero() -> None:
     assert Histogram().summary()["mean_ms"] == 0
 
 
@@ -58,12 +54,12 @@ def test_a_summary_of_nothing_is_zero() -> None:
         {"export_ms": 0},
     ],
 )
-def test_wrong_settings_are_refused(wrong: dict[str, str | float]) -> None:
+def test_invalid_telemetry_settings_are_refused(wrong: dict[str, str | float]) -> None:
     with pytest.raises(ConfigurationError):
         TelemetrySettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_a_trace_goes_with_its_record_set() -> None:
+def test_trace_context_travels_in_its_record_set() -> None:
     encoded = encode_record_set(
         [b"x"], first_txid=1, last_txid=1, extension=trace_extension(TRACEPARENT)
     )
@@ -83,5 +79,5 @@ def test_a_trace_goes_with_its_record_set() -> None:
         encode_extension({1: TRACEPARENT.encode() + b"\n"}),
     ],
 )
-def test_what_is_no_traceparent_counts_as_absent(area: bytes) -> None:
+def test_invalid_traceparent_counts_as_absent(area: bytes) -> None:
     assert traceparent_in(area) is None

@@ -1,10 +1,10 @@
-"""Owned tasks: their owner sees each failure, closing waits for all, order is that of creation."""
+"""Owned tasks: the owner sees each failure, and closing cancels in order and waits for all."""
 
 import asyncio
 
 import pytest
 
-from rhumbline.core.runtime.tasks import Tasks, run_all, settled
+from rhumbline.core.runtime.tasks import Tasks, run_all, wait_until_done
 
 
 async def fail(error: BaseException) -> None:
@@ -18,12 +18,12 @@ async def forever(log: list[str], name: str) -> None:
         log.append(name)
 
 
-def test_the_owner_sees_the_exception_of_a_task() -> None:
+def test_the_owner_receives_the_exception_of_a_task() -> None:
     async def main() -> None:
         seen: list[BaseException] = []
         tasks = Tasks(on_failure=seen.append)
         error = ValueError("boom")
-        await settled(tasks.spawn(fail(error), "fails"))
+        await wait_until_done(tasks.spawn(fail(error), "fails"))
         assert seen == [error]
         assert len(tasks) == 0
 
@@ -35,7 +35,7 @@ def test_without_an_owner_callback_the_loop_reports_it() -> None:
         reports: list[str] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reports.append(context["message"]))
-        await settled(Tasks().spawn(fail(ValueError("boom")), "fails"))
+        await wait_until_done(Tasks().spawn(fail(ValueError("boom")), "fails"))
         assert reports == ["task 'fails' failed"]
 
     asyncio.run(main())
@@ -71,8 +71,8 @@ def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
     asyncio.run(main())
 
 
-def test_run_all_that_is_dropped_where_it_waits_awaits_nothing() -> None:
-    """As a killed process's is, in the simulator: what drops a coroutine closes it."""
+def test_run_all_awaits_nothing_when_its_coroutine_is_closed() -> None:
+    """The simulator closes the coroutines of a killed process in the same way."""
 
     async def main() -> None:
         log: list[str] = []

@@ -1,4 +1,4 @@
-"""Entries, digests and LAC bodies, held to bytes that Apache BookKeeper 4.17 made."""
+"""Entries, digests and LAC bodies equal the bytes of Apache BookKeeper 4.17."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def digest_of(kind: DigestType) -> EntryDigest:
     return EntryDigest(kind, b"secret")
 
 
-def test_master_key_is_that_of_bookkeeper() -> None:
+def test_master_key_equals_bookkeepers() -> None:
     assert master_key(b"secret").hex() == "e793cbc379107648537183605cd361d3bb789a39"
     assert master_key(b"").hex() == "850bf1071c5e3d8c24235676f8816ae0cbe2f14f"
 
@@ -79,7 +79,7 @@ def test_entries_round_trip(
 
 
 @given(st.data())
-def test_a_changed_bit_never_passes(data: st.DataObject) -> None:
+def test_a_flipped_bit_is_always_detected(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC]))
     entry = bytearray(encode_entry(digest_of(kind), 7, 3, 2, 20, b"hello"))
     bit = data.draw(st.integers(0, len(entry) * 8 - 1))
@@ -101,16 +101,16 @@ def test_every_truncation_of_an_entry_is_corrupt(kind: DigestType) -> None:
             decode_lac(digest, 7, body[:size])
 
 
-def test_another_ledgers_or_entrys_bytes_are_corrupt() -> None:
+def test_the_bytes_of_another_ledger_or_entry_are_corrupt() -> None:
     digest = digest_of(DigestType.CRC32C)
     entry = encode_entry(digest, 7, 3, 2, 20, b"hello")
-    with pytest.raises(CorruptionError, match="got ledger 7 entry 3"):
+    with pytest.raises(CorruptionError, match="received ledger 7 entry 3"):
         decode_entry(digest, 8, 3, entry)
-    with pytest.raises(CorruptionError, match="got ledger 7 entry 3"):
+    with pytest.raises(CorruptionError, match="received ledger 7 entry 3"):
         decode_entry(digest, 7, 4, entry)
     with pytest.raises(CorruptionError):
         decode_lac(digest, 8, encode_lac(digest, 7, 3))
-    with pytest.raises(CorruptionError, match="CRC32C is wrong"):
+    with pytest.raises(CorruptionError, match="wrong CRC32C digest"):
         other = EntryDigest(DigestType.HMAC, b"other")
         decode_entry(digest, 7, 3, encode_entry(other, 7, 3, 2, 20, b"hello"))
 
@@ -118,7 +118,7 @@ def test_another_ledgers_or_entrys_bytes_are_corrupt() -> None:
 @pytest.mark.parametrize(
     ("entry_id", "lac", "length"), [(3, 3, 20), (3, -2, 20), (3, 2, 4), (-5, -1, 20)]
 )
-def test_impossible_numbers_are_corrupt_though_the_digest_fits(
+def test_impossible_numbers_are_corrupt_even_with_a_good_digest(
     entry_id: int, lac: int, length: int
 ) -> None:
     digest = digest_of(DigestType.CRC32C)
@@ -128,14 +128,14 @@ def test_impossible_numbers_are_corrupt_though_the_digest_fits(
 
 
 @pytest.mark.parametrize("words", [(-1, 3, 2, 20), (7, -1, -1, 20), (7, 3, 3, 20), (7, 3, 2, -1)])
-def test_a_bookie_takes_no_impossible_header(words: tuple[int, int, int, int]) -> None:
+def test_a_bookie_rejects_impossible_headers(words: tuple[int, int, int, int]) -> None:
     ledger_id, entry_id, lac, length = words
     entry = encode_entry(digest_of(DigestType.DUMMY), ledger_id, entry_id, lac, length, b"")
     with pytest.raises(ProtocolError):
         decode_header(entry)
 
 
-def test_an_explicit_lac_below_none_is_refused() -> None:
+def test_an_explicit_lac_below_minus_one_is_rejected() -> None:
     digest = digest_of(DigestType.CRC32C)
     with pytest.raises(CorruptionError):
         decode_lac(digest, 7, encode_lac(digest, 7, -2))

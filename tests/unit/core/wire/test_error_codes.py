@@ -1,4 +1,4 @@
-"""Codes and errors map both ways, totally, and only what is provable is ever sent as a "no"."""
+"""Codes and errors map both ways, and only proven absence is sent as a "no"."""
 
 import pytest
 
@@ -28,31 +28,31 @@ def test_the_two_enums_have_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("name", [code.name for code in Code])
-def test_every_code_means_something_and_both_forms_the_same(name: str) -> None:
+def test_v2_and_v3_map_each_code_to_the_same_error(name: str) -> None:
     meaning = error_of_code(Code[name])
     assert meaning is error_of_status(Status[name])
     assert (meaning is None) == (name == "OK")
 
 
 @pytest.mark.parametrize("name", [code.name for code in Code if code.name not in ("OK", "IO")])
-def test_what_a_status_means_is_sent_as_that_status(name: str) -> None:
+def test_the_error_of_a_status_is_sent_as_that_status(name: str) -> None:
     meaning = error_of_status(Status[name])
     assert meaning is not None
-    if name != "BAD_VERSION":  # never ours to send for an error
+    if name != "BAD_VERSION":  # no error is sent as BAD_VERSION
         assert status_for(meaning("x")) is Status[name]
 
 
 @every_error
-def test_every_error_is_sent_as_something(kind: type[RhumblineError]) -> None:
+def test_every_error_has_a_code_and_a_status(kind: type[RhumblineError]) -> None:
     error = kind("x")
     code, status = code_for(error), status_for(error)
     assert code is not Code.OK
-    assert code is not Code.UNKNOWN_STATE  # a Java v2 client hangs up on it
+    assert code is not Code.UNKNOWN_STATE  # a Java v2 client closes the connection on it
     assert status.name == code.name or (status is Status.UNKNOWN_STATE and code is Code.IO)
 
 
 @every_error
-def test_only_proofs_are_sent_as_no(kind: type[RhumblineError]) -> None:
+def test_only_proofs_are_sent_as_a_no(kind: type[RhumblineError]) -> None:
     is_no = code_for(kind("x")) in (Code.NO_LEDGER, Code.NO_ENTRY)
     assert is_no == issubclass(kind, NoSuchLedgerError | NoSuchEntryError)
 
@@ -70,7 +70,7 @@ def test_only_proofs_are_sent_as_no(kind: type[RhumblineError]) -> None:
         (ClosedError, Code.IO),
     ],
 )
-def test_the_codes_that_matter(kind: type[RhumblineError], code: Code) -> None:
+def test_codes_that_safety_depends_on(kind: type[RhumblineError], code: Code) -> None:
     assert code_for(kind("x")) is code
 
 

@@ -1,4 +1,4 @@
-"""Ledger metadata, held to what Apache BookKeeper 4.17 wrote to ZooKeeper; older forms are read."""
+"""Ledger metadata equals the bytes of Apache BookKeeper 4.17; older versions are decoded."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_a_closed_ledger_has_the_bytes_of_bookkeeper() -> None:
     assert encode(CLOSED) == data
 
 
-def test_nothing_is_said_of_the_end_before_it() -> None:
+def test_an_open_ledger_has_no_end() -> None:
     recovering = replace(OPEN, state=LedgerState.IN_RECOVERY, last_entry_id=7, length=70)
     found = decode(1, encode(recovering))
     assert (found.state, found.last_entry_id, found.length) == (LedgerState.IN_RECOVERY, -1, 0)
@@ -81,7 +81,7 @@ def test_a_rewrite_by_java_keeps_our_keys_and_loses_the_token() -> None:
     assert rewritten.quorum_at(5).min_regions == 2
 
 
-def test_version_2_is_the_message_as_text() -> None:
+def test_version_2_text_is_decoded() -> None:
     text = HEADER % 2 + (
         b"quorumSize: 2\nensembleSize: 3\nlength: 10\nlastEntryId: 1\nstate: CLOSED\n"
         b'segment {\n  ensembleMember: "a:1"\n  ensembleMember: "b:1"\n'
@@ -107,7 +107,9 @@ def test_version_2_is_the_message_as_text() -> None:
         (b"7\tCLOSED\n", LedgerState.CLOSED, (7, 70)),
     ],
 )
-def test_version_1_is_lines(last_line: bytes, state: LedgerState, end: tuple[int, int]) -> None:
+def test_version_1_lines_are_decoded(
+    last_line: bytes, state: LedgerState, end: tuple[int, int]
+) -> None:
     found = decode(4, HEADER % 1 + b"2\n3\n70\n0\ta:1\tb:1\tc:1\n5\ta:1\td:1\tc:1\n" + last_line)
     assert found.state is state
     assert (found.last_entry_id, found.length) == end
@@ -116,7 +118,7 @@ def test_version_1_is_lines(last_line: bytes, state: LedgerState, end: tuple[int
     assert found.fragments[1].bookies == ("a:1", "d:1", "c:1")
 
 
-def test_without_an_ack_quorum_all_copies_count() -> None:
+def test_without_an_ack_quorum_all_copies_must_acknowledge() -> None:
     message = LedgerMetadataFormat.FromString(bytes.fromhex(CLOSED_HEX)[31:])
     message.ClearField("ackQuorumSize")
     body = message.SerializeToString()
@@ -218,12 +220,12 @@ def message(**changes: object) -> bytes:
         HEADER % 1 + "2\n3\n70\n\u0660\ta:1\tb:1\tc:1".encode(),
     ],
 )
-def test_what_cannot_be_is_corrupt(data: bytes) -> None:
+def test_impossible_metadata_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptionError, match="ledger 1"):
         decode(1, data)
 
 
-def test_names_that_are_no_bookies_are_corrupt() -> None:
+def test_malformed_bookie_ids_are_corrupt() -> None:
     for name in (b"\xff", b"a b", b"", b"readonly"):
         found = LedgerMetadataFormat.FromString(bytes.fromhex(CLOSED_HEX)[31:])
         found.segment[0].ensembleMember[1] = name

@@ -1,32 +1,18 @@
-"""Registrations, cookies and greetings: Apache's bytes, round trips, and what is refused."""
+"""Registrations: Apache BookKeeper's bytes, round trips, and rejection of malformed values."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rhumbline.core.protocol.bookie_id import BookieId
-from rhumbline.core.protocol.errors import BookieUnavailableError, CorruptionError, ProtocolError
-from rhumbline.core.wire import cookie as cookies
-from rhumbline.core.wire import handshake
+from rhumbline.core.protocol.errors import CorruptionError
 from rhumbline.core.wire import registration as registrations
-from rhumbline.core.wire.cookie import Cookie
 from rhumbline.core.wire.formats_pb2 import BookieServiceInfoFormat
 from rhumbline.core.wire.registration import BookieAddress, Registration, parse_address
 
 HERE = BookieId("bk-1@0011aaff")
-THERE = BookieId("bk-1@0011ab00")
 ADDRESS = BookieId("127.0.0.1:24191")
 REGISTERED = "32230a06626f6f6b696510ffbc011a093132372e302e302e31220a626f6f6b69652d727063"
-INSTANCE = "1e82fdf8-974a-4b95-80ea-aba530a10713"
-COOKIE = Cookie(ADDRESS, "/d/journal", ("/d/ledgers",), INSTANCE, ("/d/ledgers",))
-COOKIE_TEXT = (
-    b'5\nbookieHost: "127.0.0.1:24191"\njournalDir: "/d/journal"\n'
-    b'ledgerDirs: "1\\t/d/ledgers"\n'
-    b'instanceId: "1e82fdf8-974a-4b95-80ea-aba530a10713"\nindexDirs: "1\\t/d/ledgers"\n'
-)
-
-
-# --- registrations ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bookie", [ADDRESS, BookieId("bk-four")])
@@ -75,7 +61,7 @@ def test_free_space_is_a_number_or_unknown(text: str, free: int) -> None:
 @pytest.mark.parametrize(
     ("host", "port"), [(b"", 1), (b"h", 0), (b"h", 65536), (b"\xff", 1), (b"a\nb", 1), (b"h", -1)]
 )
-def test_an_address_that_cannot_be_is_corrupt(host: bytes, port: int) -> None:
+def test_an_impossible_address_is_corrupt(host: bytes, port: int) -> None:
     info = BookieServiceInfoFormat()
     info.endpoints.add(id=b"bookie", port=port, host=host, protocol=b"bookie-rpc")
     with pytest.raises(CorruptionError):
@@ -89,113 +75,10 @@ def test_a_registration_without_a_bookie_endpoint_is_corrupt() -> None:
         registrations.decode(HERE, info.SerializeToString())
 
 
-def test_addresses_are_read_as_they_are_written() -> None:
+def test_addresses_round_trip() -> None:
     for text in ("h:1", "10.0.0.1:65535", "[::1]:3181"):
         address = parse_address(text)
         assert address is not None
         assert str(address) == text
     for text in ("h", "h:", ":1", "h:0", "h:65536", "h:x", "::1", "h:1:2", "h:\u0661", "[]:1"):
         assert parse_address(text) is None
-
-
-# --- cookies ------------------------------------------------------------------------------------
-
-
-def test_a_cookie_has_the_text_of_bookkeeper() -> None:
-    assert cookies.encode(COOKIE) == COOKIE_TEXT
-    assert cookies.decode(COOKIE_TEXT) == COOKIE
-
-
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\t"), max_size=20)
-
-
-@given(
-    journal=st.text(st.characters(codec="utf-8"), max_size=20),
-    ledgers=st.lists(texts, max_size=3),
-    instance=st.none() | texts,
-    index=st.none() | st.lists(texts, max_size=3).map(tuple),
-)
-def test_cookies_round_trip(
-    journal: str, ledgers: list[str], instance: str | None, index: tuple[str, ...] | None
-) -> None:
-    cookie = Cookie(HERE, journal, tuple(ledgers), instance, index)
-    assert cookies.decode(cookies.encode(cookie)) == cookie
-
-
-def test_every_truncation_of_a_cookie_is_corrupt_or_lacks_optional_lines() -> None:
-    for size in range(len(COOKIE_TEXT)):
-        try:
-            found = cookies.decode(COOKIE_TEXT[:size])
-        except CorruptionError:
-            continue
-        assert (found.bookie_id, found.ledger_dirs) == (ADDRESS, COOKIE.ledger_dirs)
-        assert found.instance_id in (None, INSTANCE)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        COOKIE_TEXT.replace(b"5\n", b"4\n"),
-        COOKIE_TEXT.replace(b"1\\t/d/ledgers", b"2\\t/d/ledgers"),
-        COOKIE_TEXT.replace(b"127.0.0.1:24191", b"no bookie"),
-        COOKIE_TEXT.replace(b"journalDir", b"journalDirectory"),
-        COOKIE_TEXT.replace(b"/d/journal", b"\\377"),
-        COOKIE_TEXT + b"\xff",
-        COOKIE_TEXT + b" " * 70_000,
-    ],
-)
-def test_what_is_no_cookie_is_corrupt(text: bytes) -> None:
-    with pytest.raises(CorruptionError):
-        cookies.decode(text)
-
-
-# --- greetings ----------------------------------------------------------------------------------
-
-
-def test_the_wanted_bookie_accepts() -> None:
-    assert handshake.decode_hello(handshake.encode_hello(HERE)) == HERE
-    handshake.check_answer(handshake.PLUGIN, handshake.encode_answer(HERE, HERE), HERE)
-
-
-def test_another_incarnation_is_unavailable_and_named() -> None:
-    answer = handshake.encode_answer(HERE, THERE)
-    with pytest.raises(BookieUnavailableError, match=THERE):
-        handshake.check_answer(handshake.PLUGIN, answer, HERE)
-
-
-def test_a_bookie_that_cannot_prove_its_id_is_unavailable() -> None:
-    with pytest.raises(BookieUnavailableError, match="AuthDisabledPlugin"):
-        handshake.check_answer(handshake.APACHE_NO_AUTH_PLUGIN, b"", HERE)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        b"\x01\x00",
-        b"\x02\x00bk-1",
-        b"\x01\x01bk-1",  # an answer
-        b"\x01\x00b k",
-        b"\x01\x00\xff",
-        b"\x01\x00" + b"x" * 300,
-    ],
-)
-def test_what_is_no_hello_is_refused(payload: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        handshake.decode_hello(payload)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"",
-        handshake.encode_hello(HERE),
-        handshake.encode_answer(THERE, THERE),  # accepted, by another bookie
-        bytes((1, 2)) + HERE.encode(),  # refused, by the wanted one
-        bytes((1, 7)) + HERE.encode(),
-    ],
-)
-def test_what_is_no_answer_is_refused(payload: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        handshake.check_answer(handshake.PLUGIN, payload, HERE)

@@ -1,4 +1,4 @@
-"""v2 packets, held to bytes that Apache BookKeeper 4.17's client and bookie sent."""
+"""v2 packets equal the bytes that Apache BookKeeper 4.17's client and bookie sent."""
 
 import pytest
 from hypothesis import given
@@ -89,20 +89,20 @@ RESPONSES = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_requests_are_those_of_bookkeeper(name: str) -> None:
+def test_requests_equal_bookkeepers(name: str) -> None:
     expected, frame, request = REQUESTS[name]
     assert frame == bytes.fromhex(expected)
     assert v2.decode_request(frame[4:]) == request
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_answers_are_those_of_bookkeeper(name: str) -> None:
+def test_responses_equal_bookkeepers(name: str) -> None:
     expected, frame, response = RESPONSES[name]
     assert frame == bytes.fromhex(expected)
     assert v2.decode_response(frame[4:]) == response
 
 
-def test_an_add_answer_has_28_bytes_and_a_first_word_of_its_own() -> None:
+def test_an_add_response_has_28_bytes_and_a_fixed_first_word() -> None:
     frame = v2.encode_add_response(0, 1, 2)
     assert len(frame) == v2.ADD_RESPONSE_BYTES == 28
     assert v2.RESPONSE.unpack(frame) == (v2.ADD_RESPONSE_WORD, 0, 1, 2)
@@ -155,7 +155,7 @@ def test_batch_reads_round_trip(
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_truncated_request_is_refused_or_a_shorter_entry(name: str) -> None:
+def test_a_truncated_request_is_rejected_or_has_a_shorter_entry(name: str) -> None:
     packet = REQUESTS[name][1][4:]
     for size in range(len(packet)):
         if packet[1] == v2.OP_ADD and size >= v2.ADD.size:
@@ -168,7 +168,7 @@ def test_a_truncated_request_is_refused_or_a_shorter_entry(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_a_truncated_answer_is_refused_or_a_shorter_body(name: str) -> None:
+def test_a_truncated_response_is_rejected_or_has_a_shorter_body(name: str) -> None:
     packet = RESPONSES[name][1][4:]
     for size in range(len(packet)):
         try:
@@ -200,7 +200,7 @@ def test_a_truncated_answer_is_refused_or_a_shorter_body(name: str) -> None:
         "0203000008",
     ],
 )
-def test_what_is_no_request_is_refused(packet: str) -> None:
+def test_malformed_requests_are_rejected(packet: str) -> None:
     with pytest.raises(ProtocolError):
         v2.decode_request(bytes.fromhex(packet))
 
@@ -221,7 +221,7 @@ def test_what_is_no_request_is_refused(packet: str) -> None:
         "02030000 ff",
     ],
 )
-def test_what_is_no_answer_is_refused(packet: str) -> None:
+def test_malformed_responses_are_rejected(packet: str) -> None:
     with pytest.raises(ProtocolError):
         v2.decode_response(bytes.fromhex(packet))
 

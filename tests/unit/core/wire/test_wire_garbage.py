@@ -1,4 +1,4 @@
-"""Whatever bytes come from a socket or a store: a value or the one typed error, nothing else."""
+"""Every decoder returns a value or raises its typed error, for any bytes."""
 
 from collections.abc import Callable
 
@@ -28,9 +28,9 @@ LEDGER = LedgerMetadata(7, 1, 1, 1, (Fragment(0, (BOOKIE,)),), custom={"k": b"v"
 
 
 def request_of(data: bytes) -> object:
-    """What a bookie does with any v3 frame before it looks at what is asked."""
+    """Decode and check a v3 request as a bookie does before it processes it."""
     request = v3.decode_request(data)
-    if v3.fault_of(request) is None:
+    if v3.rejection_status(request) is None:
         v3.frame(v3.refusal(request, v3.Status.IO))
     return request
 
@@ -114,7 +114,7 @@ def read(name: str, data: bytes) -> None:
 
 
 @every_reader
-def test_the_valid_value_is_read(name: str) -> None:
+def test_the_valid_value_is_decoded(name: str) -> None:
     reader, _, valid = READERS[name]
     assert reader(valid) is not None
 
@@ -122,14 +122,14 @@ def test_the_valid_value_is_read(name: str) -> None:
 @every_reader
 @given(data=st.binary(max_size=120))
 @settings(max_examples=60)
-def test_random_bytes(name: str, data: bytes) -> None:
+def test_random_bytes_raise_only_typed_errors(name: str, data: bytes) -> None:
     read(name, data)
 
 
 @every_reader
 @given(data=st.data())
 @settings(max_examples=150)
-def test_a_valid_value_with_bytes_changed(name: str, data: st.DataObject) -> None:
+def test_changed_bytes_raise_only_typed_errors(name: str, data: st.DataObject) -> None:
     changed = bytearray(READERS[name][2])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(changed) - 1))
@@ -140,7 +140,7 @@ def test_a_valid_value_with_bytes_changed(name: str, data: st.DataObject) -> Non
 
 
 @every_reader
-def test_every_truncation_and_every_extension(name: str) -> None:
+def test_truncations_and_extensions_raise_only_typed_errors(name: str) -> None:
     valid = READERS[name][2]
     for size in range(len(valid)):
         read(name, valid[:size])
@@ -157,7 +157,7 @@ def test_every_truncation_and_every_extension(name: str) -> None:
 @example(b'bookieHost: "\\ "')
 @example(b'bookieHost: "\\u12"')
 @example(b'bookieHost: "a\\')
-def test_text_forms_take_anything(text: bytes) -> None:
-    """Also escapes that the protobuf library only warns of."""
+def test_text_parsers_accept_or_reject_any_bytes(text: bytes) -> None:
+    """This includes escapes for which the protobuf library only warns."""
     read("ledger as text", b"BookieMetadataFormatVersion\t2\n" + text)
     read("cookie", b"5\n" + text)

@@ -1,11 +1,10 @@
-"""Thin clients go where proxies send them, at once the first times, and with pauses after that."""
+"""Thin clients follow redirects, the first ones at once and later ones with pauses."""
 
 import asyncio
 from collections.abc import Callable
 
 from google.protobuf.message import Message
 
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.write.batch import Batch
 from rhumbline.core.protocol.errors import (
     AppendOutcomeUnknownError,
@@ -14,8 +13,9 @@ from rhumbline.core.protocol.errors import (
     UnavailableError,
 )
 from rhumbline.core.protocol.record_set import TXID_FIRST
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.proxies.client.channels import Channels
-from rhumbline.proxies.client.producer_sender import Outgoing
+from rhumbline.proxies.client.producer_sender import OutgoingSet
 from rhumbline.proxies.client.proxy_reader import ProxySource
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.methods import Method
@@ -23,62 +23,64 @@ from rhumbline.proxies.write.append_item import Appended
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 Script = Callable[[str, Message], list[Message | RhumblineError]]
-"""What the proxy at an address answers to a request."""
+"""Returns the messages that the proxy at an address sends after a request."""
 
 
 class ScriptedCall:
-    """A call that answers as a test says, and then nothing."""
+    """A call that receives what the script says."""
 
     def __init__(self, address: str, script: Script) -> None:
         self._address = address
         self._script = script
-        self._answers: asyncio.Queue[Message | RhumblineError] = asyncio.Queue()
+        self._responses: asyncio.Queue[Message | RhumblineError] = asyncio.Queue()
 
     async def write(self, message: Message) -> None:
         for answer in self._script(self._address, message):
-            self._answers.put_nowait(answer)
+            self._responses.put_nowait(answer)
 
     async def read(self) -> Message | None:
-        answer = await self._answers.get()
+        answer = await self._responses.get()
         if isinstance(answer, RhumblineError):
             raise answer
         return answer
 
     def cancel(self) -> None:
-        self._answers.put_nowait(UnavailableError("cancelled"))
+        self._responses.put_nowait(UnavailableError("cancelled"))
 
 
-class ScriptedCalls:
-    """All calls of a client; ``begun`` says where each began."""
+class ScriptedTransport:
+    """All calls of a client; ``calls_begun`` lists their addresses."""
 
     def __init__(self, script: Script) -> None:
-        self.begun: list[str] = []
+        self.calls_begun: list[str] = []
         self._script = script
 
     def begin(self, address: str, method: Method) -> ScriptedCall:
-        self.begun.append(address)
+        self.calls_begun.append(address)
         return ScriptedCall(address, self._script)
 
-    async def ask(
+    async def call_unary(
         self, address: str, method: Method, request: Message, timeout_s: float
     ) -> Message:
-        raise AssertionError("these tests ask nothing")
+        raise AssertionError("these tests make no unary call")
 
     async def aclose(self) -> None:
         return
 
 
-def test_a_proxy_that_refuses_a_whole_call_has_taken_nothing_and_says_who_does() -> None:
+def test_refusal_of_a_whole_call_is_definite_and_names_another_proxy() -> None:
     async def body() -> None:
         def script(address: str, message: Message) -> list[Message | RhumblineError]:
             return [NotOwnerError("this is no write proxy", "writes:1")]
 
-        channels = Channels(("reads:1",), ScriptedCalls(script))
+        channels = Channels(("reads:1",), ScriptedTransport(script))
         answer: asyncio.Future[Appended | RhumblineError] = (
             asyncio.get_running_loop().create_future()
         )
-        out = Outgoing(Batch(0, TXID_FIRST, 0), b"set", sequence=0, keeps_txids=False, deadline=9)
-        channels.send("reads:1", ("ns", "s"), out, answer.set_result, restarts=True, tried=())
+        outgoing = OutgoingSet(
+            Batch(0, TXID_FIRST, 0), b"set", sequence=0, keeps_txids=False, deadline=9
+        )
+        channels.send("reads:1", ("ns", "s"), outgoing, answer.set_result, restarts=True, tried=())
         got = await asyncio.wait_for(answer, 1)
         assert isinstance(got, NotOwnerError)
         assert got.owner == "writes:1"
@@ -87,15 +89,17 @@ def test_a_proxy_that_refuses_a_whole_call_has_taken_nothing_and_says_who_does()
     run_jumping(body())
 
 
-def test_closing_the_client_does_not_say_that_a_set_on_its_way_is_not_there() -> None:
+def test_closing_the_client_leaves_sets_in_flight_with_an_unknown_outcome() -> None:
     async def body() -> None:
-        channels = Channels(("writes:1",), ScriptedCalls(lambda address, message: []))
+        channels = Channels(("writes:1",), ScriptedTransport(lambda address, message: []))
         answers: list[Appended | RhumblineError] = []
         for sequence in range(3):
-            out = Outgoing(
+            outgoing = OutgoingSet(
                 Batch(0, TXID_FIRST, 0), b"set", sequence=sequence, keeps_txids=False, deadline=9
             )
-            channels.send("writes:1", ("ns", "s"), out, answers.append, restarts=True, tried=())
+            channels.send(
+                "writes:1", ("ns", "s"), outgoing, answers.append, restarts=True, tried=()
+            )
         await asyncio.sleep(0.01)
         await channels.aclose()
         assert [type(answer) for answer in answers] == [AppendOutcomeUnknownError] * 3
@@ -107,28 +111,28 @@ def a_start() -> pb.ReadResponse:
     return pb.ReadResponse(start=pb.ReadStart(position=pb.Position(lssn=1, entry_id=0, slot=0)))
 
 
-def test_two_proxies_that_name_each_other_are_asked_with_pauses() -> None:
-    """Also when each begins to serve before it thinks better of it."""
+def test_redirects_in_a_circle_are_followed_with_pauses() -> None:
+    """Also if each proxy begins to serve before it redirects."""
 
     async def body() -> None:
         def script(address: str, message: Message) -> list[Message | RhumblineError]:
             other = "b:1" if address == "a:1" else "a:1"
             return [a_start(), NotOwnerError("stopping", other)]
 
-        calls = ScriptedCalls(script)
+        calls = ScriptedTransport(script)
         source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
         await source.open(EARLIEST, advances_if_truncated=False)
         reading = asyncio.ensure_future(source.fetch())
         await asyncio.sleep(10)
         assert not reading.done()
-        assert 10 <= len(calls.begun) <= 40
+        assert 10 <= len(calls.calls_begun) <= 40
         reading.cancel()
         await source.aclose()
 
     run_jumping(body())
 
 
-def test_what_comes_makes_the_next_redirect_quick_again() -> None:
+def test_received_entries_make_the_next_redirect_immediate_again() -> None:
     async def body() -> None:
         def script(address: str, message: Message) -> list[Message | RhumblineError]:
             assert isinstance(message, pb.ReadRequest)
@@ -137,7 +141,7 @@ def test_what_comes_makes_the_next_redirect_quick_again() -> None:
             )
             return [a_start(), entry, NotOwnerError("moved", "b:1" if address == "a:1" else "a:1")]
 
-        calls = ScriptedCalls(script)
+        calls = ScriptedTransport(script)
         source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
         await source.open(EARLIEST, advances_if_truncated=False)
         start = asyncio.get_running_loop().time()
@@ -145,34 +149,34 @@ def test_what_comes_makes_the_next_redirect_quick_again() -> None:
             chunk = await source.fetch()
             assert [entry.entry_id for entry in chunk.entries] == [number]
         assert asyncio.get_running_loop().time() - start < 0.1
-        assert calls.begun == ["a:1", "b:1"] * 10
+        assert calls.calls_begun == ["a:1", "b:1"] * 10
         await source.aclose()
 
     run_jumping(body())
 
 
-def test_a_call_that_served_and_broke_is_begun_at_the_same_place_first() -> None:
-    """But one that breaks again before anything came turns to the next proxy."""
+def test_broken_call_that_worked_is_begun_at_the_same_proxy_first() -> None:
+    """A call that breaks again before anything arrived goes to the next proxy."""
 
     async def body() -> None:
-        begun: list[str] = []
+        calls_begun: list[str] = []
 
         def script(address: str, message: Message) -> list[Message | RhumblineError]:
             assert isinstance(message, pb.ReadRequest)
-            begun.append(f"{address} after {list(message.tried)}")
-            if len(begun) == 2:
+            calls_begun.append(f"{address} after {list(message.tried)}")
+            if len(calls_begun) == 2:
                 return [UnavailableError("the connection broke")]
             number = message.position.entry_id
             entry = pb.ReadResponse(lssn=1, first_entry_id=number, entries=[b"x"])
             return [a_start(), entry, UnavailableError("the connection broke")]
 
-        calls = ScriptedCalls(script)
+        calls = ScriptedTransport(script)
         source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
         await source.open(EARLIEST, advances_if_truncated=False)
         for number in range(3):
             chunk = await source.fetch()
             assert [entry.entry_id for entry in chunk.entries] == [number]
-        assert begun == ["a:1 after []", "a:1 after []", "b:1 after ['a:1']", "b:1 after []"]
+        assert calls_begun == ["a:1 after []", "a:1 after []", "b:1 after ['a:1']", "b:1 after []"]
         await source.aclose()
 
     run_jumping(body())

@@ -1,4 +1,4 @@
-"""Writers of one stream in a process send common sets; what is wrong with one is its own affair."""
+"""Writers of one stream in a process share record sets; a failure affects its own writer only."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld, an_item
 
 
 @in_world
-async def test_what_is_appended_in_a_turn_leaves_as_one_set(log: LogWorld) -> None:
+async def test_records_appended_in_one_loop_iteration_become_one_set(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -29,22 +29,24 @@ async def test_what_is_appended_in_a_turn_leaves_as_one_set(log: LogWorld) -> No
     async def produce(number: int, writer: ProxyWriter) -> list[Dlsn]:
         return [(await writer.append(b"%d-%d" % (number, n))).dlsn for n in range(10)]
 
-    places = await asyncio.gather(*(produce(*pair) for pair in enumerate(writers)))
+    positions = await asyncio.gather(*(produce(*pair) for pair in enumerate(writers)))
     served = world.proxies["one:1"].writes.statistics()
     for writer in writers:
         await writer.close()
     await world.stop()
     assert served["records"] == 500
     assert served["sets"] == 10, "each round is one set"
-    where = {dlsn: payload for dlsn, payload in await world.contents("s")}
-    assert len(where) == 500
-    for number, mine in enumerate(places):
-        assert [where[dlsn] for dlsn in mine] == [b"%d-%d" % (number, n) for n in range(10)]
-        assert mine == sorted(mine)
+    payload_at = {dlsn: payload for dlsn, payload in await world.contents("s")}
+    assert len(payload_at) == 500
+    for number, own_positions in enumerate(positions):
+        assert [payload_at[dlsn] for dlsn in own_positions] == [
+            b"%d-%d" % (number, n) for n in range(10)
+        ]
+        assert own_positions == sorted(own_positions)
 
 
 @in_world
-async def test_a_record_that_the_proxy_refuses_fails_its_own_writer_only(log: LogWorld) -> None:
+async def test_record_that_the_proxy_refuses_fails_only_its_own_writer(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -65,7 +67,7 @@ async def test_a_record_that_the_proxy_refuses_fails_its_own_writer_only(log: Lo
 
 
 @in_world
-async def test_a_writer_that_gives_txids_later_keeps_its_order(log: LogWorld) -> None:
+async def test_writer_that_passes_txids_later_keeps_its_order(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
     await log.namespace.create_stream("s")
@@ -89,7 +91,7 @@ async def test_a_writer_that_gives_txids_later_keeps_its_order(log: LogWorld) ->
 
 
 @in_world
-async def test_what_a_failed_producer_leaves_undone_fails_what_follows_it(log: LogWorld) -> None:
+async def test_failed_producer_fails_the_producer_that_follows_it(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -107,7 +109,7 @@ async def test_what_a_failed_producer_leaves_undone_fails_what_follows_it(log: L
 
 
 @in_world
-async def test_closing_and_aborting_one_leaves_the_others_be(log: LogWorld) -> None:
+async def test_closing_or_aborting_a_writer_does_not_affect_others(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
     await log.namespace.create_stream("s")
@@ -121,7 +123,7 @@ async def test_closing_and_aborting_one_leaves_the_others_be(log: LogWorld) -> N
         with pytest.raises(ClosedError):
             one.append(b"late")
     tickets.append(anne.append(b"y"))
-    for one in (bert, carl):  # on the way on which records join a batch that is open
+    for one in (bert, carl):  # also while a batch is open that they could join
         with pytest.raises(ClosedError):
             one.append(b"late")
     await asyncio.gather(*tickets)
@@ -134,7 +136,7 @@ async def test_closing_and_aborting_one_leaves_the_others_be(log: LogWorld) -> N
 
 
 @in_world
-async def test_after_a_failure_the_next_writer_begins_anew(log: LogWorld) -> None:
+async def test_writer_opened_after_a_failure_gets_a_new_producer(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1")
     transport = world.transport()
@@ -152,7 +154,7 @@ async def test_after_a_failure_the_next_writer_begins_anew(log: LogWorld) -> Non
 
 
 @in_world
-async def test_sets_of_others_go_behind_the_records_before_them(log: LogWorld) -> None:
+async def test_application_sets_follow_the_records_appended_before(log: LogWorld) -> None:
     world = ProxyWorld(log)
     log.ledgers.delay_s = lambda: 0.02
     await log.namespace.create_stream("s")
@@ -167,7 +169,7 @@ async def test_sets_of_others_go_behind_the_records_before_them(log: LogWorld) -
 
 
 @in_world
-async def test_no_record_is_larger_than_the_policy_says_however_it_comes(log: LogWorld) -> None:
+async def test_record_limit_of_the_policy_holds_for_every_kind_of_append(log: LogWorld) -> None:
     policy = StreamPolicy(record_bytes_max=100)
     await log.namespace.create_stream("s", policy)
     world = ProxyWorld(log)

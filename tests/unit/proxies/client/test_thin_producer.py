@@ -1,4 +1,4 @@
-"""Thin producers over proxies that crash, hand over and refuse: each record is there once."""
+"""Thin producers over proxies that crash, release streams and refuse: no record is doubled."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 
 
 @in_world
-async def test_appends_are_where_they_are_said_to_be(log: LogWorld) -> None:
+async def test_records_are_stored_at_their_acknowledged_positions(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1", "two:1")
@@ -44,7 +44,7 @@ async def test_appends_are_where_they_are_said_to_be(log: LogWorld) -> None:
 
 
 @in_world
-async def test_given_txids_are_kept_and_others_are_given(log: LogWorld) -> None:
+async def test_own_txids_are_kept_and_missing_ones_are_assigned(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -59,7 +59,7 @@ async def test_given_txids_are_kept_and_others_are_given(log: LogWorld) -> None:
 
 
 @in_world
-async def test_mistakes_are_refused_before_they_travel(log: LogWorld) -> None:
+async def test_invalid_records_are_refused_before_they_are_sent(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1")
     writer = world.writer("none")
@@ -79,7 +79,7 @@ async def test_mistakes_are_refused_before_they_travel(log: LogWorld) -> None:
 
 
 @in_world
-async def test_the_deadline_ends_it_and_says_what_is_known(log: LogWorld) -> None:
+async def test_deadline_fails_the_append_with_the_known_outcome(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -98,7 +98,7 @@ async def test_the_deadline_ends_it_and_says_what_is_known(log: LogWorld) -> Non
 
 
 @in_world
-async def test_a_graceful_stop_is_seen_by_no_producer(log: LogWorld) -> None:
+async def test_graceful_stop_is_invisible_to_producers(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1", "two:1")
@@ -124,7 +124,7 @@ async def test_a_graceful_stop_is_seen_by_no_producer(log: LogWorld) -> None:
 async def produce(
     writer: ProxyWriter, name: str, random: Random, acked: dict[Dlsn, bytes], unknown: set[bytes]
 ) -> None:
-    """Appends bursts until it fails or has sent enough."""
+    """Append bursts until the writer fails or has sent 60 records."""
     tickets: list[tuple[bytes, Append]] = []
     try:
         for n in range(60):
@@ -151,7 +151,7 @@ async def produce(
 
 
 @pytest.mark.seeds(25)
-def test_histories_with_crashes_and_handovers(seed: int) -> None:
+def test_no_record_is_lost_or_doubled_by_crashes_and_handovers(seed: int) -> None:
     @in_world
     async def history(log: LogWorld) -> None:
         random = Random(seed)
@@ -193,14 +193,16 @@ def test_histories_with_crashes_and_handovers(seed: int) -> None:
             await task
         await world.stop()
         contents = await world.contents("s")
-        where = dict(contents)
+        payload_at = dict(contents)
         counts = Counter(payload for _, payload in contents)
         assert all(count == 1 for count in counts.values()), "doubled"
-        assert {d: where.get(d) for d in acked} == acked, "lost or moved"
-        assert set(counts) - set(acked.values()) <= unknown, "there without a word"
+        assert {d: payload_at.get(d) for d in acked} == acked, "lost or moved"
+        assert set(counts) - set(acked.values()) <= unknown, (
+            "stored, but neither acknowledged nor unknown"
+        )
         for w in range(4):
-            mine = [p for _, p in contents if p.startswith(b"w%d-" % w)]
-            numbers = [int(p.split(b"-")[1]) for p in mine]
+            own_payloads = [p for _, p in contents if p.startswith(b"w%d-" % w)]
+            numbers = [int(p.split(b"-")[1]) for p in own_payloads]
             assert numbers == sorted(numbers), "out of order"
         assert len(acked) == 240, "every record is acknowledged in the end"
 
@@ -208,7 +210,7 @@ def test_histories_with_crashes_and_handovers(seed: int) -> None:
 
 
 @in_world
-async def test_a_closed_writer_takes_nothing(log: LogWorld) -> None:
+async def test_closed_writer_accepts_nothing(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")

@@ -1,4 +1,4 @@
-"""A read proxy that stops says so before it ends its calls, and names another one."""
+"""A read proxy that stops ends its calls with a redirect to another read proxy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ async def a_service(log: LogWorld, address: str, role: str, region: str) -> Prox
     service = ProxyService(
         log.runtime,
         log.store,
-        lambda _: log.opened(),
+        lambda _: log.open_namespace(),
         ProxyConfig(),
         roles=(role,),
         address=address,
@@ -35,39 +35,39 @@ async def requests(*tried: str) -> AsyncIterator[pb.ReadRequest]:
     await asyncio.Event().wait()
 
 
-async def read(service: ProxyService, *tried: str, heard: list[Message | bytes]) -> None:
+async def read(service: ProxyService, *tried: str, received: list[Message | bytes]) -> None:
     async def send(message: Message | bytes) -> None:
-        heard.append(message)
+        received.append(message)
 
     await service.stream_calls[methods.READ](requests(*tried), send)
 
 
 @in_world
-async def test_its_readers_and_those_who_come_are_sent_to_another(log: LogWorld) -> None:
+async def test_stopping_proxy_redirects_present_and_new_readers(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
     near = await a_service(log, "near:1", READ, "east")
     far = await a_service(log, "far:1", READ, "west")
     writes = await a_service(log, "writes:1", WRITE, "east")
-    heard: list[Message | bytes] = []
-    reading = asyncio.ensure_future(read(near, heard=heard))
+    received: list[Message | bytes] = []
+    reading = asyncio.ensure_future(read(near, received=received))
     await asyncio.sleep(1)
-    assert len(heard) > 5, "its start, and heartbeats"
+    assert len(received) > 5, "the start, and heartbeats"
     with pytest.raises(NotOwnerError) as refused:
-        await read(writes, heard=[])
+        await read(writes, received=[])
     assert refused.value.owner == "near:1"
     with pytest.raises(NotOwnerError) as refused:
-        await read(writes, "near:1", heard=[])
-    assert refused.value.owner == "far:1", "it could not be reached"
+        await read(writes, "near:1", received=[])
+    assert refused.value.owner == "far:1", "the near proxy could not be reached"
 
     await near.hand_over()
     with pytest.raises(NotOwnerError):
         await asyncio.wait_for(reading, 1)
-    assert near.not_ready() == "stopping"
+    assert near.unready_reason() == "stopping"
     assert near.statistics()["calls"] == 0
     for service in (near, writes):
         with pytest.raises(NotOwnerError) as refused:
-            await read(service, heard=[])
-        assert refused.value.owner == "far:1", "the other one still has its session"
+            await read(service, received=[])
+        assert refused.value.owner == "far:1", "the far proxy still has its session"
     for service in (near, far, writes):
         await service.hand_over()
         await service.leave()

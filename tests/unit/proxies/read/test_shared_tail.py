@@ -1,14 +1,14 @@
-"""Readers of a read proxy: one read for all at the tail, nobody holds anybody, none missed."""
+"""Readers of a read proxy share one tail, do not delay each other, and miss nothing."""
 
 import asyncio
 from random import Random
 
 import pytest
 
-from rhumbline.core.log.read.positioning import EARLIEST, LATEST, AtTxid, Start
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import NotOwnerError, TooManyRequestsError, TruncatedError
 from rhumbline.core.protocol.record_set import decode_entry
+from rhumbline.core.protocol.start import EARLIEST, LATEST, AtTxid, Start
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.membership import READ, ProxyMembership
 from rhumbline.proxies.read.read_proxy import OpenedTail, ReadProxy
@@ -17,40 +17,40 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 class Proxy(ReadProxy):
-    """A read proxy that leaves when it closes."""
+    """A read proxy that also leaves the membership when it closes."""
 
-    presence: ProxyMembership
+    membership: ProxyMembership
 
     async def aclose(self) -> None:
         await super().aclose()
-        await self.presence.leave()
+        await self.membership.leave()
 
 
 async def a_proxy(
     log: LogWorld, config: ProxyConfig, address: str = "r:1", region: str = "east"
 ) -> Proxy:
-    presence = ProxyMembership(
+    membership = ProxyMembership(
         log.store, log.runtime, roles=(READ,), address=address, region=region, session_ttl_ms=1000
     )
-    proxy = Proxy(lambda _: log.opened(), presence, config)
-    proxy.presence = presence
-    await presence.join()
+    proxy = Proxy(lambda _: log.open_namespace(), membership, config)
+    proxy.membership = membership
+    await membership.join()
     return proxy
 
 
 async def payloads(
     proxy: ReadProxy, opened: OpenedTail, count: int, *, last: bytes = b"", pause_s: float = 0.0
 ) -> list[bytes]:
-    """At least ``count`` records and up to ``last`` (all of them when it is at its end)."""
+    """Return at least ``count`` records and up to ``last``, or all up to the end of the read."""
     found: list[bytes] = []
-    place = opened.position[:2]
+    position = opened.position[:2]
     while len(found) < count or (last and found[-1] != last):
         block = await opened.cursor.next()
         if block is None:
             break
         message = pb.ReadResponse.FromString(block.encoded())
-        assert (message.lssn, message.first_entry_id) >= place
-        place = (message.lssn, message.first_entry_id + len(message.entries))
+        assert (message.lssn, message.first_entry_id) >= position
+        position = (message.lssn, message.first_entry_id + len(message.entries))
         for entry in message.entries:
             for one in decode_entry(entry):
                 found += one.payloads() if not one.is_control else []
@@ -61,7 +61,7 @@ async def payloads(
 
 
 @in_world
-async def test_a_hundred_readers_cost_one_read_of_each_entry(log: LogWorld) -> None:
+async def test_a_hundred_readers_share_one_read_of_each_entry(log: LogWorld) -> None:
     writer = await log.writer("s")
     await writer.append(b"before")
     proxy = await a_proxy(log, ProxyConfig())
@@ -72,7 +72,7 @@ async def test_a_hundred_readers_cost_one_read_of_each_entry(log: LogWorld) -> N
         await asyncio.sleep(0.001)
     found = [await asyncio.wait_for(reader, 10) for reader in readers]
     assert all(one == [b"%d" % n for n in range(50)] for one in found)
-    assert log.ledgers.reads < 20, "waits bring the entries along; nobody reads for himself"
+    assert log.ledgers.reads < 20, "long polls return the entries; no reader reads the log itself"
     assert proxy.statistics()["tails"] == 0
     await proxy.aclose()
     await writer.close()
@@ -118,8 +118,8 @@ def test_readers_of_any_speed_and_start_miss_nothing(seed: int, cache_bytes: int
             await asyncio.sleep(random.random() * 0.05)
         for first, reader in readers:
             found = await asyncio.wait_for(reader, 60)
-            # A position names a record, but its entry comes whole; and what was acknowledged just
-            # before LATEST was asked for may have become readable after it.
+            # A position names a record, but its entry is sent whole, and a record acknowledged just
+            # before a read from LATEST may have become readable after the read began.
             assert len(found) >= total - first
             assert found == sent[total - len(found) :]
         await proxy.aclose()
@@ -129,7 +129,7 @@ def test_readers_of_any_speed_and_start_miss_nothing(seed: int, cache_bytes: int
 
 
 @in_world
-async def test_a_read_may_stop_at_what_is_there(log: LogWorld) -> None:
+async def test_read_can_stop_at_the_present_end(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
     assert (
@@ -144,7 +144,7 @@ async def test_a_read_may_stop_at_what_is_there(log: LogWorld) -> None:
 
 
 @in_world
-async def test_the_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
+async def test_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
     reading = asyncio.ensure_future(payloads(proxy, await proxy.open("test", "s", EARLIEST), 99))
@@ -156,7 +156,7 @@ async def test_the_end_of_a_stream_ends_its_reads(log: LogWorld) -> None:
 
 
 @in_world
-async def test_a_truncated_start_is_told_or_passed_over(log: LogWorld) -> None:
+async def test_truncated_start_fails_or_is_advanced(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
     positions = [(await writer.append(b"%d" % n)).dlsn for n in range(5)]
@@ -171,7 +171,9 @@ async def test_a_truncated_start_is_told_or_passed_over(log: LogWorld) -> None:
 
 
 @in_world
-async def test_readers_are_bounded_and_sent_to_the_proxy_of_their_stream(log: LogWorld) -> None:
+async def test_readers_are_limited_and_redirected_to_the_proxy_of_their_stream(
+    log: LogWorld,
+) -> None:
     await log.namespace.create_stream("s")
     one = await a_proxy(log, ProxyConfig(readers_max=1), "one:1")
     two = await a_proxy(log, ProxyConfig(readers_max=1), "two:1")
@@ -195,7 +197,7 @@ async def test_readers_are_bounded_and_sent_to_the_proxy_of_their_stream(log: Lo
 
 
 @in_world
-async def test_who_waits_hears_that_nothing_came_and_loses_nothing(log: LogWorld) -> None:
+async def test_timeout_of_a_waiting_reader_loses_no_entry(log: LogWorld) -> None:
     proxy = await a_proxy(log, ProxyConfig())
     writer = await log.writer("s")
     await writer.append(b"0")
@@ -214,7 +216,7 @@ async def test_who_waits_hears_that_nothing_came_and_loses_nothing(log: LogWorld
 
 
 @in_world
-async def test_readers_go_home_when_their_proxy_is_up_again(log: LogWorld) -> None:
+async def test_readers_return_when_their_preferred_proxy_is_back(log: LogWorld) -> None:
     await log.namespace.create_stream("s")
     one = await a_proxy(log, ProxyConfig(), "one:1")
     two = await a_proxy(log, ProxyConfig(), "two:1")
@@ -226,17 +228,23 @@ async def test_readers_go_home_when_their_proxy_is_up_again(log: LogWorld) -> No
     except NotOwnerError:
         home, other, address = two, one, "two:1"
     unreachable = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
-    assert [p.better_for(o) for p, o in zip((other, far), unreachable, strict=True)] == ["", ""]
+    assert [p.find_better_proxy(o) for p, o in zip((other, far), unreachable, strict=True)] == [
+        "",
+        "",
+    ]
 
     await home.aclose()
     await asyncio.sleep(0.01)
     displaced = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
-    assert [p.better_for(o) for p, o in zip((other, far), displaced, strict=True)] == ["", ""]
+    assert [p.find_better_proxy(o) for p, o in zip((other, far), displaced, strict=True)] == [
+        "",
+        "",
+    ]
     home = await a_proxy(log, ProxyConfig(), address)
     await asyncio.sleep(0.01)
     for proxy, opened in zip((other, far), displaced, strict=True):
-        assert proxy.better_for(opened) == address
+        assert proxy.find_better_proxy(opened) == address
     again = [await p.open("test", "s", LATEST, tried=(address,)) for p in (other, far)]
-    assert [p.better_for(o) for p, o in zip((other, far), again, strict=True)] == ["", ""]
+    assert [p.find_better_proxy(o) for p, o in zip((other, far), again, strict=True)] == ["", ""]
     for proxy in (home, other, far):
         await proxy.aclose()

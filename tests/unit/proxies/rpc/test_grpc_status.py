@@ -1,4 +1,4 @@
-"""Every error of the tree has a gRPC status, and comes back as what it was."""
+"""Every error class has a gRPC status and survives the round trip."""
 
 import grpc
 import pytest
@@ -26,7 +26,7 @@ from rhumbline.proxies.rpc.grpc_status import (
 
 
 @pytest.mark.parametrize("cls", error_classes().values(), ids=lambda cls: cls.__name__)
-def test_every_error_has_a_status_and_comes_back(cls: type[RhumblineError]) -> None:
+def test_every_error_has_a_status_and_survives_the_round_trip(cls: type[RhumblineError]) -> None:
     error = cls("what happened")
     code = grpc.StatusCode[status_name(error)]
     assert code is not grpc.StatusCode.OK
@@ -36,7 +36,7 @@ def test_every_error_has_a_status_and_comes_back(cls: type[RhumblineError]) -> N
 
 
 @pytest.mark.parametrize("code", grpc.StatusCode, ids=lambda code: code.name)
-def test_every_status_means_an_error(code: grpc.StatusCode) -> None:
+def test_every_status_maps_to_an_error(code: grpc.StatusCode) -> None:
     if code is grpc.StatusCode.OK:
         with pytest.raises(KeyError):
             error_of_status(code.name, "")
@@ -44,14 +44,14 @@ def test_every_status_means_an_error(code: grpc.StatusCode) -> None:
         assert str(error_of_status(code.name, "")) == code.name
 
 
-def test_what_is_retryable_here_is_not_definite_to_a_client_that_knows_only_grpc() -> None:
+def test_retryable_errors_have_no_final_status_for_plain_grpc_clients() -> None:
     final = {"INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "DATA_LOSS", "PERMISSION_DENIED"}
     for cls in error_classes().values():
         if cls.retryable:
             assert status_name(cls("")) not in final
 
 
-def test_details_travel_with_the_error() -> None:
+def test_details_survive_the_round_trip() -> None:
     moved = decode_error(encode_error(NotOwnerError("moved", "host:1")))
     assert isinstance(moved, NotOwnerError) and moved.owner == "host:1"
     slow = decode_error(encode_error(OverRateError("slow", 70)))
@@ -60,12 +60,12 @@ def test_details_travel_with_the_error() -> None:
     assert isinstance(gone, TruncatedError) and gone.first_active == Dlsn(3, 4, 5)
 
 
-def test_a_code_of_a_newer_version_keeps_its_retryability() -> None:
+def test_unknown_code_keeps_its_retryability() -> None:
     assert type(decode_error(pb.Error(code="new", retryable=True))) is UnavailableError
     assert type(decode_error(pb.Error(code="new"))) is RefusedError
 
 
-def test_garbage_is_a_typed_error() -> None:
+def test_garbage_raises_a_typed_error() -> None:
     with pytest.raises(ProtocolError):
         decode_details(b"\xff\xff\xff")
     assert decode_details(b"") is None

@@ -1,4 +1,4 @@
-"""A policy says the same on both sides of a proxy, each field of it."""
+"""Every field of a policy survives the round trip through its message."""
 
 from dataclasses import fields
 
@@ -25,7 +25,7 @@ UNUSUAL = StreamPolicy(
 )
 
 
-def test_the_example_is_unusual_in_every_field() -> None:
+def test_example_differs_from_the_default_in_every_field() -> None:
     usual = StreamPolicy()
     same = [f.name for f in fields(usual) if getattr(usual, f.name) == getattr(UNUSUAL, f.name)]
     assert same == []
@@ -34,5 +34,5 @@ def test_the_example_is_unusual_in_every_field() -> None:
 @pytest.mark.parametrize(
     "policy", [UNUSUAL, StreamPolicy(), StreamPolicy(flush=FlushPolicy(period_ms=None))]
 )
-def test_it_comes_back_as_it_went(policy: StreamPolicy) -> None:
+def test_policy_survives_the_round_trip(policy: StreamPolicy) -> None:
     assert decode_policy(encode_policy(policy)) == policy

@@ -1,10 +1,9 @@
-"""Whichever way a record is appended, here or through a proxy, its producer begins its trace."""
+"""A record's producer begins its trace, both in the core writer and through a proxy."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.errors import SequenceGapError
 from rhumbline.core.protocol.record_set import (
     TXID_FIRST,
@@ -13,8 +12,9 @@ from rhumbline.core.protocol.record_set import (
     encode_record_set,
     extended,
 )
-from rhumbline.core.protocol.trace_context import trace_extension, traceparent_of_set
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.core.runtime.trace_context import trace_extension, traceparent_of_set
 from rhumbline.core.runtime.tracing import TraceStep, Value
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
@@ -22,7 +22,7 @@ from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
 ANNE = b"a" * 16
 
 
-class NotedSpan:
+class RecordedSpan:
     def __init__(self, number: int, step: TraceStep) -> None:
         self.traceparent = f"00-{number:032x}-{'cd' * 8}-01"
         self.step = step
@@ -32,49 +32,49 @@ class NotedSpan:
         self.ends.append((error, attributes.get("regions")))
 
 
-class NotingTracer:
-    """Samples everything, or nothing."""
+class RecordingTracer:
+    """Samples everything or nothing, and records the spans."""
 
     def __init__(self, *, samples: bool = True) -> None:
         self.samples = samples
-        self.spans: list[NotedSpan] = []
+        self.spans: list[RecordedSpan] = []
 
-    def sample(self, step: TraceStep, **attributes: Value) -> NotedSpan | None:
+    def sample(self, step: TraceStep, **attributes: Value) -> RecordedSpan | None:
         if not self.samples:
             return None
-        self.spans.append(NotedSpan(len(self.spans) + 1, step))
+        self.spans.append(RecordedSpan(len(self.spans) + 1, step))
         return self.spans[-1]
 
-    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> NotedSpan:
-        return NotedSpan(999, step)
+    def follow(self, step: TraceStep, parents: Sequence[str], **attributes: Value) -> RecordedSpan:
+        return RecordedSpan(999, step)
 
     @property
-    def appends(self) -> list[NotedSpan]:
+    def appends(self) -> list[RecordedSpan]:
         return [span for span in self.spans if span.step is TraceStep.APPEND]
 
 
-def traced(log: LogWorld, *, samples: bool = True) -> NotingTracer:
-    """From now on producers of this world are traced."""
-    tracer = NotingTracer(samples=samples)
+def traced(log: LogWorld, *, samples: bool = True) -> RecordingTracer:
+    """Trace the producers of this world from now on."""
+    tracer = RecordingTracer(samples=samples)
     log.runtime = Runtime(log.clock, log.runtime.random, tracer)
-    log.namespace = log.opened()
+    log.namespace = log.open_namespace()
     return tracer
 
 
 async def traces(log: LogWorld, count: int) -> list[str | None]:
-    """The trace that each of the stream's batches names."""
+    """Return the traceparent of each of the stream's batches."""
     async with await log.namespace.open_reader("s", EARLIEST) as reader:
         found = [await reader.next_batch() for _ in range(count)]
     return [batch.traceparent for batch in found if batch is not None]
 
 
 @in_world
-async def test_a_writer_traces_what_it_numbers(log: LogWorld) -> None:
+async def test_writer_traces_numbered_sets(log: LogWorld) -> None:
     tracer = traced(log)
     writer = await log.writer("s")
     await writer.append(b"0")
     await writer.append_numbered(ANNE, 0, [b"1", b"2"])
-    await writer.append_numbered(ANNE, 0, [b"1", b"2"])  # it is there already
+    await writer.append_numbered(ANNE, 0, [b"1", b"2"])  # a duplicate
     with pytest.raises(SequenceGapError):
         writer.append_numbered(ANNE, 7, [b"7"])
     await writer.close()
@@ -96,7 +96,7 @@ def a_set(sequence: int, extension: bytes = b"") -> bytes:
 
 
 @in_world
-async def test_a_thin_writer_traces_sets_that_nobody_traces(log: LogWorld) -> None:
+async def test_thin_writer_traces_sets_that_have_no_trace(log: LogWorld) -> None:
     tracer = traced(log)
     others = f"00-{'ab' * 16}-{'cd' * 8}-01"
     world = ProxyWorld(log)
@@ -113,7 +113,7 @@ async def test_a_thin_writer_traces_sets_that_nobody_traces(log: LogWorld) -> No
 
 
 @in_world
-async def test_what_is_not_sampled_goes_as_it_is(log: LogWorld) -> None:
+async def test_unsampled_sets_are_sent_unchanged(log: LogWorld) -> None:
     traced(log, samples=False)
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
@@ -128,7 +128,7 @@ async def test_what_is_not_sampled_goes_as_it_is(log: LogWorld) -> None:
     assert await traces(log, 2) == [None, None]
 
 
-def test_a_set_with_an_extension_is_the_same_but_for_that() -> None:
+def test_extension_changes_nothing_else_in_a_set() -> None:
     traceparent = f"00-{'ab' * 16}-{'cd' * 8}-01"
     made = extended(a_set(3), trace_extension(traceparent))
     assert made == a_set(3, trace_extension(traceparent))

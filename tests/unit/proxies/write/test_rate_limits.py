@@ -1,4 +1,4 @@
-"""A rate limit lets a second's worth pass at once, and no more than its rate in the long run."""
+"""A rate limit passes one second of its rate at once, and its rate in the long run."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from rhumbline.proxies.write.rate_limits import RateLimit, RecordLimits
 
 
-def test_none_is_no_limit() -> None:
+def test_rate_zero_means_no_limit() -> None:
     limit = RateLimit(0)
     limit.take(10**12, 0.0)
     assert limit.wait_ms(10**12, 0.0) == 0
 
 
-def test_a_burst_passes_then_the_wait_is_told() -> None:
+def test_burst_passes_and_then_the_wait_is_returned() -> None:
     limit = RateLimit(100)
     assert limit.wait_ms(100, 5.0) == 0
     limit.take(100, 5.0)
@@ -20,7 +20,7 @@ def test_a_burst_passes_then_the_wait_is_told() -> None:
     assert limit.wait_ms(50, 5.5) == 0
 
 
-def test_what_is_larger_than_the_bucket_passes_when_it_is_full() -> None:
+def test_amount_above_the_bucket_passes_when_the_bucket_is_full() -> None:
     limit = RateLimit(100)
     assert limit.wait_ms(1000, 1.0) == 0
     limit.take(1000, 1.0)
@@ -29,7 +29,7 @@ def test_what_is_larger_than_the_bucket_passes_when_it_is_full() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.floats(0, 0.3)), max_size=60))
-def test_the_rate_holds_in_the_long_run(steps: list[tuple[int, float]]) -> None:
+def test_rate_holds_in_the_long_run(steps: list[tuple[int, float]]) -> None:
     limit, now, passed = RateLimit(100), 1.0, 0
     for amount, pause in steps:
         now += pause
@@ -40,14 +40,14 @@ def test_the_rate_holds_in_the_long_run(steps: list[tuple[int, float]]) -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 300), st.floats(0, 3))
-def test_waiting_as_told_is_enough(first: int, second: int, pause: float) -> None:
+def test_waiting_for_the_returned_time_is_enough(first: int, second: int, pause: float) -> None:
     limit = RateLimit(100)
     limit.take(first, 0.0)
     wait = limit.wait_ms(second, pause)
     assert limit.wait_ms(second, pause + wait / 1000 + 0.001) == 0
 
 
-def test_records_and_bytes_are_bounded_together_and_a_refusal_costs_nothing() -> None:
+def test_records_and_bytes_are_limited_together_and_a_refusal_costs_nothing() -> None:
     limits = RecordLimits(100, 1_000)
     assert limits.is_on
     assert limits.wait_ms(10, 1_000, 0.0) == 0

@@ -1,11 +1,10 @@
-"""A write proxy: fan-in, ownership, order, limits, repeats, handover."""
+"""Write proxy: fan-in, ownership, order, limits, repeated sets, handover."""
 
 import asyncio
 
 import pytest
 
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     CorruptionError,
@@ -19,10 +18,11 @@ from rhumbline.core.protocol.errors import (
     TooManyRequestsError,
 )
 from rhumbline.core.protocol.record_set import HEADER
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.proxies.config import ProxyConfig
 from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.write.append_item import Appended, AppendItem
-from rhumbline.proxies.write.append_session import ANSWERS_MAX, AppendSession
+from rhumbline.proxies.write.append_session import RESULTS_MAX, AppendSession
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.proxies.proxy_world import Connection, Outcome, ProxyWorld, an_item
 
@@ -34,31 +34,31 @@ async def test_sets_of_many_producers_share_entries_and_keep_their_records(log: 
     world = ProxyWorld(log)
     await log.namespace.create_stream("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
     await world.start("one:1")
-    await world.placed("one:1", an_item("s", b"first"))
+    await world.append_ok("one:1", an_item("s", b"first"))
     before = log.ledgers.entries_sent
     items = [an_item("s", b"%d" % n, b"+%d" % n, producer=b"%016d" % n) for n in range(100)]
-    answers = await asyncio.gather(*(world.placed("one:1", item) for item in items))
+    results = await asyncio.gather(*(world.append_ok("one:1", item) for item in items))
     assert log.ledgers.entries_sent - before <= 3
-    assert all(answer.record_count == 2 and answer.regions for answer in answers)
+    assert all(result.record_count == 2 and result.regions for result in results)
     await world.stop()
     found = dict(await world.contents("s"))
     assert len(found) == 201
-    for n, answer in enumerate(answers):
-        first = answer.first
+    for n, result in enumerate(results):
+        first = result.first
         assert found[first] == b"%d" % n
         assert found[first._replace(slot=first.slot + 1)] == b"+%d" % n
 
 
 @in_world
-async def test_a_stream_has_one_owner_and_others_say_who(log: LogWorld) -> None:
+async def test_stream_has_one_owner_and_other_proxies_redirect_to_it(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1", "two:1")
     owner, other = "one:1", "two:1"
-    if isinstance(answer := await world.append(owner, an_item("s", b"a")), NotOwnerError):
+    if isinstance(result := await world.append(owner, an_item("s", b"a")), NotOwnerError):
         owner, other = other, owner
-        assert answer.owner == owner
-        await world.placed(owner, an_item("s", b"a"))
+        assert result.owner == owner
+        await world.append_ok(owner, an_item("s", b"a"))
     for _ in range(3):
         refused = await world.append(other, an_item("s", b"b"))
         assert isinstance(refused, NotOwnerError)
@@ -69,7 +69,7 @@ async def test_a_stream_has_one_owner_and_others_say_who(log: LogWorld) -> None:
 
 
 @in_world
-async def test_the_home_region_is_preferred(log: LogWorld) -> None:
+async def test_home_region_is_preferred(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("e1:1", "e2:1", region="east")
     await world.start("w1:1", region="west")
@@ -79,7 +79,7 @@ async def test_the_home_region_is_preferred(log: LogWorld) -> None:
         await world.proxies["e1:1"].writes.claims.set_home("test", stream, "west")
         refused = await world.append("e1:1", an_item(stream, b"x"))
         assert isinstance(refused, NotOwnerError) and refused.owner == "w1:1"
-        await world.placed("w1:1", an_item(stream, b"x"))
+        await world.append_ok("w1:1", an_item(stream, b"x"))
     await world.proxies["w1:1"].crash()
     writer = world.writer("s1", world.transport("w1:1", "e1:1", "e2:1"))
     await writer.append(b"the west is gone")
@@ -89,45 +89,45 @@ async def test_the_home_region_is_preferred(log: LogWorld) -> None:
 
 
 @in_world
-async def test_a_repeat_gets_the_first_answer_at_any_owner(log: LogWorld) -> None:
+async def test_repeated_set_gets_the_first_result_from_any_owner(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
     items = [an_item("s", b"%d" % n, producer=ANNE, sequence=n) for n in range(30)]
-    firsts = [(await world.placed("one:1", item)).first for item in items]
-    assert [(await world.placed("one:1", item)).first for item in items] == firsts
+    firsts = [(await world.append_ok("one:1", item)).first for item in items]
+    assert [(await world.append_ok("one:1", item)).first for item in items] == firsts
     await world.proxies["one:1"].crash()
     await world.start("two:1")
-    # The newest is known from the log's table, the others are looked up in the log.
-    again = [(await world.placed("two:1", item)).first for item in reversed(items)]
+    # The newest is in the deduplication table, the others are looked up in the log.
+    again = [(await world.append_ok("two:1", item)).first for item in reversed(items)]
     assert again == firsts[::-1]
-    fresh = await world.placed("two:1", an_item("s", b"30", producer=ANNE, sequence=30))
+    fresh = await world.append_ok("two:1", an_item("s", b"30", producer=ANNE, sequence=30))
     assert fresh.first > firsts[-1]
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"%d" % n for n in range(31)]
 
 
 @in_world
-async def test_nothing_overtakes_a_refused_set(log: LogWorld) -> None:
+async def test_no_set_overtakes_a_refused_set(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     config = ProxyConfig(stream_records_per_s=10)
     await world.start("one:1", config=config)
-    await world.placed("one:1", an_item("s", *[b"x"] * 10))
+    await world.append_ok("one:1", an_item("s", *[b"x"] * 10))
     connection = Connection(world.proxies["one:1"])
-    answers: dict[str, Outcome] = {}
+    results: dict[str, Outcome] = {}
 
     def send(name: str, item: AppendItem, *, restarts: bool = False) -> None:
-        connection.send(item, lambda answer: answers.update({name: answer}), restarts=restarts)
+        connection.send(item, lambda result: results.update({name: result}), restarts=restarts)
 
     send("a0", an_item("s", b"a0", producer=ANNE, sequence=0))
     await asyncio.sleep(2)
     send("a1", an_item("s", b"a1", producer=ANNE, sequence=1))
     send("b0", an_item("s", b"b0", producer=BERT, sequence=0))
     await asyncio.sleep(1)
-    assert isinstance(answers["a0"], OverRateError) and answers["a0"].retry_after_ms > 0
-    assert isinstance(answers["a1"], NotOwnerError), "it would overtake a0"
-    assert not isinstance(answers["b0"], RhumblineError), "another producer is not concerned"
+    assert isinstance(results["a0"], OverRateError) and results["a0"].retry_after_ms > 0
+    assert isinstance(results["a1"], NotOwnerError), "it would overtake a0"
+    assert not isinstance(results["b0"], RhumblineError), "another producer is not affected"
     send("a0", an_item("s", b"a0", producer=ANNE, sequence=0), restarts=True)
     send("a1", an_item("s", b"a1", producer=ANNE, sequence=1))
     await asyncio.sleep(1)
@@ -137,7 +137,7 @@ async def test_nothing_overtakes_a_refused_set(log: LogWorld) -> None:
 
 
 @in_world
-async def test_mistakes_get_typed_answers_and_hurt_nobody(log: LogWorld) -> None:
+async def test_invalid_sets_get_typed_errors_and_do_not_affect_others(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s", StreamPolicy(record_bytes_max=100))
     await world.start("one:1")
@@ -151,57 +151,57 @@ async def test_mistakes_get_typed_answers_and_hurt_nobody(log: LogWorld) -> None
     assert isinstance(two, InvalidArgumentError)
     with pytest.raises(InvalidArgumentError):
         AppendItem("test", "s", good[: HEADER.size - 1])
-    await world.placed("one:1", an_item("s", b"good"))
+    await world.append_ok("one:1", an_item("s", b"good"))
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"good"]
 
 
 @in_world
-async def test_limits_of_streams_and_of_waiting_are_told(log: LogWorld) -> None:
+async def test_limits_of_streams_and_waiting_bytes_are_enforced(log: LogWorld) -> None:
     world = ProxyWorld(log)
     for name in ("s", "t"):
         await log.namespace.create_stream(name)
     await world.start("one:1", config=ProxyConfig(streams_max=1, waiting_bytes_max=2000))
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         *(world.append("one:1", an_item("s", b"x" * 800)) for _ in range(3))
     )
-    assert [type(a).__name__ for a in answers] == ["Appended", "Appended", "TooManyRequestsError"]
+    assert [type(a).__name__ for a in results] == ["Appended", "Appended", "TooManyRequestsError"]
     assert isinstance(await world.append("one:1", an_item("t", b"x")), TooManyRequestsError)
     await world.stop()
 
 
 @in_world
-async def test_a_released_stream_can_be_taken_by_another(log: LogWorld) -> None:
+async def test_released_stream_can_be_taken_over_again(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
-    await world.placed("one:1", an_item("s", b"a"))
+    await world.append_ok("one:1", an_item("s", b"a"))
     writes = world.proxies["one:1"].writes
     assert await writes.release("test", "s")
     assert not await writes.release("test", "s")
     assert await writes.claims.owner("test", "s") is None
     segments = await log.segments("s")
     assert [(one.is_completed, one.record_count) for one in segments] == [(True, 1)]
-    assert (await world.placed("one:1", an_item("s", b"b"))).first > Dlsn(2, 0, -1)
+    assert (await world.append_ok("one:1", an_item("s", b"b"))).first > Dlsn(2, 0, -1)
     await world.stop()
 
 
 @in_world
-async def test_who_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
+async def test_proxy_that_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
-    await world.placed("one:1", an_item("s", b"a"))
-    presence = world.proxies["one:1"].presence
-    lost = presence.session
+    await world.append_ok("one:1", an_item("s", b"a"))
+    membership = world.proxies["one:1"].membership
+    lost = membership.session
     assert lost is not None
     await lost.close()
-    presence._session_lost()
+    membership._session_lost()
     for _ in range(50):
-        answer = await world.append("one:1", an_item("s", b"b", producer=ANNE))
-        if not isinstance(answer, RhumblineError):
+        result = await world.append("one:1", an_item("s", b"b", producer=ANNE))
+        if not isinstance(result, RhumblineError):
             break
-        assert answer.retryable
+        assert result.retryable
         await asyncio.sleep(0.05)
     assert (await log.namespace.describe("s")).epoch == 2
     await world.stop()
@@ -209,7 +209,7 @@ async def test_who_lost_its_session_gives_its_streams_up(log: LogWorld) -> None:
 
 
 @in_world
-async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
+async def test_call_is_not_read_while_too_much_is_outstanding_or_results_are_not_taken(
     log: LogWorld,
 ) -> None:
     world = ProxyWorld(log)
@@ -221,34 +221,36 @@ async def test_nothing_more_is_read_from_who_sends_too_much_or_takes_no_answers(
     await asyncio.sleep(0)
     assert not waiting.done()
     await asyncio.wait_for(waiting, 1)
-    assert [id_ for id_, _ in session.take_answers()] == [1]
-    for id_ in range(ANSWERS_MAX + 1):
-        session.take(pb.AppendRequest(items=[pb.AppendItem(id=id_)]))  # nothing in it
+    assert [id_ for id_, _ in session.take_results()] == [1]
+    for id_ in range(RESULTS_MAX + 1):
+        session.take(
+            pb.AppendRequest(items=[pb.AppendItem(id=id_)])
+        )  # an item without a set is invalid
     waiting = asyncio.ensure_future(session.room())
     await asyncio.sleep(1)
     assert not waiting.done()
-    assert len(session.take_answers()) == ANSWERS_MAX + 1
+    assert len(session.take_results()) == RESULTS_MAX + 1
     await asyncio.wait_for(waiting, 1)
     await world.stop()
 
 
 @in_world
-async def test_streams_go_where_they_belong_when_proxies_come_and_go(log: LogWorld) -> None:
+async def test_streams_move_to_their_preferred_proxy_when_members_change(log: LogWorld) -> None:
     world = ProxyWorld(log)
     config = ProxyConfig(balance_ms=1_000)
     await world.start("one:1", config=config)
     names = [f"s{n}" for n in range(40)]
     for name in names:
         await log.namespace.create_stream(name)
-        await world.placed("one:1", an_item(name, b"x"))
+        await world.append_ok("one:1", an_item(name, b"x"))
     await world.start("two:1", config=config)
     one, two = world.proxies["one:1"], world.proxies["two:1"]
     await asyncio.sleep(1.5)
-    assert one.writes.stream_count == 40, "who has just come may go at once"
+    assert one.writes.stream_count == 40, "a new proxy may disappear again soon"
     await asyncio.sleep(3)
-    assert 10 < one.writes.stream_count < 30, "its share was given up"
+    assert 10 < one.writes.stream_count < 30, "the share of the new proxy was released"
 
-    await one.presence.set_accepting(False)
+    await one.membership.set_accepting(False)
     await asyncio.sleep(5)
     assert one.writes.stream_count == 0
     transport = world.transport("one:1", "two:1")
@@ -262,25 +264,25 @@ async def test_streams_go_where_they_belong_when_proxies_come_and_go(log: LogWor
 
 
 @in_world
-async def test_a_stream_moves_when_its_home_changes(log: LogWorld) -> None:
+async def test_stream_moves_when_its_home_region_changes(log: LogWorld) -> None:
     world = ProxyWorld(log)
     config = ProxyConfig(balance_ms=1_000)
     await world.start("e:1", region="east", config=config)
     await world.start("w:1", region="west", config=config)
     await log.namespace.create_stream("s")
     await world.proxies["e:1"].writes.claims.set_home("test", "s", "east")
-    await world.placed("e:1", an_item("s", b"x"))
+    await world.append_ok("e:1", an_item("s", b"x"))
     await world.proxies["e:1"].writes.claims.set_home("test", "s", "west")
     await asyncio.sleep(3.5)
     refused = await world.append("e:1", an_item("s", b"y"))
     assert isinstance(refused, NotOwnerError) and refused.owner == "w:1"
-    await world.placed("w:1", an_item("s", b"y"))
+    await world.append_ok("w:1", an_item("s", b"y"))
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"x", b"y"]
 
 
 @in_world
-async def test_an_ended_stream_takes_nothing_more_and_ending_it_again_is_safe(
+async def test_ended_stream_accepts_nothing_and_ending_it_again_is_safe(
     log: LogWorld,
 ) -> None:
     world = ProxyWorld(log)
@@ -290,7 +292,7 @@ async def test_an_ended_stream_takes_nothing_more_and_ending_it_again_is_safe(
     late = world.writer("s")
     ticket = writer.append(b"last")
     await writer.end_stream()
-    assert (await ticket).dlsn == Dlsn(1, 1, 0)  # behind the snapshot of producers
+    assert (await ticket).dlsn == Dlsn(1, 1, 0)  # after the snapshot of the deduplication table
     with pytest.raises(EndOfStreamError):
         await late.append(b"too late")
     await world.end_stream("s")
@@ -301,20 +303,20 @@ async def test_an_ended_stream_takes_nothing_more_and_ending_it_again_is_safe(
 
 
 @in_world
-async def test_many_streams_wait_for_their_turn_and_none_times_out(log: LogWorld) -> None:
+async def test_many_takeovers_are_queued_and_none_times_out(log: LogWorld) -> None:
     world = ProxyWorld(log)
     await world.start("one:1", config=ProxyConfig(acquires_max=2, acquire_ms_max=1_000))
     for n in range(30):
         await log.namespace.create_stream(f"s{n}")
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         *(world.append("one:1", an_item(f"s{n}", b"x")) for n in range(30))
     )
-    assert all(isinstance(answer, Appended) for answer in answers), answers
+    assert all(isinstance(result, Appended) for result in results), results
     await world.stop()
 
 
 @in_world
-async def test_who_cannot_reach_an_owner_that_lives_is_sent_back_to_it_in_the_end(
+async def test_client_that_cannot_reach_a_live_owner_is_finally_redirected_to_it(
     log: LogWorld,
 ) -> None:
     world = ProxyWorld(log)
@@ -323,9 +325,9 @@ async def test_who_cannot_reach_an_owner_that_lives_is_sent_back_to_it_in_the_en
     owner, other = "one:1", "two:1"
     if isinstance(await world.append(owner, an_item("s", b"a")), RhumblineError):
         owner, other = other, owner
-        await world.placed(owner, an_item("s", b"a"))
+        await world.append_ok(owner, an_item("s", b"a"))
     refused = await world.append(other, an_item("s", b"b", tried=(owner,)))
     assert isinstance(refused, NotOwnerError) and refused.owner == owner
-    await world.placed(owner, an_item("s", b"b"))
+    await world.append_ok(owner, an_item("s", b"b"))
     await world.stop()
     assert [p for _, p in await world.contents("s")] == [b"a", b"b"]

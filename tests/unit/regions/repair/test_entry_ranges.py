@@ -1,4 +1,4 @@
-"""Which entries repair looks at, who should have them, and what a list lacks: against counting."""
+"""Settled entries, and the entries that a list lacks, compared with a check of each entry."""
 
 from random import Random
 
@@ -9,7 +9,12 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire.availability import Availability, Group, decode, encode, runs_of
 from rhumbline.regions.durability import entry_counts
-from rhumbline.regions.repair.entry_ranges import EntryRange, missing_runs, settled_spans, share_of
+from rhumbline.regions.repair.entry_ranges import (
+    EntryRange,
+    estimate_bytes,
+    missing_runs,
+    settled_ranges,
+)
 
 ABC = tuple(BookieId(name) for name in "abc")
 ABD = tuple(BookieId(name) for name in "abd")
@@ -20,10 +25,10 @@ def ledger(*fragments: Fragment) -> LedgerMetadata:
 
 
 def ranges(metadata: LedgerMetadata) -> list[tuple[int, int]]:
-    return [(span.first, span.last) for span in settled_spans(metadata)]
+    return [(entry_range.first, entry_range.last) for entry_range in settled_ranges(metadata)]
 
 
-def test_only_what_nobody_may_still_move_is_settled() -> None:
+def test_only_entries_that_cannot_move_any_more_are_settled() -> None:
     two = ledger(Fragment(0, ABC), Fragment(10, ABD))
     assert ranges(ledger()) == []
     assert ranges(two) == [(0, 9)]
@@ -33,16 +38,18 @@ def test_only_what_nobody_may_still_move_is_settled() -> None:
     assert ranges(ledger().closed(-1, 0)) == []
 
 
-def test_the_largest_r_of_a_fragment_counts_for_its_place() -> None:
+def test_largest_r_of_a_fragment_applies_to_all_of_it() -> None:
     metadata = ledger(Fragment(0, ABC), Fragment(10, ABD)).with_r(0, 2).with_r(5, 1).with_r(10, 1)
-    assert [span.quorum.min_regions for span in settled_spans(metadata.closed(20, 0))] == [2, 1]
+    assert [
+        entry_range.quorum.min_regions for entry_range in settled_ranges(metadata.closed(20, 0))
+    ] == [2, 1]
 
 
 def test_counts_and_bytes_are_shares_of_the_ledger() -> None:
     closed = ledger(Fragment(0, ABC), Fragment(10, ABD)).closed(39, 4000)
     assert entry_counts(closed) == [10, 30]
-    assert share_of(closed, 10) == 1000
-    assert share_of(ledger(), 10) == 0
+    assert estimate_bytes(closed, 10) == 1000
+    assert estimate_bytes(ledger(), 10) == 0
     assert entry_counts(ledger(Fragment(0, ABC), Fragment(10, ABD))) == [10, 0]
 
 
@@ -52,26 +59,26 @@ def listed(ids: list[int]) -> Availability:
 
 @pytest.mark.parametrize("quorum", [Quorum(3, 3, 2), Quorum(3, 2, 2), Quorum(5, 2, 2)], ids=str)
 @pytest.mark.parametrize("number", range(20))
-def test_what_a_list_lacks_is_found_entry_by_entry(quorum: Quorum, number: int) -> None:
+def test_missing_runs_agree_with_a_check_of_each_entry(quorum: Quorum, number: int) -> None:
     random = Random(number)
     members = tuple(BookieId(f"b{i}") for i in range(quorum.ensemble_size))
     first = random.randrange(50)
-    span = EntryRange(Fragment(first, members), first + random.randrange(80), quorum)
+    entry_range = EntryRange(Fragment(first, members), first + random.randrange(80), quorum)
     for index in range(quorum.ensemble_size):
-        there = [entry for entry in range(200) if random.random() < 0.7]
+        stored = [entry for entry in range(200) if random.random() < 0.7]
         found = [
             entry
-            for start, end in missing_runs(span, index, listed(there))
+            for start, end in missing_runs(entry_range, index, listed(stored))
             for entry in range(start, end + 1)
         ]
         assert found == [
             entry
-            for entry in range(span.first, span.last + 1)
-            if index in quorum.write_set(entry) and entry not in there
+            for entry in range(entry_range.first, entry_range.last + 1)
+            if index in quorum.write_set(entry) and entry not in stored
         ]
 
 
-def test_periodic_groups_of_other_bookies_lists_are_understood() -> None:
+def test_periodic_groups_in_lists_are_decoded() -> None:
     found = Availability([Group(0, 8, 1, 2), Group(20, 20, 5, 0)])
     assert list(found.runs()) == [(0, 1), (2, 1), (4, 1), (6, 1), (8, 1), (20, 5)]
     assert list(found.missing(3, 26)) == [(3, 3), (5, 5), (7, 7), (9, 19), (25, 26)]

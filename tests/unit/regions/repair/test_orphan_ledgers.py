@@ -1,4 +1,4 @@
-"""What an auditor asks of in one look is bounded, and only what was made for a segment counts."""
+"""The lookups of one audit are bounded, and only ledgers created for a segment count."""
 
 import asyncio
 from typing import cast
@@ -11,7 +11,7 @@ from rhumbline.core.protocol.ledger_metadata import Fragment, LedgerMetadata
 from rhumbline.regions.repair import orphan_ledgers
 from rhumbline.regions.repair.orphan_ledgers import OrphanLedgers
 
-OF_NOBODY = {NAMESPACE_KEY: b"n", STREAM_KEY: b"gone", LSSN_KEY: b"1"}
+UNREFERENCED = {NAMESPACE_KEY: b"n", STREAM_KEY: b"gone", LSSN_KEY: b"1"}
 
 
 def ledger(ledger_id: int, custom: dict[str, bytes]) -> LedgerMetadata:
@@ -24,25 +24,27 @@ class Client:
         self.deleted: list[int] = []
 
     async def recover(self, ledger_id: int) -> LedgerMetadata:
-        return ledger(ledger_id, OF_NOBODY).closed(-1, 0)
+        return ledger(ledger_id, UNREFERENCED).closed(-1, 0)
 
     async def delete(self, ledger_id: int) -> None:
         self.deleted.append(ledger_id)
 
 
-def test_open_ledgers_of_other_clients_do_not_use_up_a_look() -> None:
+def test_open_ledgers_of_other_clients_do_not_use_up_the_lookups() -> None:
     async def main() -> None:
         client = Client()
-        one = OrphanLedgers(MemoryStore(), cast(LedgerClient, client))
-        one.begin_look()
-        most = orphan_ledgers._ASKED_A_LOOK_MAX
-        for ledger_id in range(most):
-            assert not await one.remove(ledger(ledger_id, {}))
-        for ledger_id in range(most, 2 * most):
-            assert await one.remove(ledger(ledger_id, OF_NOBODY))
-        assert not await one.remove(ledger(2 * most, OF_NOBODY)), "this look has asked enough"
-        one.begin_look()
-        assert await one.remove(ledger(2 * most, OF_NOBODY))
-        assert client.deleted == list(range(most, 2 * most + 1))
+        orphans = OrphanLedgers(MemoryStore(), cast(LedgerClient, client))
+        orphans.begin_audit()
+        limit = orphan_ledgers._LOOKUPS_PER_AUDIT_MAX
+        for ledger_id in range(limit):
+            assert not await orphans.remove(ledger(ledger_id, {}))
+        for ledger_id in range(limit, 2 * limit):
+            assert await orphans.remove(ledger(ledger_id, UNREFERENCED))
+        assert not await orphans.remove(ledger(2 * limit, UNREFERENCED)), (
+            "the lookups of this audit are used up"
+        )
+        orphans.begin_audit()
+        assert await orphans.remove(ledger(2 * limit, UNREFERENCED))
+        assert client.deleted == list(range(limit, 2 * limit + 1))
 
     asyncio.run(main())

@@ -193,9 +193,9 @@ import sys
 for name in ("crc32c", "lmdb", "zstandard", "click", "rich", "uvloop", "google.protobuf"):
     sys.modules[name] = None
 import rhumbline.spark
-import rhumbline.spark.reading
+import rhumbline.spark.read.split_reader
 import rhumbline.spark.source
-from rhumbline.coldstore.open import open_cold_store
+from rhumbline.coldstore.stores.open_store import open_cold_store
 open_cold_store("file:///tmp/none")
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The report, its JUnit form and the stored outcome, of runs that held and failed."""
+"""Reports of runs that passed and failed: HTML, JUnit and the stored outcome."""
 
 import dataclasses
 from html.parser import HTMLParser
@@ -24,8 +24,8 @@ from rhumbline.core.protocol.errors import CorruptionError
 VOID = {"meta", "line", "rect", "path", "polygon", "br"}
 
 
-class Balance(HTMLParser):
-    """Every element that is opened is closed, and nothing is fetched from elsewhere."""
+class PageChecker(HTMLParser):
+    """Checks that all elements are closed and records those that load external resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,48 +45,49 @@ class Balance(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def held() -> ScenarioOutcome:
+def passed() -> ScenarioOutcome:
     return outcome_of(play_in_sim(scenario_library.load("region-lost-under-load"), 1))
 
 
-def failed(held: ScenarioOutcome) -> ScenarioOutcome:
-    broken = Invariant("G1", "a promise", True, ("<b>append 1.2</b> was not delivered",))
-    return dataclasses.replace(held, invariants=[broken], lost=1, seed=2)
+def failed(passed: ScenarioOutcome) -> ScenarioOutcome:
+    broken = Invariant("G1", "an invariant", True, ("<b>append 1.2</b> was not delivered",))
+    return dataclasses.replace(passed, invariants=[broken], lost=1, seed=2)
 
 
-def test_levels_follow_from_what_callers_saw(held: ScenarioOutcome) -> None:
-    assert held.is_good and held.faults == []
-    everybody = next(one for one in held.levels if one.region == "*")
-    east = next(one for one in held.levels if (one.operation, one.region) == ("append", "east"))
-    assert everybody == dataclasses.replace(east, region="*")
-    assert 10 <= everybody.p50_ms <= everybody.p99_ms <= everybody.unavailable_ms
-    west = next(one for one in held.levels if (one.operation, one.region) == ("deliver", "west"))
-    assert 5_000 <= west.unavailable_ms <= 8_000, "for as long as the region was lost"
-    assert [(band.text, band.regions) for band in held.bands] == [("lose-region west", ("west",))]
-    assert sum(held.series["east"].acked) == pytest.approx(east.count, abs=30), (
+def test_service_levels_match_the_callers_experience(passed: ScenarioOutcome) -> None:
+    assert passed.is_good and passed.problems == []
+    everywhere = next(level for level in passed.levels if level.region == "*")
+    levels = {(level.operation, level.region): level for level in passed.levels}
+    east = levels["append", "east"]
+    assert everywhere == dataclasses.replace(east, region="*")
+    assert 10 <= everywhere.p50_ms <= everywhere.p99_ms <= everywhere.unavailable_ms
+    west = levels["deliver", "west"]
+    assert 5_000 <= west.unavailable_ms <= 8_000, "as long as the region was down"
+    assert [(band.text, band.regions) for band in passed.bands] == [("lose-region west", ("west",))]
+    assert sum(passed.series["east"].acked) == pytest.approx(east.count, abs=30), (
         "all but the last slice"
     )
 
 
-def test_the_page_is_whole_and_needs_nothing_else(held: ScenarioOutcome) -> None:
-    for outcomes in ([held], [held, failed(held)]):
+def test_the_page_is_well_formed_and_self_contained(passed: ScenarioOutcome) -> None:
+    for outcomes in ([passed], [passed, failed(passed)]):
         page = report_page(outcomes)
-        balance = Balance()
-        balance.feed(page)
-        assert balance.open == [] and balance.fetched == []
+        checker = PageChecker()
+        checker.feed(page)
+        assert checker.open == [] and checker.fetched == []
         assert "http://" not in page and "https://" not in page
     assert "&lt;b&gt;append 1.2&lt;/b&gt; was not delivered" in page
     assert "rhumbline chaos run region-lost-under-load --world sim --seed 2" in page
 
 
-def test_faults_that_are_not_over_stay_in_the_picture(held: ScenarioOutcome) -> None:
-    late = Band(held.lasted_ms - 10, held.lasted_ms * 3, "late", ())
-    page = report_page([dataclasses.replace(held, bands=[late])])
+def test_a_fault_that_outlasts_the_run_is_drawn(passed: ScenarioOutcome) -> None:
+    late = Band(passed.lasted_ms - 10, passed.lasted_ms * 3, "late", ())
+    page = report_page([dataclasses.replace(passed, bands=[late])])
     assert "late" in page
 
 
-def test_junit_tells_failures(held: ScenarioOutcome) -> None:
-    suite = ElementTree.fromstring(junit_xml([held, failed(held)]))
+def test_junit_reports_failures(passed: ScenarioOutcome) -> None:
+    suite = ElementTree.fromstring(junit_xml([passed, failed(passed)]))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [
@@ -97,9 +98,9 @@ def test_junit_tells_failures(held: ScenarioOutcome) -> None:
     assert failure is not None and "was not delivered" in str(failure.get("message"))
 
 
-def test_outcomes_are_stored_and_read_again(held: ScenarioOutcome, tmp_path: Path) -> None:
-    path = held.save(tmp_path / "out")
-    assert load_folder(tmp_path / "out") == [held]
+def test_stored_outcomes_are_read_back(passed: ScenarioOutcome, tmp_path: Path) -> None:
+    path = passed.save(tmp_path / "out")
+    assert load_folder(tmp_path / "out") == [passed]
     path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
     with pytest.raises(CorruptionError):
         load_outcome(path)

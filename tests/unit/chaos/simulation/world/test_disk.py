@@ -1,4 +1,4 @@
-"""The simulated disk keeps what was synced, and nothing else that it does not have to."""
+"""The simulated disk keeps what was synced, and loses or tears the rest at random."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -20,7 +20,7 @@ def on_disk(
     *,
     between: Callable[[SimHost], None] = SimHost.power_off,
 ) -> list[Any]:
-    """Runs ``first(disk)`` on a machine, cuts its power, and ``then(disk)`` in a new process."""
+    """Run ``first(disk)`` on a host, call ``between``, and run ``then(disk)`` in a new process."""
     with SimWorld(seed) as world:
         host = world.host("one", "east")
         results: list[Any] = []
@@ -65,7 +65,7 @@ def test_synced_bytes_survive_power_cuts_and_unsynced_ones_may_be_torn() -> None
     assert ends == {"none", "all", "torn"}
 
 
-def test_what_a_killed_process_had_written_is_there() -> None:
+def test_data_of_a_killed_process_is_kept() -> None:
     async def write(disk: SimDisk) -> None:
         file = await disk.open("log", create=True)
         await file.write(0, [b"cached"])
@@ -99,7 +99,7 @@ def test_names_are_durable_after_their_directory_was_synced_and_not_before() -> 
     }
 
 
-def test_a_lying_disk_forgets_what_it_said_was_durable() -> None:
+def test_a_lying_disk_loses_confirmed_data() -> None:
     async def write(disk: SimDisk) -> None:
         disk.image.health.is_lying = True
         file = await disk.open("log", create=True)
@@ -112,7 +112,7 @@ def test_a_lying_disk_forgets_what_it_said_was_durable() -> None:
     assert any(on_disk(seed, write, read)[1] != b"x" * 100 for seed in range(10))
 
 
-def test_a_failed_sync_says_so_and_reads_still_show_the_bytes() -> None:
+def test_a_failed_sync_is_reported_and_reads_still_return_the_bytes() -> None:
     async def work(disk: SimDisk) -> object:
         file = await disk.open("log", create=True)
         await disk.sync_directory("")
@@ -131,7 +131,7 @@ def test_a_failed_sync_says_so_and_reads_still_show_the_bytes() -> None:
     assert any(run[1] != b"doubtful" for run in runs)
 
 
-def test_a_full_disk_refuses_and_reserved_space_is_still_there() -> None:
+def test_a_full_disk_refuses_writes_except_into_reserved_space() -> None:
     async def work(disk: SimDisk) -> object:
         disk.image.capacity_bytes = 10_000
         kept = await disk.open("kept", create=True, allocate_bytes=4000)
@@ -158,7 +158,7 @@ def test_bit_rot_changes_one_bit() -> None:
     assert on_disk(1, work)[0] == 1
 
 
-def test_paths_stay_inside() -> None:
+def test_paths_outside_of_the_root_are_refused() -> None:
     async def work(disk: SimDisk) -> object:
         for bad in ("../x", "/x", "a//b", "a/./b"):
             with pytest.raises(InvalidArgumentError):

@@ -1,4 +1,4 @@
-"""The simulator keeps its own promises: time, lives, paths, disks and the metadata store."""
+"""The simulated world: time, processes, network paths, disks and the metadata store."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what it gets."""
+    """Sends back what it receives."""
 
     transport: asyncio.Transport
 
@@ -30,7 +30,7 @@ class Echo(asyncio.Protocol):
 
 
 class Caller(asyncio.Protocol):
-    """Remembers what happens to it."""
+    """Records its callbacks."""
 
     transport: asyncio.Transport
 
@@ -77,7 +77,7 @@ def pair(world: SimWorld) -> tuple[SimHost, SimHost]:
 
 
 async def connect(client: SimHost, timeout_s: float = 5.0) -> Caller:
-    """A connection made by the client's process."""
+    """Connect from the client's process."""
     loop = asyncio.get_running_loop()
 
     async def work() -> tuple[asyncio.Transport, Caller]:
@@ -139,7 +139,7 @@ def test_bytes_arrive_in_order_whatever_the_jitter_and_the_cuts() -> None:
         world.run(scenario())
 
 
-def test_a_killed_process_runs_nothing_more_and_its_peers_hear_of_it() -> None:
+def test_a_killed_process_stops_and_its_peers_lose_their_connections() -> None:
     ran: list[str] = []
 
     async def main(host: SimHost) -> None:
@@ -170,7 +170,7 @@ def test_a_killed_process_runs_nothing_more_and_its_peers_hear_of_it() -> None:
         world.run(scenario())
 
 
-def test_a_stopped_process_goes_on_where_it_was() -> None:
+def test_a_paused_process_resumes_where_it_was() -> None:
     ticks: list[float] = []
 
     async def main(host: SimHost) -> None:
@@ -213,7 +213,7 @@ def test_a_one_way_cut_holds_bytes_until_it_is_healed() -> None:
         world.run(scenario())
 
 
-def test_connecting_into_a_cut_region_hangs_until_the_deadline_of_the_caller() -> None:
+def test_connecting_into_a_cut_region_hangs_until_the_callers_deadline() -> None:
     with SimWorld(6) as world:
         _, client = pair(world)
 
@@ -227,7 +227,7 @@ def test_connecting_into_a_cut_region_hangs_until_the_deadline_of_the_caller() -
         world.run(scenario())
 
 
-def test_a_long_cut_ends_a_connection_on_which_something_was_sent() -> None:
+def test_a_long_cut_times_out_a_connection_with_unacknowledged_data() -> None:
     with SimWorld(7) as world:
         _, client = pair(world)
 
@@ -242,7 +242,7 @@ def test_a_long_cut_ends_a_connection_on_which_something_was_sent() -> None:
         world.run(scenario())
 
 
-def test_after_a_power_cut_the_peer_hears_nothing_until_it_sends() -> None:
+def test_after_a_power_cut_the_peer_notices_nothing_until_it_sends() -> None:
     with SimWorld(8) as world:
         server, client = pair(world)
 
@@ -290,7 +290,7 @@ def test_a_writer_is_paused_while_its_peer_does_not_read() -> None:
         world.run(scenario())
 
 
-def test_closing_sends_what_was_written_first() -> None:
+def test_closing_sends_the_written_data_first() -> None:
     with SimWorld(10) as world:
         _, client = pair(world)
 
@@ -306,7 +306,7 @@ def test_closing_sends_what_was_written_first() -> None:
         world.run(scenario())
 
 
-def test_an_exception_that_nobody_handles_fails_the_run() -> None:
+def test_an_unhandled_exception_fails_the_run() -> None:
     async def main(host: SimHost) -> None:
         host.world.loop.call_later(1, lambda: 1 // 0)
         await asyncio.Event().wait()
@@ -333,7 +333,7 @@ def test_a_wait_that_nothing_can_end_fails_the_run() -> None:
 
 
 def in_process(host: SimHost, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Runs ``work`` in the process of ``host`` and returns a task."""
+    """Start ``work`` in the process of ``host``."""
     return host.spawn(work, "test")
 
 
@@ -350,7 +350,7 @@ def test_metadata_follows_the_network() -> None:
                 await store.get("/a")
             world.heal_region("east")
             assert (await store.get("/a")).data == b"1"
-            world.cut_region("west")  # two of three members are still there
+            world.cut_region("west")  # two of three members are still connected
             assert (await store.get("/a")).data == b"1"
             world.cut_region("north")
             with pytest.raises(MetadataUnavailableError):
@@ -362,7 +362,7 @@ def test_metadata_follows_the_network() -> None:
         world.run(scenario())
 
 
-def test_lost_answers_leave_a_write_done_and_its_writer_in_doubt() -> None:
+def test_a_lost_response_leaves_a_write_done_and_its_outcome_unknown() -> None:
     with SimWorld(14) as world:
         host = world.host("one", "east")
         host.start(nothing)
@@ -387,7 +387,7 @@ def test_lost_answers_leave_a_write_done_and_its_writer_in_doubt() -> None:
         world.run(scenario())
 
 
-def test_sessions_end_with_silence_and_not_before_their_ttl() -> None:
+def test_sessions_expire_after_their_ttl_without_contact() -> None:
     with SimWorld(15) as world:
         host, other = world.host("one", "east"), world.host("two", "west")
         host.start(nothing)
@@ -415,7 +415,7 @@ def test_sessions_end_with_silence_and_not_before_their_ttl() -> None:
         world.run(scenario())
 
 
-def test_watches_fire_after_a_change_and_once_after_contact_was_lost() -> None:
+def test_watches_fire_after_a_change_and_once_after_a_disconnection() -> None:
     with SimWorld(16) as world:
         host, other = world.host("one", "east"), world.host("two", "west")
         host.start(nothing)
@@ -457,7 +457,7 @@ print(json.dumps(busy(int(sys.argv[1]))))
 
 
 def busy(seed: int) -> list[Any]:
-    """A run with a bit of everything; returns its digest."""
+    """Run a bit of everything and return the digest and the trace."""
     with SimWorld(seed) as world:
         server, client = pair(world)
 

@@ -1,4 +1,4 @@
-"""One contract for every index: the last put wins, order does not matter, drops are complete."""
+"""The contract of every index: the last put wins, order does not matter, drops are complete."""
 
 import asyncio
 import tempfile
@@ -17,7 +17,7 @@ from rhumbline.core.protocol.bookie_id import BookieId
 ME = BookieId("b1@00000001")
 
 
-async def at_once(work: Callable[[], Any]) -> Any:  # noqa: ANN401
+async def run_inline(work: Callable[[], Any]) -> Any:  # noqa: ANN401
     await asyncio.sleep(0)
     return work()
 
@@ -27,14 +27,14 @@ async def memory(_: Path) -> MemoryIndexStore:
 
 
 async def on_disk(directory: Path) -> LmdbIndex:
-    return await open_lmdb_index(directory / "index", ME, at_once)
+    return await open_lmdb_index(directory / "index", ME, run_inline)
 
 
 STORES = pytest.mark.parametrize("make", [memory, on_disk], ids=["memory", "lmdb"])
 
 
 def same(index: EntryIndex, model: dict[int, dict[int, tuple[int, int]]]) -> None:
-    """The index answers every question as the model does."""
+    """The index returns the same results as the model."""
     kept = {ledger: rows for ledger, rows in model.items() if rows}
     assert list(index.ledgers()) == sorted(kept)
     for ledger in range(12):
@@ -51,7 +51,7 @@ def same(index: EntryIndex, model: dict[int, dict[int, tuple[int, int]]]) -> Non
 
 @STORES
 @pytest.mark.parametrize("number", range(5))
-def test_tiers_over_a_store_answer_like_a_plain_dictionary(make: Any, number: int) -> None:  # noqa: ANN401
+def test_tiered_index_equals_a_dictionary(make: Any, number: int) -> None:  # noqa: ANN401
     async def main(directory: Path) -> None:
         random = Random(number)
         index = TieredIndex(await make(directory))
@@ -83,7 +83,7 @@ def test_tiers_over_a_store_answer_like_a_plain_dictionary(make: Any, number: in
 
 
 @STORES
-def test_changes_during_a_checkpoint_are_neither_lost_nor_overtaken(make: Any) -> None:  # noqa: ANN401
+def test_changes_during_a_checkpoint_are_kept_and_newer_rows_win(make: Any) -> None:  # noqa: ANN401
     async def main(directory: Path) -> None:
         index = TieredIndex(await make(directory))
         index.put([IndexedEntry(1, 0, 10, 1), IndexedEntry(2, 0, 11, 1)])
@@ -104,8 +104,8 @@ def test_changes_during_a_checkpoint_are_neither_lost_nor_overtaken(make: Any) -
 
 @STORES
 @pytest.mark.parametrize("number", range(3))
-def test_long_ledgers_in_many_files_answer_like_a_plain_dictionary(make: Any, number: int) -> None:  # noqa: ANN401
-    """Runs of rows: appended, moved elsewhere, with holes, of several lengths and files."""
+def test_long_ledgers_in_many_files_equal_a_dictionary(make: Any, number: int) -> None:  # noqa: ANN401
+    """Runs of rows: appended, moved, with gaps, of several lengths, in several files."""
 
     async def main(directory: Path) -> None:
         random = Random(number)
@@ -153,7 +153,7 @@ class FailingStore(MemoryIndexStore):
         await super().apply(*args)
 
 
-def test_failed_checkpoint_loses_nothing() -> None:
+def test_failed_checkpoint_loses_no_rows() -> None:
     async def main() -> None:
         store = FailingStore()
         index = TieredIndex(store)
@@ -172,8 +172,8 @@ def test_failed_checkpoint_loses_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_checkpoint_waits_for_one_whose_caller_has_gone(tmp_path: Path) -> None:
-    """A bookie that is told to stop in the midst of a checkpoint makes a last one."""
+def test_checkpoint_waits_for_a_cancelled_one(tmp_path: Path) -> None:
+    """A bookie that is stopped during a checkpoint makes a last checkpoint."""
 
     async def main() -> None:
         gate, waits = asyncio.Event(), 0
@@ -208,22 +208,22 @@ def test_a_checkpoint_waits_for_one_whose_caller_has_gone(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_index_of_another_bookie_or_a_damaged_one_is_emptied(tmp_path: Path) -> None:
+def test_damaged_index_or_index_of_another_bookie_is_emptied(tmp_path: Path) -> None:
     async def main() -> None:
         rows = MemoryIndex()
         rows.put([IndexedEntry(1, 0, 10, 1)])
-        store: IndexStore = await open_lmdb_index(tmp_path, ME, at_once)
+        store: IndexStore = await open_lmdb_index(tmp_path, ME, run_inline)
         await store.apply(rows.columns(), [], 7, 3)
         await store.close()
-        store = await open_lmdb_index(tmp_path, ME, at_once)
+        store = await open_lmdb_index(tmp_path, ME, run_inline)
         assert (store.covered_log, store.sequence, store.last(1)) == (7, 3, 0)
         await store.close()
-        store = await open_lmdb_index(tmp_path, BookieId("b1@00000002"), at_once)
+        store = await open_lmdb_index(tmp_path, BookieId("b1@00000002"), run_inline)
         assert (store.covered_log, store.last(1)) == (0, None)
         await store.apply(rows.columns(), [], 7, 3)
         await store.close()
         (tmp_path / "data.mdb").write_bytes(b"rot" * 10_000)
-        store = await open_lmdb_index(tmp_path, ME, at_once)
+        store = await open_lmdb_index(tmp_path, ME, run_inline)
         assert (store.covered_log, store.last(1)) == (0, None)
         await store.close()
 

@@ -1,6 +1,7 @@
-"""Leaving limbo: what was lost comes from the replicas, a fence comes back, and it has an end.
+"""Limbo recovery restores lost entries from replicas, fences ledgers again, and ends limbo.
 
-Then a whole cluster that loses power with torn ends: unavailable until an operator's word.
+If a whole cluster loses power with torn ends, an open ledger is unavailable until an operator ends
+limbo.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.maintenance.limbo_recovery import clear_all, spans_of
+from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo, ranges_of
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
@@ -30,8 +31,8 @@ COUNT = 10
 ACKNOWLEDGED = 20
 
 
-class Lossy:
-    """A bookie that holds entries 0 to 4 of ledgers 1 to 3, and lost all behind by a crash."""
+class LossyBookie:
+    """A bookie that holds entries 0 to 4 of ledgers 1 to 3 and lost the later ones in a crash."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -51,7 +52,7 @@ class Lossy:
                 assert await wire.add(entry(ledger_id, number)) == Code.OK
         torn = self.disk.copy()
         path = max(path for path in torn.files if path.startswith("log/"))
-        torn.files[path] += b"\x07" * 100  # the beginning of what was lost
+        torn.files[path] += b"\x07" * 100  # the beginning of a lost group
         await wire.aclose()
         await bookie.aclose()
         bookie = await world.open(torn, replace(SMALL, boot_id="two"))
@@ -60,7 +61,7 @@ class Lossy:
         assert bookie.storage.states.limbo.is_active
         return bookie, await Wire.connect(bookie)
 
-    async def replace_us(self, ledger_id: int, at: int) -> None:
+    async def replace_bookie(self, ledger_id: int, at: int) -> None:
         metadata, version = await self.world.ledgers.read(ledger_id)
         await self.world.ledgers.write(metadata.with_fragment(at, (OTHER,)), version)
 
@@ -73,23 +74,23 @@ async def from_replica(ledger_id: int, entry_id: int) -> bytes | None:
     return entry(ledger_id, entry_id)
 
 
-def test_each_ledger_gets_out_when_its_end_no_longer_hangs_on_us() -> None:
+def test_ledger_leaves_limbo_when_its_end_no_longer_depends_on_this_bookie() -> None:
     async def main() -> None:
-        lossy = Lossy()
+        lossy = LossyBookie()
         bookie, wire = await lossy.start()
         bookie.scrubber.fetch = from_replica
         await lossy.close(1)
-        await lossy.replace_us(2, 7)
+        await lossy.replace_bookie(2, 7)
         await bookie.maintenance.step()
 
-        # Closed: whole again, and fenced again, for a fence may have been among the lost.
+        # Closed: complete and fenced again, since its fence may have been lost.
         assert await bookie.service.entry_ids(1) == list(range(COUNT))
         assert await wire.read(1, COUNT - 1) == (Code.OK, entry(1, COUNT - 1))
         assert await wire.add(entry(1, COUNT)) == Code.FENCED
-        # Ours up to the change, and the writer may come back.
+        # Replaced at entry 7: complete up to there, and the writer may choose this bookie again.
         assert await bookie.service.entry_ids(2) == list(range(7))
-        assert bookie.storage.states.ledgers[2].takes_adds
-        # Open, and counts on us: unknown, whatever the replicas hold.
+        assert bookie.storage.states.ledgers[2].accepts_adds
+        # Open with this bookie in its last fragment: unknown, whatever the replicas hold.
         assert (await wire.read(3, 5))[0] == Code.IO
         assert await wire.add(entry(3, 5)) == Code.IO
         assert bookie.limbo.restored_count == 5 + 2
@@ -98,7 +99,7 @@ def test_each_ledger_gets_out_when_its_end_no_longer_hangs_on_us() -> None:
         await lossy.close(3)
         await bookie.maintenance.step()
         assert await bookie.service.entry_ids(3) == list(range(COUNT))
-        await bookie.maintenance.step()  # a pass that finds nobody left
+        await bookie.maintenance.step()  # a pass that finds no ledger in limbo
         assert not bookie.storage.states.limbo.is_active
         await wire.aclose()
         await bookie.aclose()
@@ -107,9 +108,9 @@ def test_each_ledger_gets_out_when_its_end_no_longer_hangs_on_us() -> None:
     asyncio.run(main())
 
 
-def test_a_ledger_whose_state_was_lost_comes_back_from_the_metadata() -> None:
+def test_lost_ledger_state_is_restored_from_the_metadata() -> None:
     async def main() -> None:
-        lossy = Lossy()
+        lossy = LossyBookie()
         bookie, wire = await lossy.start()
         await lossy.world.make_ledger(5, lossy.bookie_id)
         await lossy.close(5)
@@ -125,14 +126,14 @@ def test_a_ledger_whose_state_was_lost_comes_back_from_the_metadata() -> None:
     asyncio.run(main())
 
 
-def test_what_no_replica_gives_is_left_to_repair_and_can_be_listed() -> None:
+def test_entries_that_no_replica_provides_are_left_to_repair() -> None:
     async def main() -> None:
-        lossy = Lossy()
+        lossy = LossyBookie()
         bookie, wire = await lossy.start()
 
         async def only_five(ledger_id: int, entry_id: int) -> bytes | None:
             if entry_id > 5:
-                raise UnavailableError("nobody answers")
+                raise UnavailableError("no replica responds")
             return entry(ledger_id, entry_id)
 
         bookie.scrubber.fetch = only_five
@@ -148,7 +149,7 @@ def test_what_no_replica_gives_is_left_to_repair_and_can_be_listed() -> None:
 
 
 @pytest.mark.parametrize("state", list(LedgerState))
-def test_spans_are_those_of_the_striping_rule(state: LedgerState) -> None:
+def test_ranges_follow_the_striping_rule(state: LedgerState) -> None:
     me = BookieId("b2@00000002")
     first = tuple(BookieId(f"b{n}@0000000{n}") for n in range(4))
     second = (*first[:2], OTHER, first[3])
@@ -165,7 +166,7 @@ def test_spans_are_those_of_the_striping_rule(state: LedgerState) -> None:
     ]
     found = [
         entry_id
-        for span in spans_of(metadata, me)
+        for span in ranges_of(metadata, me)
         for entry_id in range(span.first, span.last + 1)
         if span.has(entry_id)
     ]
@@ -182,7 +183,7 @@ def ledger_client(world: World) -> LedgerClient:
 
 
 async def append_to_all(writer: LedgerWriter, bookies: list[Bookie], payload: bytes) -> int:
-    """Returns the entry's id when it is durable at every bookie."""
+    """Appends an entry and returns its id when it is durable on every bookie."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(entry_id: int, error: RhumblineError | None, regions: tuple[str, ...]) -> None:
@@ -192,20 +193,20 @@ async def append_to_all(writer: LedgerWriter, bookies: list[Bookie], payload: by
     entry_id = writer.add(payload, on_done)
     await done
     for _ in range(5_000):
-        if all(one.storage.last_entry(writer.ledger_id) >= entry_id for one in bookies):
+        if all(bookie.storage.last_entry(writer.ledger_id) >= entry_id for bookie in bookies):
             return entry_id
         await asyncio.sleep(0.001)
-    raise TimeoutError(f"entry {entry_id} is not everywhere")
+    raise TimeoutError(f"entry {entry_id} is not on every bookie")
 
 
 async def serve_all(world: World, disks: list[MemoryDisk], boot_id: str) -> list[Bookie]:
     return [await world.open(disk, replace(SMALL, boot_id=boot_id)) for disk in disks]
 
 
-async def powerless_cluster(world: World) -> tuple[list[MemoryDisk], int]:
-    """Three bookies went down together while the group with entry 20 was being written to each.
+async def cluster_after_power_loss(world: World) -> tuple[list[MemoryDisk], int]:
+    """Return the disks of three bookies after a common power loss, and a ledger on them.
 
-    Returns their disks and the ledger, whose writer is gone, too.
+    The power fails while each bookie writes the group with entry 20. The writer fails too.
     """
     disks = [MemoryDisk() for _ in range(3)]
     for number, disk in enumerate(disks):
@@ -225,38 +226,38 @@ async def powerless_cluster(world: World) -> tuple[list[MemoryDisk], int]:
     return torn, writer.ledger_id
 
 
-async def turn(bookies: list[Bookie]) -> None:
+async def run_maintenance(bookies: list[Bookie]) -> None:
     for bookie in bookies:
         await bookie.maintenance.step()
 
 
-def test_a_cluster_that_lost_power_waits_for_a_word_and_is_never_wrong() -> None:
+def test_cluster_after_power_loss_recovers_only_by_an_operators_command() -> None:
     async def main() -> None:
         world = World()
         await world.start()
-        disks, ledger_id = await powerless_cluster(world)
+        disks, ledger_id = await cluster_after_power_loss(world)
         bookies = await serve_all(world, disks, "two")
         async with ledger_client(world) as client:
             for _ in range(2):
-                await turn(bookies)
+                await run_maintenance(bookies)
                 with pytest.raises(RecoveryIncompleteError):
                     await client.recover(ledger_id, PASSWORD)
-            assert all(one.storage.states.limbo.covers(ledger_id) for one in bookies)
+            assert all(bookie.storage.states.limbo.covers(ledger_id) for bookie in bookies)
             metadata, _ = await world.ledgers.read(ledger_id)
             assert metadata.state is LedgerState.IN_RECOVERY
 
-            for bookie in bookies:  # the operator: these disks keep what they acknowledge
+            for bookie in bookies:  # the operator knows that these disks are honest
                 await bookie.aclose()
             bookies = await serve_all(world, disks, "two")
             for bookie in bookies:
-                await clear_all(bookie.storage)
+                await end_limbo(bookie.storage)
             closed = await client.recover(ledger_id, PASSWORD)
             assert closed.last_entry_id == ACKNOWLEDGED - 1
             reader = await client.open(ledger_id, PASSWORD)
             entries: list[Entry] = []
             while len(entries) < ACKNOWLEDGED:
                 entries += await reader.read(len(entries), ACKNOWLEDGED - 1)
-            assert [one.payload for one in entries] == [
+            assert [item.payload for item in entries] == [
                 b"entry %d" % number for number in range(ACKNOWLEDGED)
             ]
             writer = await client.create(Quorum(3, 3, 2), password=PASSWORD)
@@ -269,21 +270,21 @@ def test_a_cluster_that_lost_power_waits_for_a_word_and_is_never_wrong() -> None
     asyncio.run(main())
 
 
-def test_one_bookie_that_lost_power_comes_back_by_itself() -> None:
+def test_one_bookie_that_lost_power_leaves_limbo_by_itself() -> None:
     async def main() -> None:
         world = World()
         await world.start()
-        disks, ledger_id = await powerless_cluster(world)
+        disks, ledger_id = await cluster_after_power_loss(world)
         bookies = await serve_all(world, disks[:1], "two") + await serve_all(
             world, disks[1:], "one"
         )
-        await turn(bookies)
-        assert [one.storage.states.limbo.is_active for one in bookies] == [True, False, False]
+        await run_maintenance(bookies)
+        assert [bookie.storage.states.limbo.is_active for bookie in bookies] == [True, False, False]
         async with ledger_client(world) as client:
             closed = await client.recover(ledger_id, PASSWORD)
         assert closed.last_entry_id == ACKNOWLEDGED - 1
-        await turn(bookies)
-        await turn(bookies)
+        await run_maintenance(bookies)
+        await run_maintenance(bookies)
         assert not bookies[0].storage.states.limbo.is_active
         for bookie in bookies:
             await bookie.aclose()

@@ -1,4 +1,4 @@
-"""Bit rot in sealed files is found by the walk and repaired; what cannot be stays unknown."""
+"""The scrubber finds and repairs corrupt entries; unrepaired entries stay unknown."""
 
 import asyncio
 
@@ -6,13 +6,8 @@ from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import Wire, entry, one_bookie
-from rhumbline.tests.unit.core.bookie.maintenance.test_compactor import (
-    PAYLOAD,
-    SMALL,
-    all_there,
-    fill,
-)
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import PAYLOAD, SMALL, all_there, fill
 
 
 def rot_sorted_files(disk: MemoryDisk) -> int:
@@ -37,7 +32,7 @@ async def unknown_entries(bookie: Bookie, wire: Wire, count: int) -> list[tuple[
     return found
 
 
-def test_rotten_entries_are_fetched_written_anew_and_read_back() -> None:
+def test_corrupt_entries_are_fetched_rewritten_and_read_back() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with one_bookie(SMALL, disk) as (world, bookie, wire):
@@ -72,7 +67,7 @@ def test_rotten_entries_are_fetched_written_anew_and_read_back() -> None:
             bookie.scrubber.fetch = honest
             assert (await bookie.scrubber.walk()).repaired_count == 1
             await all_there(wire, (1, 2, 3), 120)
-            bookie.maintenance.repaired([damage.number for damage in report.damages])
+            bookie.maintenance.retire_files([damage.number for damage in report.damages])
             for _ in report.damages:
                 await bookie.maintenance.step()
             assert (await bookie.scrubber.walk()).damages == []
@@ -89,11 +84,11 @@ def test_rotten_entries_are_fetched_written_anew_and_read_back() -> None:
     asyncio.run(main())
 
 
-def test_damaged_log_is_not_sorted_away_until_it_is_repaired() -> None:
+def test_damaged_log_is_kept_until_it_is_repaired() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with one_bookie(SMALL, disk) as (_, bookie, wire):
-            bookie._maintaining.cancel()  # type: ignore[union-attr]
+            bookie._maintenance_task.cancel()  # type: ignore[union-attr]
             await fill(wire, 120)
             path = min(path for path in disk.files if path.startswith("log/"))
             disk.files[path][30_000] ^= 0x40
@@ -107,7 +102,7 @@ def test_damaged_log_is_not_sorted_away_until_it_is_repaired() -> None:
             bookie.scrubber.fetch = fetch
             report = await bookie.scrubber.walk()
             assert report.repaired_count >= len(unknown)
-            bookie.maintenance.repaired([])
+            bookie.maintenance.retire_files([])
             for _ in range(3):
                 await bookie.maintenance.step()
             assert path not in disk.files

@@ -1,4 +1,4 @@
-"""Adds, reads, fences over a real socket, in the v2 form."""
+"""Adds, reads and fences over a real socket, in the v2 form."""
 
 import asyncio
 
@@ -9,14 +9,14 @@ from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, one_
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 
 
-def test_what_was_added_is_read_back_also_after_a_restart() -> None:
+def test_added_entries_are_readable_before_and_after_a_restart() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with one_bookie(disk=disk) as (world, bookie, wire):
             for number in range(50):
                 wire.send(v2.encode_add(KEY, entry(1, number)))
-            answers = [v2.decode_response(await wire.frame()) for _ in range(50)]
-            assert answers == [v2.AddResponse(Code.OK, 1, n) for n in range(50)]
+            responses = [v2.decode_response(await wire.frame()) for _ in range(50)]
+            assert responses == [v2.AddResponse(Code.OK, 1, n) for n in range(50)]
             for number in (0, 49):
                 assert await wire.read(1, number) == (Code.OK, entry(1, number))
             assert await wire.read(1, -1) == (Code.OK, entry(1, 49))
@@ -34,7 +34,7 @@ def test_what_was_added_is_read_back_also_after_a_restart() -> None:
     asyncio.run(main())
 
 
-def test_fence_holds_for_plain_adds_and_not_for_recovery_adds() -> None:
+def test_fence_refuses_plain_adds_but_not_recovery_adds() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
@@ -47,7 +47,7 @@ def test_fence_holds_for_plain_adds_and_not_for_recovery_adds() -> None:
     asyncio.run(main())
 
 
-def test_no_answer_to_a_fence_leaves_before_it_is_durable() -> None:
+def test_no_response_to_a_fence_leaves_before_it_is_durable() -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with one_bookie(disk=disk) as (_, _bookie, wire):
@@ -60,7 +60,7 @@ def test_no_answer_to_a_fence_leaves_before_it_is_durable() -> None:
                 first = v2.decode_response(await wire.frame())
                 assert isinstance(first, v2.ReadResponse)
                 if ledger_id == 1 and entry_id == 5:
-                    # The fence of ledger 1 is durable by now: nothing to wait for.
+                    # The fence of ledger 1 is durable already, so the response does not wait.
                     assert first == v2.ReadResponse(Code.NO_ENTRY, 1, 5, b"")
                     assert v2.decode_response(await wire.frame())[:3] == (Code.OK, 1, 0)
                     disk.gate.set()
@@ -72,9 +72,9 @@ def test_no_answer_to_a_fence_leaves_before_it_is_durable() -> None:
                 assert not waiting.done()
                 gate, disk.gate = disk.gate, None
                 gate.set()
-                answer = v2.decode_response(await waiting)
+                response = v2.decode_response(await waiting)
                 expected = Code.OK if ledger_id == 1 else Code.NO_ENTRY
-                assert answer[:3] == (expected, ledger_id, entry_id)
+                assert response[:3] == (expected, ledger_id, entry_id)
 
     asyncio.run(main())
 
@@ -96,7 +96,7 @@ def test_fenced_ledger_stays_fenced_after_a_kill() -> None:
     asyncio.run(main())
 
 
-def test_another_master_key_is_refused_for_ever() -> None:
+def test_another_master_key_is_refused() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
@@ -117,7 +117,7 @@ def test_unknown_ledger_needs_metadata_that_names_this_bookie() -> None:
             assert await wire.add(entry(70, 0)) == Code.IO
             assert await wire.add(entry(71, 0)) == Code.IO
             assert await wire.fence(70) == Code.IO
-            assert await wire.fence(70) == Code.IO, "nor is it a 'never' the second time"
+            assert await wire.fence(70) == Code.IO, "the second fence is not denied either"
             assert await wire.fence(71) == Code.IO
             assert await wire.add(entry(70, 0), v2.FLAG_RECOVERY_ADD) == Code.OK
             assert await wire.fence(70, 1) == Code.IO
@@ -128,19 +128,19 @@ def test_unknown_ledger_needs_metadata_that_names_this_bookie() -> None:
     asyncio.run(main())
 
 
-def test_adds_that_wait_for_metadata_keep_their_order_and_are_all_answered() -> None:
+def test_adds_that_wait_for_metadata_keep_their_order() -> None:
     async def main() -> None:
         async with one_bookie() as (_, bookie, wire):
             for number in range(100):
                 wire.send(v2.encode_add(KEY, entry(4, number)))
-            answers = [v2.decode_response(await wire.frame()) for _ in range(100)]
-            assert answers == [v2.AddResponse(Code.OK, 4, n) for n in range(100)]
-            assert bookie.service.proofs.waiting_count == 0
+            responses = [v2.decode_response(await wire.frame()) for _ in range(100)]
+            assert responses == [v2.AddResponse(Code.OK, 4, n) for n in range(100)]
+            assert bookie.service.membership.waiting_count == 0
 
     asyncio.run(main())
 
 
-def test_batch_read_from_a_slow_disk_answers_with_what_it_has() -> None:
+def test_batch_read_from_a_slow_disk_returns_a_part() -> None:
     async def main() -> None:
         config = BookieConfig(log_file_bytes=1 << 20, tail_cache_bytes=0)
         disk = MemoryDisk()
@@ -152,16 +152,16 @@ def test_batch_read_from_a_slow_disk_answers_with_what_it_has() -> None:
             found: list[bytes | memoryview] = []
             while len(found) < 40:
                 frame = v2.encode_batch_read(1, len(found), 77, count_max=1_000, bytes_max=0)
-                answer = await wire.ask(frame)
-                assert isinstance(answer, v2.BatchReadResponse)
-                assert 1 <= len(answer.entries) <= 5
-                found += answer.entries
+                response = await wire.request(frame)
+                assert isinstance(response, v2.BatchReadResponse)
+                assert 1 <= len(response.entries) <= 5
+                found += response.entries
             assert found == [entry(1, number) for number in range(40)]
 
     asyncio.run(main())
 
 
-def test_batch_read_stops_at_count_size_and_the_first_hole() -> None:
+def test_batch_read_stops_at_its_limits_and_at_a_missing_entry() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             for number in (0, 1, 2, 4):
@@ -170,10 +170,10 @@ def test_batch_read_stops_at_count_size_and_the_first_hole() -> None:
 
             async def batch(first: int, count: int, size: int) -> tuple[int, list[bytes]]:
                 frame = v2.encode_batch_read(1, first, 77, count_max=count, bytes_max=size)
-                answer = await wire.ask(frame)
-                assert isinstance(answer, v2.BatchReadResponse)
-                assert answer.request_id == 77
-                return answer.code, [bytes(entry) for entry in answer.entries]
+                response = await wire.request(frame)
+                assert isinstance(response, v2.BatchReadResponse)
+                assert response.request_id == 77
+                return response.code, [bytes(entry) for entry in response.entries]
 
             assert await batch(0, 2, 0) == (Code.OK, [entry(1, 0), entry(1, 1)])
             assert await batch(0, 0, 0) == (Code.OK, [entry(1, n) for n in range(3)])
@@ -187,7 +187,7 @@ def test_batch_read_stops_at_count_size_and_the_first_hole() -> None:
     asyncio.run(main())
 
 
-def test_catch_up_reads_come_from_files_when_the_cache_has_gone_on() -> None:
+def test_catch_up_reads_are_served_from_files_when_not_cached() -> None:
     async def main() -> None:
         config = BookieConfig(log_file_bytes=1 << 16, tail_cache_bytes=1000)
         async with one_bookie(config) as (_, bookie, wire):
@@ -198,7 +198,7 @@ def test_catch_up_reads_come_from_files_when_the_cache_has_gone_on() -> None:
             for number in range(200):
                 wire.send(v2.encode_read(1, number))
             found = [v2.decode_response(await wire.frame()) for _ in range(200)]
-            bodies = {answer[2]: answer[3] for answer in found}  # type: ignore[misc]
+            bodies = {response[2]: response[3] for response in found}  # type: ignore[misc]
             assert bodies == {n: entry(1, n, payload) for n in range(200)}
 
     asyncio.run(main())

@@ -21,29 +21,29 @@ def poll(wire: Wire, ledger_id: int, previous_lac: int, timeout_ms: int = 5000) 
     return v3.frame(request)
 
 
-def test_both_forms_on_one_connection() -> None:
+def test_one_connection_may_mix_both_wire_forms() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
-            answer = await wire.ask3(v3.add_request(5, 1, 0, KEY, entry(1, 0)))
-            assert (answer.header.txn_id, v3.status_of(answer)) == (5, Status.OK)
-            assert answer.add_response.ledger_id == 1
+            response = await wire.request3(v3.add_request(5, 1, 0, KEY, entry(1, 0)))
+            assert (response.header.txn_id, v3.status_of(response)) == (5, Status.OK)
+            assert response.add_response.ledger_id == 1
             assert await wire.add(entry(1, 1)) == Code.OK
-            answer = await wire.ask3(v3.read_request(6, 1, 0))
-            assert answer.read_response.body == entry(1, 0)
-            assert answer.read_response.max_lac == 0
+            response = await wire.request3(v3.read_request(6, 1, 0))
+            assert response.read_response.body == entry(1, 0)
+            assert response.read_response.max_lac == 0
             assert await wire.read(1, 1) == (Code.OK, entry(1, 1))
-            answer = await wire.ask3(v3.read_request(7, 1, -1, fence_key=KEY))
-            assert answer.read_response.body == entry(1, 1)
-            assert not answer.read_response.HasField("max_lac")
-            answer = await wire.ask3(v3.add_request(8, 1, 2, KEY, entry(1, 2)))
-            assert v3.status_of(answer) == Status.FENCED
+            response = await wire.request3(v3.read_request(7, 1, -1, fence_key=KEY))
+            assert response.read_response.body == entry(1, 1)
+            assert not response.read_response.HasField("max_lac")
+            response = await wire.request3(v3.add_request(8, 1, 2, KEY, entry(1, 2)))
+            assert v3.status_of(response) == Status.FENCED
             again = v3.add_request(9, 1, 2, KEY, entry(1, 2), is_recovery=True)
-            assert v3.status_of(await wire.ask3(again)) == Status.OK
+            assert v3.status_of(await wire.request3(again)) == Status.OK
 
     asyncio.run(main())
 
 
-def test_long_poll_is_woken_by_a_higher_lac_and_brings_the_entry() -> None:
+def test_long_poll_returns_the_entry_when_the_lac_rises() -> None:
     async def main() -> None:
         async with one_bookie() as (_, bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
@@ -52,27 +52,27 @@ def test_long_poll_is_woken_by_a_higher_lac_and_brings_the_entry() -> None:
             await asyncio.sleep(0.02)
             assert bookie.statistics()["parked_polls"] == 1
             assert await wire.add(entry(1, 1)) == Code.OK
-            answer = (await reader.answer3()).read_response
-            assert (answer.entry_id, answer.body) == (0, entry(1, 0))
-            assert answer.max_lac == 0
-            assert answer.lac_updated_ms > 0
+            response = (await reader.response3()).read_response
+            assert (response.entry_id, response.body) == (0, entry(1, 0))
+            assert response.max_lac == 0
+            assert response.lac_updated_ms > 0
             assert bookie.statistics()["parked_polls"] == 0
             reader.send(poll(reader, 1, -1))
-            assert not (await reader.answer3()).read_response.HasField("lac_updated_ms")
+            assert not (await reader.response3()).read_response.HasField("lac_updated_ms")
             await reader.aclose()
 
     asyncio.run(main())
 
 
-def test_long_poll_ends_at_its_time_out_and_at_a_fence() -> None:
+def test_long_poll_ends_at_its_timeout_and_at_a_fence() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
             assert await wire.add(entry(1, 1)) == Code.OK
             wire.send(poll(wire, 1, 0, timeout_ms=30))
-            answer = await wire.answer3()
-            body = answer.read_response
-            assert (v3.status_of(answer), body.entry_id, body.max_lac) == (Status.OK, -1, 0)
+            response = await wire.response3()
+            body = response.read_response
+            assert (v3.status_of(response), body.entry_id, body.max_lac) == (Status.OK, -1, 0)
             assert not body.HasField("body")
             wire.send(poll(wire, 1, 0))
             wire.send(v2.encode_read(1, 1, v2.FLAG_FENCE, KEY))
@@ -87,71 +87,71 @@ def test_long_poll_of_an_unknown_and_of_an_empty_ledger() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             wire.send(poll(wire, 6, -1, timeout_ms=20))
-            assert v3.status_of(await wire.answer3()) == Status.NO_LEDGER
+            assert v3.status_of(await wire.response3()) == Status.NO_LEDGER
             assert await wire.fence(6) == Code.NO_ENTRY
             wire.send(poll(wire, 6, -1, timeout_ms=20))
-            assert v3.status_of(await wire.answer3()) == Status.NO_ENTRY
+            assert v3.status_of(await wire.response3()) == Status.NO_ENTRY
 
     asyncio.run(main())
 
 
-def test_long_poll_waits_for_a_ledger_whose_first_entries_are_on_their_way() -> None:
+def test_long_poll_waits_for_a_ledger_that_does_not_exist_yet() -> None:
     async def main() -> None:
         async with one_bookie() as (_, bookie, wire):
             wire.send(poll(wire, 1, -1))
             wire.send(poll(wire, 2, -1, timeout_ms=20))
-            assert v3.status_of(await wire.answer3()) == Status.NO_LEDGER
+            assert v3.status_of(await wire.response3()) == Status.NO_LEDGER
             assert await wire.add(entry(1, 0)) == Code.OK
             assert bookie.statistics()["parked_polls"] == 1
             wire.send(v2.encode_add(KEY, entry(1, 1, lac=0)))
-            answer = (await wire.answer3()).read_response
-            assert (answer.entry_id, answer.max_lac) == (0, 0)
-            assert await wire.add_answer() == Code.OK
+            response = (await wire.response3()).read_response
+            assert (response.entry_id, response.max_lac) == (0, 0)
+            assert await wire.add_response() == Code.OK
             assert bookie.statistics()["parked_polls"] == 0
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("by_entry", [True, False])
-def test_long_poll_is_woken_before_what_brings_the_lac_is_durable(by_entry: bool) -> None:
+def test_long_poll_is_woken_before_the_higher_lac_is_durable(by_entry: bool) -> None:
     async def main() -> None:
         disk = MemoryDisk()
         async with one_bookie(disk=disk) as (_, bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
             wire.send(poll(wire, 1, -1))
-            assert await wire.add(entry(1, 1, lac=-1)) == Code.OK  # so that the poll was seen
+            assert await wire.add(entry(1, 1, lac=-1)) == Code.OK  # after this, the poll is parked
             assert bookie.statistics()["parked_polls"] == 1
             gate = disk.gate = asyncio.Event()
             if by_entry:
                 wire.send(v2.encode_add(KEY, entry(1, 2, lac=0)))
             else:
                 wire.send(v3.frame(v3.write_lac_request(1, 1, 0, KEY, lac_body(1, 0))))
-            answer = (await wire.answer3()).read_response
-            assert (answer.entry_id, answer.max_lac) == (0, 0)
+            response = (await wire.response3()).read_response
+            assert (response.entry_id, response.max_lac) == (0, 0)
             disk.gate = None
             gate.set()
             if by_entry:
-                assert await wire.add_answer() == Code.OK
+                assert await wire.add_response() == Code.OK
             else:
-                assert v3.status_of(await wire.answer3()) == Status.OK
+                assert v3.status_of(await wire.response3()) == Status.OK
 
     asyncio.run(main())
 
 
-def test_lac_without_its_entry_here_is_an_answer_too() -> None:
+def test_long_poll_returns_the_lac_alone_if_the_entry_is_missing() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
             assert await wire.add(entry(1, 4, lac=3)) == Code.OK
             wire.send(poll(wire, 1, 1))
-            answer = (await wire.answer3()).read_response
-            assert (answer.entry_id, answer.max_lac) == (-1, 3)
-            assert not answer.HasField("body")
+            response = (await wire.response3()).read_response
+            assert (response.entry_id, response.max_lac) == (-1, 3)
+            assert not response.HasField("body")
 
     asyncio.run(main())
 
 
-def test_parked_polls_of_a_lost_connection_are_forgotten() -> None:
+def test_parked_polls_of_a_lost_connection_are_removed() -> None:
     async def main() -> None:
         config = BookieConfig(log_file_bytes=1 << 20, connection_polls_max=3)
         async with one_bookie(config) as (_, bookie, wire):
@@ -159,7 +159,7 @@ def test_parked_polls_of_a_lost_connection_are_forgotten() -> None:
             reader = await Wire.connect(bookie)
             for _ in range(4):
                 reader.send(poll(reader, 1, 5))
-            assert v3.status_of(await reader.answer3()) == Status.TOO_MANY_REQUESTS
+            assert v3.status_of(await reader.response3()) == Status.TOO_MANY_REQUESTS
             assert bookie.statistics()["parked_polls"] == 3
             await reader.aclose()
             for _ in range(500):
@@ -171,24 +171,24 @@ def test_parked_polls_of_a_lost_connection_are_forgotten() -> None:
     asyncio.run(main())
 
 
-def test_explicit_lac_is_kept_as_it_came_and_never_lowers_the_lac() -> None:
+def test_explicit_lac_is_stored_unchanged_and_never_lowers_the_lac() -> None:
     async def main() -> None:
         async with one_bookie() as (_, bookie, wire):
-            answer = await wire.ask3(v3.read_lac_request(1, 1))
-            assert v3.status_of(answer) == Status.NO_ENTRY
+            response = await wire.request3(v3.read_lac_request(1, 1))
+            assert v3.status_of(response) == Status.NO_ENTRY
             for lac in (3, 2):
                 request = v3.write_lac_request(2, 1, lac, KEY, lac_body(1, lac))
-                assert v3.status_of(await wire.ask3(request)) == Status.OK
-            answer = await wire.ask3(v3.read_lac_request(3, 1))
-            assert v3.status_of(answer) == Status.OK
-            assert answer.read_lac_response.lac_body == lac_body(1, 2)
-            assert not answer.read_lac_response.HasField("last_entry_body")
+                assert v3.status_of(await wire.request3(request)) == Status.OK
+            response = await wire.request3(v3.read_lac_request(3, 1))
+            assert v3.status_of(response) == Status.OK
+            assert response.read_lac_response.lac_body == lac_body(1, 2)
+            assert not response.read_lac_response.HasField("last_entry_body")
             assert bookie.service.ledgers[1].lac == 3
             assert await wire.add(entry(1, 7)) == Code.OK
-            answer = await wire.ask3(v3.read_lac_request(4, 1))
-            assert answer.read_lac_response.last_entry_body == entry(1, 7)
+            response = await wire.request3(v3.read_lac_request(4, 1))
+            assert response.read_lac_response.last_entry_body == entry(1, 7)
             bad = v3.write_lac_request(5, 1, 9, bytes(20), lac_body(1, 9))
-            assert v3.status_of(await wire.ask3(bad)) == Status.UNAUTHORIZED
+            assert v3.status_of(await wire.request3(bad)) == Status.UNAUTHORIZED
 
     asyncio.run(main())
 
@@ -199,8 +199,8 @@ def test_explicit_lac_wakes_a_poll() -> None:
             assert await wire.add(entry(1, 0)) == Code.OK
             wire.send(poll(wire, 1, -1))
             wire.send(v3.frame(v3.write_lac_request(50, 1, 0, KEY, lac_body(1, 0))))
-            answers = [await wire.answer3(), await wire.answer3()]
-            bodies = [a.read_response.body for a in answers if a.HasField("read_response")]
+            responses = [await wire.response3(), await wire.response3()]
+            bodies = [a.read_response.body for a in responses if a.HasField("read_response")]
             assert bodies == [entry(1, 0)]
 
     asyncio.run(main())
@@ -211,47 +211,47 @@ def test_list_of_entries_info_and_force() -> None:
         async with one_bookie() as (_, _bookie, wire):
             for number in (0, 1, 5):
                 assert await wire.add(entry(1, number)) == Code.OK
-            answer = await wire.ask3(v3.list_entries_request(1, 1))
-            listed = availability.decode(answer.get_list_of_entries_response.availability)
+            response = await wire.request3(v3.list_entries_request(1, 1))
+            listed = availability.decode(response.get_list_of_entries_response.availability)
             assert [n for n in range(9) if n in listed] == [0, 1, 5]
-            answer = await wire.ask3(v3.list_entries_request(2, 2))
-            assert v3.status_of(answer) == Status.NO_LEDGER
+            response = await wire.request3(v3.list_entries_request(2, 2))
+            assert v3.status_of(response) == Status.NO_LEDGER
             assert await wire.fence(2) == Code.NO_ENTRY
-            answer = await wire.ask3(v3.list_entries_request(3, 2))
-            assert v3.status_of(answer) == Status.OK
-            answer = await wire.ask3(v3.bookie_info_request(4))
-            assert answer.get_bookie_info_response.free_bytes > 0
-            assert answer.get_bookie_info_response.total_bytes > 0
-            answer = await wire.ask3(v3.force_request(5, 1))
-            assert v3.status_of(answer) == Status.OK
+            response = await wire.request3(v3.list_entries_request(3, 2))
+            assert v3.status_of(response) == Status.OK
+            response = await wire.request3(v3.bookie_info_request(4))
+            assert response.get_bookie_info_response.free_bytes > 0
+            assert response.get_bookie_info_response.total_bytes > 0
+            response = await wire.request3(v3.force_request(5, 1))
+            assert v3.status_of(response) == Status.OK
 
     asyncio.run(main())
 
 
-def test_greeting_for_another_bookie_is_refused_and_the_connection_closed() -> None:
+def test_handshake_with_another_bookie_id_closes_the_connection() -> None:
     async def main() -> None:
         async with one_bookie() as (_, bookie, wire):
             hello = handshake.encode_hello(bookie.bookie_id)
-            answer = await wire.ask(v2.encode_auth(handshake.PLUGIN, hello))
-            assert isinstance(answer, v2.AuthResponse)
-            handshake.check_answer(answer.plugin, answer.payload, bookie.bookie_id)
+            response = await wire.request(v2.encode_auth(handshake.PLUGIN, hello))
+            assert isinstance(response, v2.AuthResponse)
+            handshake.check_response(response.plugin, response.payload, bookie.bookie_id)
             assert await wire.add(entry(1, 0)) == Code.OK
-            answer = await wire.ask(v2.encode_auth("AuthDisabledPlugin", b""))
-            assert answer == v2.AuthResponse("AuthDisabledPlugin", b"")
+            response = await wire.request(v2.encode_auth("AuthDisabledPlugin", b""))
+            assert response == v2.AuthResponse("AuthDisabledPlugin", b"")
             for form in (2, 3):
                 other = await Wire.connect(bookie)
                 wanted = BookieId("b1@ffffffff")
                 hello = handshake.encode_hello(wanted)
                 if form == 2:
-                    answer = await other.ask(v2.encode_auth(handshake.PLUGIN, hello))
-                    assert isinstance(answer, v2.AuthResponse)
-                    plugin, payload = answer.plugin, answer.payload
+                    response = await other.request(v2.encode_auth(handshake.PLUGIN, hello))
+                    assert isinstance(response, v2.AuthResponse)
+                    plugin, payload = response.plugin, response.payload
                 else:
-                    reply = await other.ask3(v3.auth_request(1, handshake.PLUGIN, hello))
+                    reply = await other.request3(v3.auth_request(1, handshake.PLUGIN, hello))
                     plugin = reply.auth_response.plugin.decode()
                     payload = reply.auth_response.payload
-                with pytest.raises(Exception, match="there is b1@"):
-                    handshake.check_answer(plugin, payload, wanted)
+                with pytest.raises(Exception, match="its address now belongs to b1@"):
+                    handshake.check_response(plugin, payload, wanted)
                 assert await other.is_closed()
                 await other.aclose()
             assert bookie.statistics()["closed"] == {"other-bookie-wanted": 2}
@@ -262,15 +262,15 @@ def test_greeting_for_another_bookie_is_refused_and_the_connection_closed() -> N
 def test_tls_and_unknown_operations_are_refused_without_a_body() -> None:
     async def main() -> None:
         async with one_bookie() as (_, _bookie, wire):
-            answer = await wire.ask3(v3.start_tls_request(1))
-            assert v3.status_of(answer) == Status.BAD_REQUEST
+            response = await wire.request3(v3.start_tls_request(1))
+            assert v3.status_of(response) == Status.BAD_REQUEST
             request = v3.read_lac_request(2, 1)
             request.header.version = pb.VERSION_TWO
-            assert v3.status_of(await wire.ask3(request)) == Status.BAD_VERSION
-            answer = await wire.ask3(v3.add_request(3, 1, 0, KEY, b"short"))
-            assert v3.status_of(answer) == Status.BAD_REQUEST
-            answer = await wire.ask3(v3.add_request(4, 2, 0, KEY, entry(1, 0)))
-            assert v3.status_of(answer) == Status.BAD_REQUEST
+            assert v3.status_of(await wire.request3(request)) == Status.BAD_VERSION
+            response = await wire.request3(v3.add_request(3, 1, 0, KEY, b"short"))
+            assert v3.status_of(response) == Status.BAD_REQUEST
+            response = await wire.request3(v3.add_request(4, 2, 0, KEY, entry(1, 0)))
+            assert v3.status_of(response) == Status.BAD_REQUEST
             assert await wire.add(entry(1, 0)) == Code.OK
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Connections: identity, addresses, time-outs, loss, rest after failures, bounds."""
+"""Connections: identity, addresses, time-outs, loss, backoff, bounds."""
 
 import asyncio
 
@@ -37,19 +37,19 @@ def pool_of(world: World, config: LedgerConfig | None = None) -> BookiePool:
     )
 
 
-class Answers:
+class Responses:
     def __init__(self) -> None:
         self.all: list[tuple[RhumblineError | None, object]] = []
 
-    def __call__(self, error: RhumblineError | None, answer: object) -> None:
-        self.all.append((error, answer))
+    def __call__(self, error: RhumblineError | None, response: object) -> None:
+        self.all.append((error, response))
 
     @property
     def errors(self) -> list[type[RhumblineError] | None]:
         return [type(error) if error is not None else None for error, _ in self.all]
 
 
-def test_requests_made_while_connecting_are_sent_and_answered() -> None:
+def test_requests_made_while_connecting_are_sent_and_completed() -> None:
     world = World("a")
 
     async def main() -> None:
@@ -57,13 +57,13 @@ def test_requests_made_while_connecting_are_sent_and_answered() -> None:
         world.bookies[0].entries[1, 5] = entry(5)
         connection = pool.link(world.bookies[0].bookie).connect()
         assert connection is not None
-        found, missing, batch, lac = all_answers = [Answers() for _ in range(4)]
+        found, missing, batch, lac = all_responses = [Responses() for _ in range(4)]
         assert connection.send_read(1, 5, found)
         assert connection.send_read(1, 6, missing)
         assert connection.send_batch_read(1, 5, (10, 1000), batch)
         assert connection.send_message(v3.read_lac_request(0, 1), lac)
-        assert [answers.all for answers in all_answers] == [[], [], [], []]
-        await until(lambda: all(answers.all for answers in all_answers))
+        assert [responses.all for responses in all_responses] == [[], [], [], []]
+        await until(lambda: all(responses.all for responses in all_responses))
         assert found.all == [(None, entry(5))]
         assert batch.all == [(None, [entry(5)])]
         assert missing.errors == [NoSuchEntryError]
@@ -75,7 +75,7 @@ def test_requests_made_while_connecting_are_sent_and_answered() -> None:
     world.run(main())
 
 
-def test_bookie_of_another_incarnation_is_unreachable_and_never_says_no() -> None:
+def test_bookie_of_another_incarnation_is_unreachable_and_never_answers_no() -> None:
     world = World("ab")
 
     async def main() -> None:
@@ -84,17 +84,17 @@ def test_bookie_of_another_incarnation_is_unreachable_and_never_says_no() -> Non
         wanted.port = impostor.port
         connection = pool.link(wanted.bookie).connect()
         assert connection is not None
-        answers = Answers()
-        connection.send_read(1, 5, answers)
-        await until(lambda: len(answers.all) == 1)
-        assert answers.errors == [BookieUnavailableError]
+        responses = Responses()
+        connection.send_read(1, 5, responses)
+        await until(lambda: len(responses.all) == 1)
+        assert responses.errors == [BookieUnavailableError]
         assert impostor.requests == []
         await pool.aclose()
 
     world.run(main())
 
 
-def test_lost_connection_fails_what_waits_and_rests_before_the_next() -> None:
+def test_lost_connection_fails_pending_requests_and_starts_the_backoff() -> None:
     world = World("a")
 
     async def main() -> None:
@@ -104,13 +104,13 @@ def test_lost_connection_fails_what_waits_and_rests_before_the_next() -> None:
         link = pool.link(bookie.bookie)
         connection = link.connect()
         assert connection is not None
-        answers = Answers()
-        connection.send_read(1, 5, answers)
-        connection.send_message(v3.read_lac_request(0, 1), answers)
+        responses = Responses()
+        connection.send_read(1, 5, responses)
+        connection.send_message(v3.read_lac_request(0, 1), responses)
         await asyncio.sleep(0.05)
         bookie.go_down()
-        await until(lambda: len(answers.all) == 2)
-        assert answers.errors == [BookieUnavailableError] * 2
+        await until(lambda: len(responses.all) == 2)
+        assert responses.errors == [BookieUnavailableError] * 2
         assert link.connect() is None
         pauses = []
         for _ in range(8):
@@ -118,22 +118,22 @@ def test_lost_connection_fails_what_waits_and_rests_before_the_next() -> None:
             await until(lambda: link.connect() is not None)
             await until(lambda: link.connection is None)
             pauses.append(asyncio.get_running_loop().time() - started)
-        assert pauses[-1] > 0.9, "the pause grows"
-        assert max(pauses) < 3.1, "up to a bound"
+        assert pauses[-1] > 0.9, "the backoff grows"
+        assert max(pauses) < 3.1, "the backoff is bounded"
         bookie.come_up()
         bookie.is_hung = False
         await until(lambda: link.connect() is not None)
         again = link.connect()
         assert again is not None
-        again.send_message(v3.read_lac_request(0, 1), answers)
-        await until(lambda: len(answers.all) == 3)
-        assert answers.errors[2] is None
+        again.send_message(v3.read_lac_request(0, 1), responses)
+        await until(lambda: len(responses.all) == 3)
+        assert responses.errors[2] is None
         await pool.aclose()
 
     world.run(main())
 
 
-def test_one_late_answer_fails_alone_and_a_silent_peer_ends_the_connection() -> None:
+def test_late_response_fails_one_request_and_a_silent_peer_ends_the_connection() -> None:
     world = World("a")
 
     async def main() -> None:
@@ -145,7 +145,7 @@ def test_one_late_answer_fails_alone_and_a_silent_peer_ends_the_connection() -> 
         )
         connection = pool.link(bookie.bookie).connect()
         assert connection is not None
-        late, quick = Answers(), Answers()
+        late, quick = Responses(), Responses()
         connection.send_read(1, 5, late)
         started = loop.time()
         while not late.all:
@@ -156,7 +156,7 @@ def test_one_late_answer_fails_alone_and_a_silent_peer_ends_the_connection() -> 
         await asyncio.sleep(0.01)
         assert dict.fromkeys(quick.errors) == {NoSuchEntryError: None}
         assert pool.link(bookie.bookie).connection is connection
-        bookie.release()  # too late: it answers nothing that waits
+        bookie.release()  # too late: no request waits for it
         await asyncio.sleep(0.01)
         bookie.is_hung = True
         connection.send_read(1, 7, late)
@@ -174,11 +174,11 @@ def test_long_poll_may_wait_longer_than_other_requests() -> None:
         pool = pool_of(world)
         connection = pool.link(world.bookies[0].bookie).connect()
         assert connection is not None
-        answers = Answers()
+        responses = Responses()
         request = v3.long_poll_request(0, 1, previous_lac=-1, timeout_ms=3_000)
-        connection.send_message(request, answers, extra_ms=3_000)
-        await until(lambda: len(answers.all) == 1)
-        assert answers.errors == [None]
+        connection.send_message(request, responses, extra_ms=3_000)
+        await until(lambda: len(responses.all) == 1)
+        assert responses.errors == [None]
         await pool.aclose()
 
     world.run(main())
@@ -194,17 +194,17 @@ def test_unanswered_bytes_and_requests_are_bounded() -> None:
         bookie.is_hung = True
         connection = pool.link(bookie.bookie).connect()
         assert connection is not None
-        answers = Answers()
-        taken = [connection.send_message(v3.read_lac_request(0, i), answers) for i in range(20)]
+        responses = Responses()
+        taken = [connection.send_message(v3.read_lac_request(0, i), responses) for i in range(20)]
         assert taken == [True] * 10 + [False] * 10
-        await until(lambda: len(answers.all) == 10)
+        await until(lambda: len(responses.all) == 10)
         assert connection.in_flight_bytes == 0
         await pool.aclose()
 
     world.run(main())
 
 
-def test_apache_bookie_gets_messages_over_a_second_connection_and_no_greeting() -> None:
+def test_apache_bookie_gets_messages_over_a_second_connection_and_no_handshake() -> None:
     world = World("a")
 
     async def main() -> None:
@@ -218,10 +218,10 @@ def test_apache_bookie_gets_messages_over_a_second_connection_and_no_greeting() 
         assert fast is not None
         assert message is not None
         assert fast is not message
-        answers = Answers()
-        fast.send_read(1, 0, answers)
-        message.send_message(v3.read_lac_request(0, 1), answers)
-        await until(lambda: len(answers.all) == 2)
+        responses = Responses()
+        fast.send_read(1, 0, responses)
+        message.send_message(v3.read_lac_request(0, 1), responses)
+        await until(lambda: len(responses.all) == 2)
         assert len(apache.pipes) == 2
         ours = world.bookies[0].bookie
         assert pool.message_link(ours) is pool.link(ours)
@@ -238,22 +238,22 @@ def test_peer_that_breaks_the_protocol_loses_its_connection() -> None:
         bookie = world.bookies[0]
         connection = pool.link(bookie.bookie).connect()
         assert connection is not None
-        answers = Answers()
-        connection.send_message(v3.read_lac_request(0, 1), answers)
-        await until(lambda: len(answers.all) == 1)
+        responses = Responses()
+        connection.send_message(v3.read_lac_request(0, 1), responses)
+        await until(lambda: len(responses.all) == 1)
         bookie.is_hung = True
-        connection.send_read(1, 5, answers)
+        connection.send_read(1, 5, responses)
         await asyncio.sleep(0.01)
-        bookie.pipes[0].answer(b"\x00\x00\x00\x04\x02\x09\x00\x00")
-        await until(lambda: len(answers.all) == 2)
-        assert answers.errors[1] is ProtocolError
+        bookie.pipes[0].respond(b"\x00\x00\x00\x04\x02\x09\x00\x00")
+        await until(lambda: len(responses.all) == 2)
+        assert responses.errors[1] is ProtocolError
         assert pool.link(bookie.bookie).connection is None
         await pool.aclose()
 
     world.run(main())
 
 
-def test_address_is_the_one_advertised_to_our_region() -> None:
+def test_address_is_the_one_advertised_to_the_own_region() -> None:
     bookie = BookieId("b@00000001")
     plain = Registration(bookie, "10.0.0.1", 3181)
     special = Registration(
@@ -267,24 +267,24 @@ def test_address_is_the_one_advertised_to_our_region() -> None:
         address_for(special, Region("bad"))
 
 
-class Owner:
+class Writer:
     def __init__(self) -> None:
-        self.heard: list[tuple[int, RhumblineError | None]] = []
+        self.outcomes: list[tuple[int, RhumblineError | None]] = []
 
     def on_added(self, op: "Op", replica: object, error: RhumblineError | None) -> None:
-        self.heard.append((op.entry_id, error))
+        self.outcomes.append((op.entry_id, error))
 
 
 class Op:
-    def __init__(self, owner: Owner, entry_id: int) -> None:
-        self.owner = owner
+    def __init__(self, writer: Writer, entry_id: int) -> None:
+        self.on_added = writer.on_added
         self.entry_id = entry_id
         self.frame = v2.encode_add(master_key(b""), entry(entry_id))
         self.key = self.frame[28:44]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 27, 28, 29, 100, 1000])
-def test_answers_are_matched_however_the_bytes_are_cut(cut: int) -> None:
+def test_responses_are_matched_however_the_bytes_are_cut(cut: int) -> None:
     world = World("a")
 
     async def main() -> None:
@@ -294,43 +294,43 @@ def test_answers_are_matched_however_the_bytes_are_cut(cut: int) -> None:
         assert connection is not None
         await connection.wait_ready()
         bookie.is_hung = True
-        owner, answers = Owner(), Answers()
+        writer, responses = Writer(), Responses()
         for i in range(10):
-            op = Op(owner, i)
+            op = Op(writer, i)
             assert connection.send_add(op.key, op.frame, op, None)  # type: ignore[arg-type]
-        connection.send_read(1, 3, answers)
+        connection.send_read(1, 3, responses)
         data = b"".join(
             [
                 *(v2.encode_add_response(v2.Code.OK, 1, i) for i in range(6)),
                 v2.encode_read_response(v2.Code.OK, 1, 3, entry(3)),
-                v2.encode_add_response(v2.Code.OK, 1, 99),  # nobody waits for it
+                v2.encode_add_response(v2.Code.OK, 1, 99),  # no request waits for it
                 *(v2.encode_add_response(v2.Code.FENCED, 1, i) for i in range(6, 10)),
             ]
         )
         for start in range(0, len(data), cut):
             connection.data_received(data[start : start + cut])
-        assert [entry_id for entry_id, _ in owner.heard] == list(range(10))
-        assert [error is None for _, error in owner.heard] == [True] * 6 + [False] * 4
-        assert answers.all == [(None, entry(3))]
+        assert [entry_id for entry_id, _ in writer.outcomes] == list(range(10))
+        assert [error is None for _, error in writer.outcomes] == [True] * 6 + [False] * 4
+        assert responses.all == [(None, entry(3))]
         assert connection.is_idle
         await pool.aclose()
 
     world.run(main())
 
 
-def test_add_that_is_sent_again_is_answered_once() -> None:
+def test_add_that_is_sent_again_completes_once() -> None:
     world = World("a")
 
     async def main() -> None:
         pool = pool_of(world)
         connection = pool.link(world.bookies[0].bookie).connect()
         assert connection is not None
-        owner = Owner()
-        op = Op(owner, 0)
+        writer = Writer()
+        op = Op(writer, 0)
         for _ in range(2):
             assert connection.send_add(op.key, op.frame, op, None)  # type: ignore[arg-type]
         await asyncio.sleep(0.1)
-        assert owner.heard == [(0, None)]
+        assert writer.outcomes == [(0, None)]
         assert connection.in_flight_bytes == 0
         await pool.aclose()
 
@@ -344,10 +344,10 @@ def test_idle_connection_keeps_no_timer() -> None:
         pool = pool_of(world)
         connection = pool.link(world.bookies[0].bookie).connect()
         assert connection is not None
-        answers = Answers()
-        connection.send_read(1, 0, answers)
+        responses = Responses()
+        connection.send_read(1, 0, responses)
         await asyncio.sleep(1)
-        assert len(answers.all) == 1
+        assert len(responses.all) == 1
         timers = [handle for handle in world.loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
         assert timers == []
         await pool.aclose()

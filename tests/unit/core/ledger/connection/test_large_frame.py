@@ -1,4 +1,4 @@
-"""Large answers come in any pieces, between small ones, by either of a transport's two ways."""
+"""Large responses arrive in arbitrary pieces, between small ones, by both kinds of protocol."""
 
 import asyncio
 import struct
@@ -25,15 +25,15 @@ DIGEST = EntryDigest(DigestType.CRC32C)
 LIMITS = (1_000, 5 << 20)
 
 
-class Answers:
-    """What a batch read heard: (error, entries)."""
+class Responses:
+    """The responses of a batch read: (error, entries)."""
 
     def __init__(self) -> None:
         self.all: list[tuple[RhumblineError | None, list[bytes]]] = []
         self.came = asyncio.Event()
 
     def __call__(self, error: RhumblineError | None, found: list[bytes | memoryview]) -> None:
-        self.all.append((error, [bytes(one) for one in found or []]))
+        self.all.append((error, [bytes(data) for data in found or []]))
         self.came.set()
 
 
@@ -80,35 +80,35 @@ async def connected(world: World) -> tuple[BookiePool, BookieConnection]:
 
 @pytest.mark.parametrize("is_buffered", [False, True])
 @pytest.mark.parametrize("chance", range(6))
-def test_every_answer_comes_once_and_whole(chance: int, is_buffered: bool) -> None:
+def test_every_response_arrives_once_and_complete(chance: int, is_buffered: bool) -> None:
     world = World("a")
     random = Random(chance)
 
     async def main() -> None:
         pool, connection = await connected(world)
-        frames, wanted, heard = [], [], []
+        frames, wanted, received_all = [], [], []
         for number in range(1, 31):
             sizes = [random.choice((0, 9, 3_000, 70_000, 400_000)) for _ in range(4)]
             stored = [entry(at, random.randbytes(size)) for at, size in enumerate(sizes)]
-            heard.append(Answers())
-            assert connection.send_batch_read(1, 0, LIMITS, heard[-1])
+            received_all.append(Responses())
+            assert connection.send_batch_read(1, 0, LIMITS, received_all[-1])
             wanted.append([(None, stored)])
             frames.append(v2.encode_batch_read_response(v2.Code.OK, 1, 0, number, stored))
-            frames.append(v2.encode_add_response(v2.Code.OK, 1, 7))  # nobody waits for it
+            frames.append(v2.encode_add_response(v2.Code.OK, 1, 7))  # no request waits for it
         single: list[bytes] = []
         large = entry(50, random.randbytes(300_000))
         assert connection.send_read(1, 50, lambda _, found: single.append(found))
         frames.append(v2.encode_read_response(v2.Code.OK, 1, 50, large))
         random.shuffle(frames)
         receiver = Receiver(connection, is_buffered=is_buffered)
-        received = connection.link.received_bytes
+        received = connection.traffic.received_bytes
         data = b"".join(frames)
         receiver.feed(data, lambda: random.choice((1, 3, 4, 40, 5_000, 65_536, 262_144)))
-        assert [answers.all for answers in heard] == wanted
+        assert [responses.all for responses in received_all] == wanted
         assert single == [large]
         assert receiver.protocol is connection
         assert connection.is_idle
-        assert connection.link.received_bytes == received + len(data)
+        assert connection.traffic.received_bytes == received + len(data)
         assert not is_buffered or receiver.in_place > len(data) // 3
         await pool.aclose()
 
@@ -127,44 +127,44 @@ def test_every_answer_comes_once_and_whole(chance: int, is_buffered: bool) -> No
     ],
 )
 @pytest.mark.parametrize("is_buffered", [False, True])
-def test_malformed_large_answer_ends_the_connection(body: bytes, is_buffered: bool) -> None:
+def test_malformed_large_response_ends_the_connection(body: bytes, is_buffered: bool) -> None:
     world = World("a")
 
     async def main() -> None:
         pool, connection = await connected(world)
-        answers = Answers()
-        assert connection.send_batch_read(1, 0, LIMITS, answers)
+        responses = Responses()
+        assert connection.send_batch_read(1, 0, LIMITS, responses)
         receiver = Receiver(connection, is_buffered=is_buffered)
         receiver.feed(struct.pack(">I", len(body)) + body, lambda: 50_000)
-        assert [type(error) for error, _ in answers.all] == [ProtocolError]
+        assert [type(error) for error, _ in responses.all] == [ProtocolError]
         await pool.aclose()
 
     world.run(main())
 
 
-def test_frame_above_the_limit_is_refused_before_room_is_made_for_it() -> None:
+def test_frame_above_the_limit_is_refused_before_it_is_allocated() -> None:
     world = World("a")
 
     async def main() -> None:
         pool, connection = await connected(world)
-        answers = Answers()
-        assert connection.send_batch_read(1, 0, LIMITS, answers)
+        responses = Responses()
+        assert connection.send_batch_read(1, 0, LIMITS, responses)
         receiver = Receiver(connection, is_buffered=True)
         receiver.feed(struct.pack(">I", FRAME_BYTES_MAX - 3) + bytes(1_000), lambda: 2_000)
         assert receiver.protocol is connection
-        assert [type(error) for error, _ in answers.all] == [ProtocolError]
+        assert [type(error) for error, _ in responses.all] == [ProtocolError]
         await pool.aclose()
 
     world.run(main())
 
 
-def test_connection_that_is_lost_within_a_large_answer_is_lost() -> None:
+def test_loss_within_a_large_response_is_handled() -> None:
     world = World("a")
 
     async def main() -> None:
         pool, connection = await connected(world)
-        answers = Answers()
-        assert connection.send_batch_read(1, 0, LIMITS, answers)
+        responses = Responses()
+        assert connection.send_batch_read(1, 0, LIMITS, responses)
         frame = v2.encode_batch_read_response(0, 1, 0, 1, [entry(0, bytes(500_000))])
         receiver = Receiver(connection, is_buffered=True)
         receiver.feed(frame[:300_000], lambda: 1_000)
@@ -173,16 +173,16 @@ def test_connection_that_is_lost_within_a_large_answer_is_lost() -> None:
         receiver.protocol.resume_writing()
         assert receiver.protocol.eof_received() is False
         receiver.protocol.connection_lost(None)
-        assert [type(error) for error, _ in answers.all] == [BookieUnavailableError]
-        receiver.feed(frame[300_000:], lambda: 1_000)  # whatever a transport still had
-        assert len(answers.all) == 1
+        assert [type(error) for error, _ in responses.all] == [BookieUnavailableError]
+        receiver.feed(frame[300_000:], lambda: 1_000)  # bytes that a transport had still buffered
+        assert len(responses.all) == 1
         await pool.aclose()
 
     world.run(main())
 
 
 @pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
-def test_real_sockets_bring_the_same(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_real_sockets_deliver_the_same(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     random = Random(1)
     sizes = [(70_000,) * 14, (3,), (900_000, 0, 1), (4_000,) * 60, (129_000,), (9,) * 50]
     stored = [
@@ -196,9 +196,9 @@ def test_real_sockets_bring_the_same(make_loop: Callable[[], asyncio.AbstractEve
 
         assert isinstance(await request(), v2.AuthRequest)
         for number, batch in enumerate(stored, 1):
-            asked = await request()
-            assert isinstance(asked, v2.BatchReadRequest)
-            assert asked.request_id == number
+            read = await request()
+            assert isinstance(read, v2.BatchReadRequest)
+            assert read.request_id == number
             writer.write(v2.encode_batch_read_response(v2.Code.OK, 1, 0, number, batch))
         await reader.read(1)
         writer.close()
@@ -211,17 +211,19 @@ def test_real_sockets_bring_the_same(make_loop: Callable[[], asyncio.AbstractEve
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         pool = BookiePool(world.runtime, world.directory, config=LedgerConfig(), region=Region("a"))
         link = pool.link(world.bookies[0].bookie)
-        connection = BookieConnection(link, LedgerConfig())
+        connection = BookieConnection(link.bookie, LedgerConfig(), link.traffic, link.on_lost)
         port = server.sockets[0].getsockname()[1]
         factory: Any = lambda: connection  # noqa: E731
         await asyncio.get_running_loop().create_connection(factory, "127.0.0.1", port)
         connection._on_ready()
-        heard = [Answers() for _ in stored]
-        for answers in heard:
-            assert connection.send_batch_read(1, 0, LIMITS, answers)
+        received_all = [Responses() for _ in stored]
+        for responses in received_all:
+            assert connection.send_batch_read(1, 0, LIMITS, responses)
         async with asyncio.timeout(20):
-            await heard[-1].came.wait()
-        assert [answers.all for answers in heard] == [[(None, batch)] for batch in stored]
+            await received_all[-1].came.wait()
+        assert [responses.all for responses in received_all] == [
+            [(None, batch)] for batch in stored
+        ]
         connection.fail(BookieUnavailableError("over"))
         async with asyncio.timeout(20):
             await over.wait()
@@ -233,7 +235,7 @@ def test_real_sockets_bring_the_same(make_loop: Callable[[], asyncio.AbstractEve
 
 
 @pytest.mark.parametrize("digest_type", list(DigestType))
-def test_views_are_checked_as_bytes_are(digest_type: DigestType) -> None:
+def test_memoryviews_are_verified_like_bytes(digest_type: DigestType) -> None:
     digest = EntryDigest(digest_type, b"secret")
     whole = encode_entry(digest, 1, 5, 4, 100, memoryview(b"payload"))
     assert whole == encode_entry(digest, 1, 5, 4, 100, b"payload")
@@ -243,12 +245,12 @@ def test_views_are_checked_as_bytes_are(digest_type: DigestType) -> None:
     assert found.payload.readonly
 
 
-def test_begun_frame_is_given_away_only_if_it_is_large_and_its_size_is_known() -> None:
+def test_partial_frame_is_handed_over_only_if_it_is_large_and_its_size_is_known() -> None:
     splitter = FrameSplitter()
     splitter.cut(b"\x00\x00\x00")
-    assert splitter.take_begun(10) is None
+    assert splitter.take_partial_frame(10) is None
     splitter.cut(b"\x09abc")
-    assert splitter.take_begun(14) is None
-    assert splitter.take_begun(13) == (b"abc", 9)
+    assert splitter.take_partial_frame(14) is None
+    assert splitter.take_partial_frame(13) == (b"abc", 9)
     assert splitter.held_bytes == 0
     assert splitter.feed(b"\x00\x00\x00\x01x") == [b"x"]

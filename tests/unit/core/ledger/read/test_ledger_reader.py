@@ -1,4 +1,4 @@
-"""Readers: replicas in order, damaged copies, fresh and stale metadata, the tail."""
+"""Readers: the order of replicas, corrupt copies, fresh and stale metadata, the tail."""
 
 import asyncio
 
@@ -59,7 +59,7 @@ def test_own_region_is_read_first() -> None:
 
 
 @pytest.mark.parametrize("last", [4, 9])
-def test_b17_damaged_copy_is_never_returned_and_the_next_replica_is_asked(last: int) -> None:
+def test_b17_corrupt_copy_is_never_returned_and_the_next_replica_is_read(last: int) -> None:
     world = World()
 
     async def main() -> None:
@@ -80,7 +80,7 @@ def test_b17_damaged_copy_is_never_returned_and_the_next_replica_is_asked(last: 
     world.run(main())
 
 
-def test_no_such_entry_is_said_only_if_every_replica_says_so() -> None:
+def test_no_such_entry_is_raised_only_if_every_replica_responds_so() -> None:
     world = World()
 
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_no_such_entry_is_said_only_if_every_replica_says_so() -> None:
     world.run(main())
 
 
-def test_silent_replica_costs_a_short_while_and_is_asked_later_next_time() -> None:
+def test_silent_replica_causes_a_short_delay_and_is_read_later_next_time() -> None:
     world = World()
 
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_silent_replica_costs_a_short_while_and_is_asked_later_next_time() -> No
     world.run(main())
 
 
-def test_b24_reader_looks_at_the_metadata_again_when_all_replicas_fail() -> None:
+def test_b24_reader_reads_the_metadata_again_when_all_replicas_fail() -> None:
     """All bookies of a closed ledger were decommissioned after their copies had been moved."""
     world = World("abcabc")
 
@@ -171,7 +171,7 @@ def test_reads_cross_fragments() -> None:
     world.run(main())
 
 
-def test_fresh_lac_is_asked_of_a_quorum_and_survives_a_lost_region() -> None:
+def test_fresh_lac_is_read_from_a_quorum_and_survives_a_lost_region() -> None:
     world = World()
 
     async def main() -> None:
@@ -194,7 +194,7 @@ def test_fresh_lac_is_asked_of_a_quorum_and_survives_a_lost_region() -> None:
     world.run(main())
 
 
-def test_fresh_lac_is_not_what_one_bookie_says_though_it_is_news() -> None:
+def test_fresh_lac_needs_more_than_one_bookie_even_if_it_is_higher() -> None:
     world = World()
 
     async def main() -> None:
@@ -213,7 +213,7 @@ def test_fresh_lac_is_not_what_one_bookie_says_though_it_is_news() -> None:
     world.run(main())
 
 
-def test_first_news_will_do_for_a_lac_of_best_effort() -> None:
+def test_first_higher_lac_is_enough_for_a_lac_of_best_effort() -> None:
     world = World()
 
     async def main() -> None:
@@ -228,7 +228,7 @@ def test_first_news_will_do_for_a_lac_of_best_effort() -> None:
     world.run(main())
 
 
-def test_tail_goes_on_when_its_bookie_is_cut_off() -> None:
+def test_tail_continues_when_its_bookie_is_cut_off() -> None:
     world = World()
 
     async def main() -> None:
@@ -299,7 +299,7 @@ def test_waiting_on_a_ledger_without_entries_does_not_spin() -> None:
     world.run(main())
 
 
-def test_closed_reader_lets_go_of_those_who_wait() -> None:
+def test_closing_a_reader_ends_its_waiting_calls() -> None:
     world = World()
 
     async def main() -> None:
@@ -318,7 +318,7 @@ def test_closed_reader_lets_go_of_those_who_wait() -> None:
     world.run(main())
 
 
-def test_deleted_ledger_is_said_to_be_gone() -> None:
+def test_deleted_ledger_raises_no_such_ledger() -> None:
     world = World()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Readers while the metadata store is away: it answers no call before its time-out."""
+"""Readers while the metadata store is unavailable: every call ends at its time-out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ import pytest
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.read.ledger_reader import LedgerReader
-from rhumbline.core.ledger.read.metadata_refresh import LOOK_MS
+from rhumbline.core.ledger.read.metadata_refresh import WAIT_MS_MAX
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import ClosedError, NoSuchEntryError, UnavailableError
@@ -31,7 +31,7 @@ ALL = Quorum(3, 3, 3, 2)
 
 
 class SlowLedgers(FakeLedgers):
-    """Reads take a while; while it is away they end in an error."""
+    """A store whose reads are slow, and fail while it is unavailable."""
 
     delay_s = 0.0
 
@@ -41,7 +41,7 @@ class SlowLedgers(FakeLedgers):
 
 
 class SlowDirectory(FakeDirectory):
-    """It knows the addresses that it was asked for before."""
+    """A directory that caches the addresses it has read before."""
 
     delay_s = 0.0
 
@@ -65,7 +65,7 @@ class SlowDirectory(FakeDirectory):
 
 
 class SlowWorld(World):
-    """A world whose store can be made to keep everybody waiting."""
+    """A world whose store can be made unavailable."""
 
     def __init__(self, layout: str = "abc") -> None:
         super().__init__(layout, LedgerConfig(request_timeout_ms=300))
@@ -100,7 +100,7 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def insist(reader: LedgerReader, first: int, last: int) -> list[Entry]:
-    """As who reads a stream does."""
+    """Retries a read, like a stream reader does."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -109,8 +109,8 @@ async def insist(reader: LedgerReader, first: int, last: int) -> list[Entry]:
                 await asyncio.sleep(0.05)
 
 
-def test_a_failed_read_goes_on_with_the_replicas_that_it_knows() -> None:
-    """All replicas were out of reach for a moment. The store's time-out is nobody's pause."""
+def test_failed_read_continues_with_the_known_replicas() -> None:
+    """All replicas were unreachable for a moment; reads must not wait for the store's time-out."""
     world = SlowWorld()
 
     async def main() -> None:
@@ -128,7 +128,7 @@ def test_a_failed_read_goes_on_with_the_replicas_that_it_knows() -> None:
     world.run(main())
 
 
-def test_failed_reads_share_one_look_that_does_not_pile_up() -> None:
+def test_failed_reads_share_one_metadata_refresh() -> None:
     world = SlowWorld()
 
     async def main() -> None:
@@ -145,16 +145,16 @@ def test_failed_reads_share_one_look_that_does_not_pile_up() -> None:
                 with pytest.raises(UnavailableError):
                     await reader.read(0, 4)
 
-            assert await timed(fails) < LOOK_MS / 1000 + 0.4
+            assert await timed(fails) < WAIT_MS_MAX / 1000 + 0.4
             assert await timed(fails) < 0.4
-            await reader.aclose()  # the look in flight ends with it
+            await reader.aclose()  # the pending refresh ends with it
             with pytest.raises(ClosedError):
                 await reader.read(0, 4)
 
     world.run(main())
 
 
-def test_what_a_slow_store_says_later_still_counts() -> None:
+def test_late_response_of_a_slow_store_is_used() -> None:
     """Bug B24 with a store that takes two seconds, and without the hint of a watch."""
     world = SlowWorld("abcabc")
 
@@ -176,15 +176,15 @@ def test_what_a_slow_store_says_later_still_counts() -> None:
     world.run(main())
 
 
-def test_replicas_that_were_never_asked_can_be_reached() -> None:
-    """The nearest does not have an entry; the others' addresses were learnt while they could be."""
+def test_replicas_that_were_never_read_can_be_reached() -> None:
+    """The nearest lacks an entry; the others' addresses were cached while the store responded."""
     world = SlowWorld()
 
     async def main() -> None:
         async with world.client("a") as client, world.client("c") as other:
             writer = await written(client, 5)
             await writer.close()
-            world.slow_directory.known.clear()  # what the writer learnt: it is another process
+            world.slow_directory.known.clear()  # cached by the writer, which is another process
             reader = await other.open(writer.ledger_id)
             assert len(await reader.read(0, 3)) == 4
             await asyncio.sleep(0.1)
@@ -196,8 +196,8 @@ def test_replicas_that_were_never_asked_can_be_reached() -> None:
     world.run(main())
 
 
-def test_reads_do_without_regions_that_cannot_be_looked_up() -> None:
-    """The first read waits a little, the others not at all; later the nearest is asked first."""
+def test_reads_succeed_while_regions_cannot_be_read() -> None:
+    """The first read waits shortly, the others do not; later the nearest replica is read first."""
     world = SlowWorld()
 
     async def main() -> None:
@@ -206,7 +206,7 @@ def test_reads_do_without_regions_that_cannot_be_looked_up() -> None:
             await writer.close()
             reader = await other.open(writer.ledger_id)
             world.leave()
-            assert await timed(lambda: reader.read(0, 4)) < LOOK_MS / 1000 + 0.1
+            assert await timed(lambda: reader.read(0, 4)) < WAIT_MS_MAX / 1000 + 0.1
             assert await timed(lambda: reader.read(0, 4)) < 0.1
             world.come_back()
             await asyncio.sleep(TIMEOUT_S)
@@ -218,8 +218,8 @@ def test_reads_do_without_regions_that_cannot_be_looked_up() -> None:
     world.run(main())
 
 
-def test_bookies_of_an_outdated_ensemble_are_not_believed_while_the_store_is_away() -> None:
-    """All of them say that they never had an entry that is confirmed: others have it."""
+def test_outdated_ensemble_is_not_trusted_while_the_store_is_unavailable() -> None:
+    """All of its bookies respond that they never had a confirmed entry: others have it."""
     world = SlowWorld("aabbcc")
 
     async def main() -> None:
@@ -228,9 +228,9 @@ def test_bookies_of_an_outdated_ensemble_are_not_believed_while_the_store_is_awa
             reader = await other.open(writer.ledger_id)
             reader.learn_lac(3)
             assert len(await reader.read(0, 3)) == 4
-            world.ledgers.watches.clear()  # the news of the change does not arrive
+            world.ledgers.watches.clear()  # the watch does not fire
             before = set(reader.metadata.last_fragment.bookies)
-            writer.failures.mask = 0b111
+            writer.state.failed_mask = 0b111
             writer.changer.replace(0b111)
             await writer.changer.wait_idle()
             assert not before & set(writer.metadata.last_fragment.bookies)

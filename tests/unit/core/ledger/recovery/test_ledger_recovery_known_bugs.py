@@ -1,4 +1,4 @@
-"""Bugs that recoveries of this protocol have had; each test is named after its number."""
+"""Known bugs of recoveries of this protocol; each test is named after the bug's number."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ SHORT = LedgerConfig(recovery_timeout_ms=1_000, request_timeout_ms=500)
 
 
 async def written(client: LedgerClient, count: int, quorum: Quorum = Q) -> LedgerWriter:
-    """A ledger with ``count`` acknowledged entries of three bytes, whose writer lives on."""
+    """Creates a ledger with ``count`` acknowledged three-byte entries; its writer stays open."""
     writer = await client.create(quorum)
     await written_on(writer, count)
     return writer
@@ -53,7 +53,7 @@ def is_fencing(request: Request, entry_id: int | None = None) -> bool:
 
 
 def test_b1_recovery_reads_fence() -> None:
-    """A bookie that missed the first fencing read says "never" only once it is fenced."""
+    """A bookie that missed the first fencing read answers NEVER only after it is fenced."""
     world = World()
 
     async def main() -> None:
@@ -76,7 +76,7 @@ def test_b1_recovery_reads_fence() -> None:
                 for request in reads
             )
             assert writer.ledger_id in missed.fenced
-            # The end was decided by two; whoever else could be asked by the writer is fenced too.
+            # Two bookies decided the end; the others that the writer could use are fenced too.
             absent = [e for e in world.evidence if e.verdict is Verdict.ABSENT]
             assert [e.entry_id for e in absent] == [3]
 
@@ -84,7 +84,7 @@ def test_b1_recovery_reads_fence() -> None:
 
 
 def test_b2_recovery_starts_no_lower_than_the_last_fragment() -> None:
-    """A fresh last fragment knows no LAC; the older one must not be written again."""
+    """The bookies of a new last fragment have no LAC; the older one must not be written again."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_b2_recovery_starts_no_lower_than_the_last_fragment() -> None:
             await asyncio.sleep(0.1)
             for bookie in world.bookies:
                 if bookie not in old:
-                    bookie.is_hung = True  # the new fragment gets no entry
+                    bookie.is_hung = True  # the new fragment receives no entry
             gate.set()
             await until(lambda: len(writer.metadata.fragments) == 2)
             await asyncio.sleep(0.05)
@@ -128,7 +128,7 @@ def test_b2_recovery_starts_no_lower_than_the_last_fragment() -> None:
 
 
 def test_b3_ensembles_of_a_recovery_are_committed_only_with_the_end() -> None:
-    """Two recoverers: what one has invented is never asked by the other."""
+    """Two recoveries: neither reads from the ensemble that the other has chosen."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -162,15 +162,15 @@ def test_b3_ensembles_of_a_recovery_are_committed_only_with_the_end() -> None:
     world.run(main())
 
 
-@pytest.mark.parametrize("way", ["hung", "down"])
-def test_b10_b11_recovery_waits_for_no_bookie_that_it_does_not_need(way: str) -> None:
+@pytest.mark.parametrize("fault", ["hung", "down"])
+def test_b10_b11_recovery_waits_for_no_bookie_that_it_does_not_need(fault: str) -> None:
     world = World()
 
     async def main() -> None:
         async with world.client() as client, world.client("b") as other:
             writer = await written(client, 5, GEO)
             lost = members(world, writer.metadata)[1]
-            if way == "hung":
+            if fault == "hung":
                 lost.is_hung = True
             else:
                 lost.go_down()
@@ -183,22 +183,22 @@ def test_b10_b11_recovery_waits_for_no_bookie_that_it_does_not_need(way: str) ->
 
 
 def test_b13_b17_unknown_is_never_counted_as_no() -> None:
-    """Two bookies cannot say: the recovery stops and changes nothing, whatever the third says."""
+    """Two bookies answer UNKNOWN: the recovery changes nothing, whatever the third answers."""
     world = World()
 
     async def main() -> None:
         async with world.client() as client, world.client("b", SHORT) as other:
             writer = await written(client, 4)
-            one, two, three = members(world, writer.metadata)
+            first, two, three = members(world, writer.metadata)
             for entry_id in range(4):
                 three.entries.pop((writer.ledger_id, entry_id), None)  # it never had them
             answers = iter([v3.Status.IO, v3.Status.UNKNOWN_STATE] * 1000)
-            for bookie in (one, two):
+            for bookie in (first, two):
                 bookie.script = lambda request: next(answers) if is_fencing(request) else None
             with pytest.raises(RecoveryIncompleteError):
                 await other.recover(writer.ledger_id)
             assert world.ledgers.now(writer.ledger_id).state is LedgerState.IN_RECOVERY
-            for bookie in (one, two):
+            for bookie in (first, two):
                 bookie.script = None
             closed = await other.recover(writer.ledger_id)
             assert (closed.last_entry_id, closed.length) == (3, 12)
@@ -206,28 +206,28 @@ def test_b13_b17_unknown_is_never_counted_as_no() -> None:
     world.run(main())
 
 
-def test_b17_damaged_copy_is_unknown_and_the_good_one_is_found() -> None:
+def test_b17_corrupt_copy_is_unknown_and_the_valid_one_is_found() -> None:
     world = World()
 
     async def main() -> None:
         async with world.client() as client, world.client("b", SHORT) as other:
             writer = await written(client, 4)
             ledger = writer.ledger_id
-            one, two, three = members(world, writer.metadata)
-            entry = one.entries[ledger, 3]
-            one.entries[ledger, 3] = entry[:-1] + bytes([entry[-1] ^ 1])
+            first, two, three = members(world, writer.metadata)
+            entry = first.entries[ledger, 3]
+            first.entries[ledger, 3] = entry[:-1] + bytes([entry[-1] ^ 1])
             del three.entries[ledger, 3]
             closed = await other.recover(ledger)
             assert closed.last_entry_id == 3
             two.requests.clear()
             tallied = [e for e in world.evidence if e.entry_id == 3]
-            said = {a.bookie: a.said for e in tallied for a in e.answers}
-            assert said.get(one.bookie, AnswerKind.UNKNOWN) is AnswerKind.UNKNOWN
+            answers_by_bookie = {a.bookie: a.kind for e in tallied for a in e.answers}
+            assert answers_by_bookie.get(first.bookie, AnswerKind.UNKNOWN) is AnswerKind.UNKNOWN
 
     world.run(main())
 
 
-def test_tail_that_was_sent_but_not_acknowledged_is_kept_or_dropped_as_a_whole() -> None:
+def test_unacknowledged_tail_ends_at_its_first_missing_entry() -> None:
     """Entry 3 is on one bookie, 4 on none, 5 on one: the ledger ends with 3."""
     world = World()
 
@@ -235,20 +235,20 @@ def test_tail_that_was_sent_but_not_acknowledged_is_kept_or_dropped_as_a_whole()
         async with world.client() as client, world.client("b") as other:
             writer = await written(client, 3)
             ledger = writer.ledger_id
-            one, two, three = members(world, writer.metadata)
+            first, two, three = members(world, writer.metadata)
             for bookie in (two, three):
                 bookie.script = lambda request: HOLD if isinstance(request, v2.AddRequest) else None
-            one.script = lambda request: (
+            first.script = lambda request: (
                 HOLD if isinstance(request, v2.AddRequest) and request.entry_id == 4 else None
             )
             done = Outcomes()
             for i in range(3, 6):
                 writer.add(b"%03d" % i, done)
             await asyncio.sleep(0.05)
-            assert one.ids(ledger) == [0, 1, 2, 3, 5]
+            assert first.ids(ledger) == [0, 1, 2, 3, 5]
             closed = await other.recover(ledger)
             assert (closed.last_entry_id, closed.length) == (3, 12)
-            for bookie in (one, two, three):
+            for bookie in (first, two, three):
                 assert (ledger, 3) in bookie.entries, "the tail was written again"
                 bookie.release()
             await until(lambda: writer.is_failed)
@@ -277,25 +277,25 @@ def test_two_lost_regions_of_three_leave_the_end_undecided() -> None:
     async def main() -> None:
         async with world.client() as client, world.client("b", SHORT) as other:
             writer = await written(client, 3, GEO)
-            one, two, _ = members(world, writer.metadata)
-            one.go_down()
+            first, two, _ = members(world, writer.metadata)
+            first.go_down()
             two.go_down()
             with pytest.raises(RecoveryIncompleteError):
                 await other.recover(writer.ledger_id)
-            one.come_up()
+            first.come_up()
             assert (await other.recover(writer.ledger_id)).last_entry_id == 2
 
     world.run(main())
 
 
-def test_operator_lowers_r_for_the_tail_when_a_region_is_gone() -> None:
-    """Evidence is judged by the old R; the tail is written under the new one, and recorded."""
+def test_operator_can_lower_r_for_the_tail_after_a_region_is_lost() -> None:
+    """Evidence is evaluated by the old R; the tail is written with the new one."""
     world = World("aab")
 
     async def main() -> None:
         async with world.client() as client, world.client("a", SHORT) as other:
             writer = await written(client, 3, GEO)
-            await written_on(writer, 1)  # which tells the bookies that 0 to 2 are confirmed
+            await written_on(writer, 1)  # carries the LAC 2 to the bookies
             in_b = next(b for b in members(world, writer.metadata) if str(b.region) == "b")
             in_b.go_down()
             with pytest.raises(NotEnoughBookiesError):
@@ -311,7 +311,7 @@ def test_operator_lowers_r_for_the_tail_when_a_region_is_gone() -> None:
 
 @pytest.mark.parametrize("is_done", [True, False])
 @pytest.mark.parametrize("which", [1, 2])
-def test_lost_replies_of_the_store_do_no_harm(which: int, is_done: bool) -> None:
+def test_recovery_survives_lost_replies_of_the_store(which: int, is_done: bool) -> None:
     world = World()
 
     async def main() -> None:
@@ -327,7 +327,7 @@ def test_lost_replies_of_the_store_do_no_harm(which: int, is_done: bool) -> None
     world.run(main())
 
 
-def test_many_recoverers_and_a_closing_writer_agree_on_one_end() -> None:
+def test_many_recoveries_and_a_closing_writer_agree_on_one_end() -> None:
     world = World("abcabc")
 
     async def main() -> None:

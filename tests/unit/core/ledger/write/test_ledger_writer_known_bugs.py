@@ -1,4 +1,4 @@
-"""Bugs that writers of this protocol have had; each test is named after its number."""
+"""Known bugs of writers of this protocol; each test is named after the bug's number."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ EAGER = LedgerConfig(change_mode="eager")
 
 
 def members(world: World, writer: LedgerWriter) -> list[FakeBookie]:
-    """The fake bookies of the writer's present ensemble, by index."""
+    """Returns the fake bookies of the writer's current ensemble, by index."""
     return [world.by_id[bookie] for bookie in writer.metadata.last_fragment.bookies]
 
 
@@ -39,7 +39,7 @@ def refuse_adds(code: v2.Code) -> Callable[[Request], object]:
 
 
 async def started(world: World, writer: LedgerWriter, done: Outcomes, count: int = 3) -> None:
-    """Entries 0 .. count-1 are confirmed, and all replicas have answered."""
+    """Adds entries 0 to count-1 and waits until all replicas have stored them."""
     for i in range(count):
         writer.add(b"%d" % i, done)
     await until(lambda: len(done.acked) == count)
@@ -47,7 +47,7 @@ async def started(world: World, writer: LedgerWriter, done: Outcomes, count: int
 
 
 def assert_holders(world: World, metadata: LedgerMetadata, acked: list[int]) -> None:
-    """L4: every acknowledged entry lies on bookies that satisfy P, as the metadata records them."""
+    """Checks that the recorded bookies of every acknowledged entry satisfy P (invariant L3)."""
     for entry_id in acked:
         fragment = metadata.fragment_of(entry_id)
         quorum = metadata.quorum_at(entry_id)
@@ -61,8 +61,8 @@ def assert_holders(world: World, metadata: LedgerMetadata, acked: list[int]) -> 
         assert len(dict.fromkeys(regions)) >= quorum.min_regions, (entry_id, fragment)
 
 
-def test_b4_change_is_evaluated_again_on_what_is_stored() -> None:
-    """Repair swapped a bookie of an older fragment meanwhile: the change keeps that."""
+def test_b4_change_is_evaluated_again_on_the_stored_metadata() -> None:
+    """Repair replaced a bookie of an older fragment meanwhile: the change preserves that."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -138,7 +138,7 @@ def test_b6_nothing_is_sent_to_a_bookie_that_the_stored_metadata_does_not_name()
 
 
 def test_b7_callbacks_stop_while_the_new_fragments_start_is_being_committed() -> None:
-    """Entries acked by the old ensemble meanwhile would be recorded as the new one's."""
+    """Entries that the old ensemble acknowledges meanwhile would be recorded under the new one."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -161,7 +161,7 @@ def test_b7_callbacks_stop_while_the_new_fragments_start_is_being_committed() ->
                 bookie.script = None
                 bookie.release()
             await asyncio.sleep(0.05)
-            assert done.acked == [0, 1, 2], "the start of the new fragment is on its way"
+            assert done.acked == [0, 1, 2], "the start of the new fragment is being written"
             world.ledgers.gate.set()
             await until(lambda: len(done.acked) == 7)
             stored = world.ledgers.now(writer.ledger_id)
@@ -171,8 +171,8 @@ def test_b7_callbacks_stop_while_the_new_fragments_start_is_being_committed() ->
     world.run(main())
 
 
-def test_b8_all_acks_of_a_replaced_bookie_are_unset_before_anything_completes() -> None:
-    """Entry 4 was complete with the bookie that is replaced; it must wait for the new one."""
+def test_b8_all_acks_of_a_replaced_bookie_are_dropped_before_anything_completes() -> None:
+    """Entry 4 was complete with the replaced bookie, so it must wait for the new one."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -181,7 +181,7 @@ def test_b8_all_acks_of_a_replaced_bookie_are_unset_before_anything_completes() 
             done = Outcomes()
             await started(world, writer, done)
             gone, slow, failing = members(world, writer)
-            # 3: nobody but `gone`; 4: `gone` and `failing` (complete, but 3 is before it).
+            # 3: stored by `gone` alone; 4: by `gone` and `failing` (complete, but behind 3).
             slow.script = hold_adds
             failing.script = lambda request: (
                 HOLD if isinstance(request, v2.AddRequest) and request.entry_id == 3 else None
@@ -195,14 +195,14 @@ def test_b8_all_acks_of_a_replaced_bookie_are_unset_before_anything_completes() 
                 spare.script = hold_adds
             gone.go_down()
             failing.go_down()
-            writer.add(b"5", done)  # which notices
+            writer.add(b"5", done)  # detects the failure
             await until(lambda: len(writer.metadata.fragments) == 2)
             await asyncio.sleep(0.02)
             assert done.acked == [0, 1, 2]
             slow.script = None
             slow.release()
             await asyncio.sleep(0.02)
-            assert done.acked == [0, 1, 2], "one copy is no quorum"
+            assert done.acked == [0, 1, 2], "one copy is not a quorum"
             for spare in spares:
                 spare.script = None
                 spare.release()
@@ -212,8 +212,8 @@ def test_b8_all_acks_of_a_replaced_bookie_are_unset_before_anything_completes() 
     world.run(main())
 
 
-def test_b9_head_of_the_queue_is_looked_at_after_a_change_that_unset_nothing() -> None:
-    """Striped: the replaced index is not in the head's write set, which completed meanwhile."""
+def test_b9_complete_entries_are_called_back_after_a_change_that_dropped_no_acks() -> None:
+    """Striped ledger: the head's write set lacks the replaced index and completed meanwhile."""
     world = World("abcabc")
 
     async def main() -> None:
@@ -227,7 +227,7 @@ def test_b9_head_of_the_queue_is_looked_at_after_a_change_that_unset_nothing() -
             bookies[2].script = refuse_adds(v2.Code.READ_ONLY)
             bookies[0].script = bookies[1].script = hold_adds
             writer.add(b"3", done)
-            writer.add(b"4", done)  # goes to 1 and 2: refused by 2
+            writer.add(b"4", done)  # sent to 1 and 2, and refused by 2
             await until(lambda: writer.changer.is_running)
             await asyncio.sleep(0.02)
             bookies[0].script = bookies[1].script = None
@@ -241,7 +241,7 @@ def test_b9_head_of_the_queue_is_looked_at_after_a_change_that_unset_nothing() -
     world.run(main())
 
 
-def test_b9_callbacks_go_on_after_a_change_that_could_not_be_committed() -> None:
+def test_b9_callbacks_resume_after_a_change_that_was_not_committed() -> None:
     world = World("abcabc")
 
     async def main() -> None:
@@ -254,7 +254,7 @@ def test_b9_callbacks_go_on_after_a_change_that_could_not_be_committed() -> None
             failing.go_down()
             for i in range(3, 6):
                 writer.add(b"%d" % i, done)
-            await until(lambda: len(done.acked) == 6)  # P allows it without the store
+            await until(lambda: len(done.acked) == 6)  # P holds without the metadata store
             world.ledgers.is_away = False
             await until(lambda: len(writer.metadata.fragments) == 2)
             assert_holders(world, world.ledgers.now(writer.ledger_id), done.acked)
@@ -263,7 +263,7 @@ def test_b9_callbacks_go_on_after_a_change_that_could_not_be_committed() -> None
 
 
 def test_b19_change_is_triggered_by_the_predicate_not_by_a_count() -> None:
-    """Both bookies of region b fail: WQ - AQ = 2 of 4, yet nothing could be acknowledged."""
+    """Both bookies of region b fail: WQ - AQ = 2 of 4, but P cannot be satisfied."""
     world = World("aabbbb")
 
     async def main() -> None:
@@ -284,8 +284,8 @@ def test_b19_change_is_triggered_by_the_predicate_not_by_a_count() -> None:
     world.run(main())
 
 
-def test_b20_regions_are_derived_from_who_sits_there_when_the_entry_is_called_back() -> None:
-    """The same indices acknowledge before and after, but another bookie sits at one of them."""
+def test_b20_regions_are_those_of_the_ensemble_when_the_entry_is_called_back() -> None:
+    """The same indices acknowledge before and after, but one of them has another bookie."""
     world = World("abbb")
 
     async def main() -> None:
@@ -309,7 +309,7 @@ def test_b20_regions_are_derived_from_who_sits_there_when_the_entry_is_called_ba
     world.run(main())
 
 
-def test_late_acknowledgement_of_a_replaced_bookie_counts_for_nothing() -> None:
+def test_late_acknowledgement_of_a_replaced_bookie_does_not_count() -> None:
     world = World("abca")
 
     async def main() -> None:
@@ -360,7 +360,7 @@ def test_b21_entry_added_during_a_change_reaches_the_new_bookie() -> None:
     world.run(main())
 
 
-def test_b22_fenced_writer_calls_back_everything_that_waits_in_order_and_at_once() -> None:
+def test_b22_fenced_writer_calls_back_all_pending_entries_in_order_and_at_once() -> None:
     world = World("abc")
 
     async def main() -> None:
@@ -384,7 +384,7 @@ def test_b22_fenced_writer_calls_back_everything_that_waits_in_order_and_at_once
             with pytest.raises(LedgerFencedError):
                 writer.add(b"9", done)
             for bookie in (two, three):
-                bookie.release()  # their acks come too late to mean anything
+                bookie.release()  # their acks come too late to count
             await asyncio.sleep(0.05)
             assert done.acked == [0, 1, 2]
             assert writer.last_add_confirmed == 2
@@ -458,7 +458,7 @@ def test_pending_entries_fail_before_the_ledger_is_closed_in_the_store() -> None
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_change_of_unknown_outcome_is_looked_up_before_anything_is_confirmed(is_done: bool) -> None:
+def test_outcome_of_a_change_is_resolved_before_anything_is_confirmed(is_done: bool) -> None:
     world = World("abcabc")
 
     async def main() -> None:
@@ -483,7 +483,7 @@ def test_change_of_unknown_outcome_is_looked_up_before_anything_is_confirmed(is_
     ("state", "failure"),
     [(LedgerState.IN_RECOVERY, LedgerFencedError), (LedgerState.CLOSED, LedgerClosedError)],
 )
-def test_change_that_meets_a_recoverer_ends_the_writer(
+def test_change_that_conflicts_with_a_recovery_fails_the_writer(
     state: LedgerState, failure: type[Exception]
 ) -> None:
     world = World("abcabc")
@@ -506,8 +506,8 @@ def test_change_that_meets_a_recoverer_ends_the_writer(
     world.run(main())
 
 
-def test_lost_change_with_nothing_left_to_do_takes_what_is_stored() -> None:
-    """A version that moved for another reason costs one more round and nothing else."""
+def test_lost_change_without_remaining_work_adopts_the_stored_metadata() -> None:
+    """A version that changed for another reason costs one more attempt."""
     world = World("abcabc")
 
     async def main() -> None:

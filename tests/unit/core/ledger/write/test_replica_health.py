@@ -1,4 +1,4 @@
-"""What a writer does about failing bookies, missing replacements, limits and a missing store."""
+"""Tests of a writer with failing bookies, missing replacements, limits, and without a store."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def hold_adds(request: Request) -> object:
     return HOLD if isinstance(request, v2.AddRequest) else None
 
 
-def test_lost_bookie_stops_nothing_and_is_used_again_when_it_is_back() -> None:
+def test_lost_bookie_blocks_no_entry_and_is_used_again_after_its_return() -> None:
     world = World("abcabc")
 
     async def main() -> None:
@@ -61,13 +61,13 @@ def test_lost_bookie_stops_nothing_and_is_used_again_when_it_is_back() -> None:
                 writer.add(b"%d" % i, done)
                 await asyncio.sleep(0.01)
             assert done.acked == list(range(6))
-            assert writer.failures.mask == 0b100
+            assert writer.state.failed_mask == 0b100
             lost.come_up()
             for i in range(6, 26):
                 writer.add(b"%d" % i, done)
                 await asyncio.sleep(0.1)
             assert done.acked == list(range(26))
-            assert writer.failures.mask == 0
+            assert writer.state.failed_mask == 0
             assert 25 in lost.ids(writer.ledger_id)
             assert len(writer.metadata.fragments) == 1
             await writer.close()
@@ -81,7 +81,7 @@ def test_lost_bookie_stops_nothing_and_is_used_again_when_it_is_back() -> None:
     world.run(main())
 
 
-def test_bookie_that_misses_entries_for_too_long_is_replaced() -> None:
+def test_bookie_that_fails_for_too_long_is_replaced() -> None:
     world = World("abcabc")
 
     async def main() -> None:
@@ -181,14 +181,14 @@ def test_backlog_of_one_bookie_is_bounded() -> None:
                 writer.add(b"x" * 1000, done)
                 await asyncio.sleep(0.01)
             assert done.acked == list(range(40))
-            assert writer.failures.mask == 0b100
+            assert writer.state.failed_mask == 0b100
             assert len(slow.requests) < 15
             slow.script = None
             slow.release()
             for _ in range(20):
                 writer.add(b"x" * 1000, done)
                 await asyncio.sleep(0.05)
-            assert writer.failures.mask == 0
+            assert writer.state.failed_mask == 0
             await writer.close()
             await asyncio.sleep(0.1)
             holes = [hole for hole in world.holes if hole.bookie == slow.bookie]
@@ -221,7 +221,7 @@ def test_without_replacement_failed_bookies_are_retried_for_a_while() -> None:
     world.run(main())
 
 
-def test_without_replacement_the_ledger_fails_in_a_bounded_time_so_that_the_stream_rolls() -> None:
+def test_without_replacement_the_ledger_fails_within_a_bounded_time() -> None:
     world = World("abc")
 
     async def main() -> None:
@@ -276,7 +276,7 @@ def test_unauthorized_fails_the_ledger_at_once() -> None:
 
 
 @pytest.mark.parametrize("limit", ["fragments", "bytes"])
-def test_ledger_with_too_many_changes_fails_so_that_the_stream_rolls(limit: str) -> None:
+def test_ledger_with_too_many_changes_fails(limit: str) -> None:
     config = (
         LedgerConfig(change_mode="eager", fragments_max=3)
         if limit == "fragments"
@@ -305,7 +305,7 @@ def test_ledger_with_too_many_changes_fails_so_that_the_stream_rolls(limit: str)
     world.run(main())
 
 
-def test_entry_that_waits_too_long_for_its_quorum_fails_the_ledger_if_so_configured() -> None:
+def test_entry_that_exceeds_the_quorum_time_out_fails_the_ledger() -> None:
     world = World("abc", LedgerConfig(quorum_timeout_ms=1_500))
 
     async def main() -> None:
@@ -321,7 +321,7 @@ def test_entry_that_waits_too_long_for_its_quorum_fails_the_ledger_if_so_configu
     world.run(main())
 
 
-def test_room_is_bounded_and_told() -> None:
+def test_room_is_bounded_and_its_return_is_notified() -> None:
     world = World("abc", LedgerConfig(pending_entries_max=10, entry_bytes_max=2_000))
 
     async def main() -> None:
@@ -337,22 +337,22 @@ def test_room_is_bounded_and_told() -> None:
                 writer.add(b"10", done)
             with pytest.raises(RecordTooLargeError):
                 writer.add(b"x" * 2_000, done)
-            told: list[int] = []
-            writer.on_room(lambda: told.append(writer.pending_count))
+            notified: list[int] = []
+            writer.on_room(lambda: notified.append(writer.pending_count))
             await asyncio.sleep(0.05)
-            assert told == []
+            assert notified == []
             for bookie in world.bookies:
                 bookie.script = None
                 bookie.release()
             await until(lambda: len(done.acked) == 10)
-            assert len(told) == 1
-            assert told[0] <= 5
+            assert len(notified) == 1
+            assert notified[0] <= 5
             await writer.close()
 
     world.run(main())
 
 
-def test_r_is_changed_by_a_fragment_and_holds_for_what_waits() -> None:
+def test_change_of_r_adds_a_fragment_and_holds_for_pending_entries() -> None:
     world = World("aabc")
 
     async def main() -> None:
@@ -370,7 +370,7 @@ def test_r_is_changed_by_a_fragment_and_holds_for_what_waits() -> None:
             with pytest.raises(IllegalQuorumError):
                 writer.set_min_regions(3)
             gone[0].come_up()
-            gone[0].is_hung = True  # counts as writable, gives no answer
+            gone[0].is_hung = True  # registered as writable, but does not respond
             writer.set_min_regions(1)
             await until(lambda: done.acked == [0, 1])
             stored = world.ledgers.now(writer.ledger_id)
@@ -381,7 +381,7 @@ def test_r_is_changed_by_a_fragment_and_holds_for_what_waits() -> None:
     world.run(main())
 
 
-def test_client_that_closes_fails_its_writers() -> None:
+def test_closing_the_client_fails_its_writers() -> None:
     world = World("abc")
 
     async def main() -> None:
@@ -406,7 +406,7 @@ def test_configuration_reports_every_fault() -> None:
         assert fault in str(caught.value)
 
 
-def test_holes_name_too_much_rather_than_too_little() -> None:
+def test_missing_ranges_are_merged_but_never_omitted() -> None:
     holes = UnderReplication(1)
     bookie = BookieId("b@00000000")
     for i in range(0, 4000, 4):
@@ -421,7 +421,7 @@ def test_holes_name_too_much_rather_than_too_little() -> None:
 
 
 class ReadableLedgers(FakeLedgers):
-    """A store that answers reads; while it is stuck, writes end in an error after a second."""
+    """A store that serves reads; while it is stuck, writes fail after a second."""
 
     is_stuck = False
 
@@ -432,8 +432,8 @@ class ReadableLedgers(FakeLedgers):
         return await super().write(metadata, expect)
 
 
-def test_a_store_that_answers_reads_alone_holds_appends_up_once() -> None:
-    """Callbacks stop for a change only when the store is known to take it."""
+def test_store_that_accepts_reads_only_delays_appends_once() -> None:
+    """Callbacks stop for a change only if the store is known to accept writes."""
     world = World("abcabc")
     ledgers = world.ledgers = ReadableLedgers()
 

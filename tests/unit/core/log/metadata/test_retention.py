@@ -1,4 +1,4 @@
-"""Retention: by age, by subscriptions; purging after a grace, in an order that survives crashes."""
+"""Tests of truncation by age and by subscriptions, and of purging (rule STR-21)."""
 
 import asyncio
 
@@ -6,7 +6,6 @@ import pytest
 
 from rhumbline.core.log.ledger_interface import ReadableLedger
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     InvalidArgumentError,
@@ -16,13 +15,14 @@ from rhumbline.core.protocol.errors import (
     TruncatedError,
 )
 from rhumbline.core.protocol.segments import Residence, Segment
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 HOUR_MS = 3_600_000
 
 
-async def filled(world: LogWorld, policy: StreamPolicy, segments: int = 6) -> list[Dlsn]:
-    """One record a segment, one segment an hour; the last one is completed too."""
+async def write_records(world: LogWorld, policy: StreamPolicy, segments: int = 6) -> list[Dlsn]:
+    """Write one record per segment and one segment per hour; all segments are completed."""
     dlsns = []
     for n in range(segments):
         writer = await world.writer("s", policy)
@@ -32,17 +32,17 @@ async def filled(world: LogWorld, policy: StreamPolicy, segments: int = 6) -> li
     return dlsns
 
 
-async def all_there(world: LogWorld, first: int, last: int) -> None:
+async def assert_records(world: LogWorld, first: int, last: int) -> None:
     records = await world.read_all("s", last - first + 1)
     assert [r.payload for r in records] == [b"%d" % n for n in range(first, last + 1)]
 
 
 @in_world
-async def test_by_age_of_completion_and_purged_a_grace_later(world: LogWorld) -> None:
-    await filled(world, StreamPolicy(retention_ms=3 * HOUR_MS + 1, purge_grace_ms=HOUR_MS))
+async def test_segments_are_truncated_by_age_and_purged_after_the_grace(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy(retention_ms=3 * HOUR_MS + 1, purge_grace_ms=HOUR_MS))
     done = await world.namespace.maintain("s")
     assert (done.start, done.purged) == (Dlsn(4, 0, 0), ())
-    await all_there(world, 3, 5)
+    await assert_records(world, 3, 5)
     world.clock.now_ms += HOUR_MS - 1
     assert (await world.namespace.maintain("s")).purged == ()
     assert len(world.ledgers.ledgers) == 6
@@ -51,19 +51,21 @@ async def test_by_age_of_completion_and_purged_a_grace_later(world: LogWorld) ->
     assert (done.start, done.purged) == (Dlsn(5, 0, 0), (1, 2, 3))
     assert sorted(world.ledgers.ledgers) == [4, 5, 6]
     assert [s.lssn for s in await world.segments("s")] == [4, 5, 6]
-    await all_there(world, 4, 5)
+    await assert_records(world, 4, 5)
     with pytest.raises(TruncatedError):
         await world.namespace.open_reader("s", Dlsn(2, 0, 0))
 
 
 @in_world
-async def test_everything_may_go_but_counting_goes_on(world: LogWorld) -> None:
-    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
+async def test_numbers_continue_after_everything_was_purged(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     for _ in range(3):
         world.clock.now_ms += HOUR_MS
         done = await world.namespace.maintain("s")
     assert done.start == Dlsn(7, 0, 0)
-    assert [s.lssn for s in await world.segments("s")] == [6], "the newest completed one stays"
+    assert [s.lssn for s in await world.segments("s")] == [6], (
+        "the newest completed segment is kept"
+    )
     writer = await world.writer("s")
     assert (await writer.append(b"6")).dlsn == Dlsn(7, 0, 0)
     await writer.close()
@@ -72,31 +74,31 @@ async def test_everything_may_go_but_counting_goes_on(world: LogWorld) -> None:
 
 
 @in_world
-async def test_without_retention_nothing_goes(world: LogWorld) -> None:
-    await filled(world, StreamPolicy(purge_grace_ms=0))
+async def test_without_retention_nothing_is_purged(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy(purge_grace_ms=0))
     world.clock.now_ms += 1000 * HOUR_MS
     for _ in range(3):
         assert (await world.namespace.maintain("s")).purged == ()
-    await all_there(world, 0, 5)
+    await assert_records(world, 0, 5)
 
 
 @in_world
-async def test_the_application_truncates_inside_a_segment(world: LogWorld) -> None:
+async def test_truncation_inside_a_segment_keeps_the_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
     dlsns = [(await writer.append(b"%d" % n)).dlsn for n in range(5)]
     await writer.close()
     assert await world.namespace.truncate("s", dlsns[2]) == dlsns[2]
     for _ in range(2):
         assert (await world.namespace.maintain("s")).purged == ()
-    await all_there(world, 2, 4)
+    await assert_records(world, 2, 4)
 
 
 @in_world
-async def test_the_slowest_subscription_truncates(world: LogWorld) -> None:
+async def test_slowest_subscription_truncates(world: LogWorld) -> None:
     policy = StreamPolicy(truncates_by_subscriptions=True, purge_grace_ms=0)
-    dlsns = await filled(world, policy)
+    dlsns = await write_records(world, policy)
     await world.namespace.maintain("s")
-    await all_there(world, 0, 5)
+    await assert_records(world, 0, 5)
     store = world.namespace.subscriptions
     fast = await store.create("s", "fast", Dlsn(1, 0, 0))
     slow = await store.create("s", "slow", Dlsn(1, 0, 0))
@@ -104,18 +106,20 @@ async def test_the_slowest_subscription_truncates(world: LogWorld) -> None:
     slow = await store.commit(slow, "s", dlsns[3])
     assert (await world.namespace.maintain("s")).start == dlsns[3]
     assert (await world.namespace.maintain("s")).purged == (1, 2, 3)
-    await all_there(world, 3, 5)
+    await assert_records(world, 3, 5)
     await store.delete("s", "slow")
     assert (await world.namespace.maintain("s")).start == dlsns[5]
     assert fast.position == dlsns[5]
 
 
 @in_world
-async def test_subscriptions_move_forward_only_unless_reset(world: LogWorld) -> None:
-    await filled(world, StreamPolicy())
+async def test_subscriptions_only_move_forward_unless_reset(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy())
     store = world.namespace.subscriptions
     mine = await store.create("s", "app", Dlsn(1, 0, 0))
-    assert await store.create("s", "app", Dlsn(3, 0, 0)) == mine, "creating it twice is one"
+    assert await store.create("s", "app", Dlsn(3, 0, 0)) == mine, (
+        "creating it twice returns the same subscription"
+    )
     await store.commit(mine, "s", Dlsn(4, 0, 0))
     assert (await store.commit(mine, "s", Dlsn(2, 0, 0))).position == Dlsn(4, 0, 0)
     await store.reset("s", "app", Dlsn(1, 0, 0))
@@ -129,25 +133,25 @@ async def test_subscriptions_move_forward_only_unless_reset(world: LogWorld) -> 
 
 
 @in_world
-async def test_a_purge_that_is_interrupted_anywhere_goes_on(world: LogWorld) -> None:
+async def test_interrupted_purge_continues_at_any_step(world: LogWorld) -> None:
     from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, UNAVAILABLE
 
-    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0), segments=8)
-    for fate in (UNAVAILABLE, LOST_REPLY, LOST_REQUEST):
+    await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0), segments=8)
+    for outcome in (UNAVAILABLE, LOST_REPLY, LOST_REQUEST):
         for at in range(3):
-            world.store.fates = ["ok"] * at + [fate]
+            world.store.outcomes = ["ok"] * at + [outcome]
             try:
                 await world.namespace.maintain("s")
             except RhumblineError as error:
                 assert error.retryable
-    world.store.fates = []
+    world.store.outcomes = []
     await world.namespace.maintain("s")
     assert [s.lssn for s in await world.segments("s")] == [8]
     assert sorted(world.ledgers.ledgers) == [8]
 
 
 class ListedArchives:
-    """Archives that only note what was deleted."""
+    """A fake archive that records deletions."""
 
     def __init__(self) -> None:
         self.deleted: list[tuple[str, int]] = []
@@ -156,15 +160,15 @@ class ListedArchives:
         raise NoSuchLedgerError(f"{stream} segment {segment.lssn}")
 
     async def check(self, stream: str, segment: Segment) -> None:
-        raise AssertionError("nothing here is retired")
+        raise AssertionError("no ledger is deleted in this test")
 
     async def delete(self, stream: str, segment: Segment) -> None:
         self.deleted.append((stream, segment.lssn))
 
 
 @in_world
-async def test_an_archived_segment_is_not_purged_behind_the_archives_back(world: LogWorld) -> None:
-    await filled(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
+async def test_archived_segment_is_not_purged_without_its_archive(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy(retention_ms=1, purge_grace_ms=0))
     streams = world.namespace._streams
     stored = await streams.segment("s", 1)
     assert stored is not None
@@ -173,13 +177,13 @@ async def test_an_archived_segment_is_not_purged_behind_the_archives_back(world:
     for _ in range(2):
         assert (await world.namespace.maintain("s")).purged == ()
     world.archives = archives = ListedArchives()
-    assert (await world.opened().maintain("s")).purged == (1, 2, 3, 4, 5)
+    assert (await world.open_namespace().maintain("s")).purged == (1, 2, 3, 4, 5)
     assert archives.deleted == [("s", 1)]
 
 
 @in_world
-async def test_a_reader_in_what_is_purged_gets_a_typed_error(world: LogWorld) -> None:
-    await filled(world, StreamPolicy(retention_ms=2 * HOUR_MS, purge_grace_ms=0))
+async def test_reader_in_a_purged_segment_gets_truncated_error(world: LogWorld) -> None:
+    await write_records(world, StreamPolicy(retention_ms=2 * HOUR_MS, purge_grace_ms=0))
     reader = await world.namespace.open_reader("s", EARLIEST)
     assert (await anext(reader)).payload == b"0"
     for _ in range(2):

@@ -1,4 +1,7 @@
-"""A deletion that is late, repeated or overtaken leaves the next stream of its name alone."""
+"""Tests that late, repeated and run_overtaken changes never affect the next stream of the name.
+
+The rule is STR-23.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -10,7 +13,6 @@ import pytest
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace, create_namespace, delete_namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.topics.topics import create_topic, delete_topic, open_topic
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.errors import (
@@ -22,22 +24,23 @@ from rhumbline.core.protocol.errors import (
     StreamLostError,
 )
 from rhumbline.core.protocol.segments import Segment
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.support.fakes.lossy_store import (
     LATE,
     LOST_REPLY,
     LOST_REQUEST,
     OK,
-    UnsureStore,
+    LossyStore,
 )
 
 NEW = StreamPolicy(roll_bytes=12_345)
 
 
-async def fill(
+async def create_filled_stream(
     world: LogWorld, policy: StreamPolicy | None = None, payloads: Sequence[bytes] = (b"0", b"1")
 ) -> None:
-    """A stream of three segments with these records in each, and a subscription."""
+    """Create a stream of three segments with these records in each, and a subscription."""
     await world.namespace.create_stream("s", policy)
     for _ in range(3):
         writer = await world.namespace.open_writer("s")
@@ -47,10 +50,10 @@ async def fill(
     await world.namespace.subscriptions.create("s", "mine", Dlsn(2, 0, 0))
 
 
-async def assert_new_one_is_whole(world: LogWorld) -> None:
+async def assert_new_stream_is_intact(world: LogWorld) -> None:
     known = await world.namespace.describe("s")
     assert (known.policy, known.start, len(known.segments)) == (NEW, FIRST_DLSN, 3)
-    assert [one.payload for one in await world.read_all("s", 6)] == [b"0", b"1"] * 3
+    assert [segment.payload for segment in await world.read_all("s", 6)] == [b"0", b"1"] * 3
     assert (await world.namespace.subscriptions.read("s", "mine")).position == Dlsn(2, 0, 0)
     async with asyncio.timeout(10):
         writer = await world.namespace.open_writer("s")
@@ -58,16 +61,19 @@ async def assert_new_one_is_whole(world: LogWorld) -> None:
         await writer.close()
 
 
-def administrator(world: LogWorld) -> tuple[Namespace, UnsureStore]:
-    """Another process, with calls of its own to the same store."""
-    store = UnsureStore(world.store.inner)
+def administrator(world: LogWorld) -> tuple[Namespace, LossyStore]:
+    """Return the namespace and the store connection of another process."""
+    store = LossyStore(world.store.inner)
     return Namespace(world.runtime, store, world.ledgers.client(), "test"), store
 
 
-async def stopped_at(
-    work: Coroutine[None, None, object], store: UnsureStore, call: int
+async def start_and_stop_at(
+    work: Coroutine[None, None, object], store: LossyStore, call: int
 ) -> asyncio.Task[object]:
-    """Does ``work``, which stands still at its ``call``-th step at the store, for a long time."""
+    """Start ``work`` and return once it is delayed at its ``call``-th call of the store.
+
+    Raises BeyondError if it makes fewer calls.
+    """
     steps, stopped = count(1), asyncio.Event()
 
     def delay_s() -> float:
@@ -87,14 +93,14 @@ async def stopped_at(
 
 
 class BeyondError(Exception):
-    """There are fewer calls than that."""
+    """The work makes fewer calls than the test assumes."""
 
 
 CallTest = Callable[[LogWorld, int], Awaitable[None]]
 
 
 def at_each_call(first: int, at_least: int) -> Callable[[CallTest], Callable[[], None]]:
-    """Repeats a test, in fresh worlds, for call ``first`` and each that follows."""
+    """Repeat a test in fresh worlds, for call ``first`` and each later call."""
 
     def decorate(test: CallTest) -> Callable[[], None]:
         def run() -> None:
@@ -106,7 +112,7 @@ def at_each_call(first: int, at_least: int) -> Callable[[CallTest], Callable[[],
                 except BaseException as error:
                     error.add_note(f"at call {call}")
                     raise
-            assert call >= at_least, "it was hardly tried"
+            assert call >= at_least, "too few calls were tested"
 
         run.__name__ = test.__name__
         return run
@@ -114,72 +120,70 @@ def at_each_call(first: int, at_least: int) -> Callable[[CallTest], Callable[[],
     return decorate
 
 
-async def overtaken(
+async def run_overtaken(
     world: LogWorld,
     work: Coroutine[None, None, object],
-    store: UnsureStore,
+    store: LossyStore,
     call: int,
     payloads: Sequence[bytes] = (b"0", b"1"),
 ) -> BaseException | None:
-    """``work`` stands still; meanwhile the stream is deleted and made again. Its error."""
-    task = await stopped_at(work, store, call)
+    """Delete and recreate the stream while ``work`` is delayed. Return the error of ``work``."""
+    task = await start_and_stop_at(work, store, call)
     with suppress(NoSuchStreamError):  # it may have been the last step
         await world.namespace.delete_stream("s")
-    await fill(world, NEW, payloads)
+    await create_filled_stream(world, NEW, payloads)
     await asyncio.wait([task])
     return task.exception()
 
 
-@at_each_call(2, at_least=12)  # at the first it has asked nothing: it may well mean the new one
-async def test_who_was_overtaken_by_another_deletion_deletes_nothing_more(
+@at_each_call(2, at_least=12)  # before its first response it may refer to the new stream
+async def test_deletion_overtaken_by_another_deletes_nothing_more(
     world: LogWorld, call: int
 ) -> None:
-    await fill(world)
+    await create_filled_stream(world)
     slow, store = administrator(world)
-    error = await overtaken(world, slow.delete_stream("s"), store, call)
+    error = await run_overtaken(world, slow.delete_stream("s"), store, call)
     assert error is None or isinstance(error, NoSuchStreamError)
-    await assert_new_one_is_whole(world)
+    await assert_new_stream_is_intact(world)
 
 
 @at_each_call(1, at_least=8)
-async def test_requests_of_a_deletion_that_come_late_find_nothing_to_do(
-    world: LogWorld, call: int
-) -> None:
-    await fill(world)
+async def test_late_deletion_requests_have_no_effect(world: LogWorld, call: int) -> None:
+    await create_filled_stream(world)
     slow, store = administrator(world)
-    store.fates = [OK] * (call - 1) + [LATE]
+    store.outcomes = [OK] * (call - 1) + [LATE]
     await slow.delete_stream("s")
     if not store.late:
         raise BeyondError
-    await fill(world, NEW)
+    await create_filled_stream(world, NEW)
     await store.deliver()
-    await assert_new_one_is_whole(world)
+    await assert_new_stream_is_intact(world)
 
 
-@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
-def test_a_deletion_is_finished_whatever_is_lost(fate: str) -> None:
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
+def test_deletion_completes_despite_lost_requests_and_replies(outcome: str) -> None:
     @at_each_call(1, at_least=8)
     async def body(world: LogWorld, call: int) -> None:
-        await fill(world)
-        world.store.fates = [OK] * (call - 1) + [fate]
+        await create_filled_stream(world)
+        world.store.outcomes = [OK] * (call - 1) + [outcome]
         await world.namespace.delete_stream("s")
-        if world.store.fates:
+        if world.store.outcomes:
             raise BeyondError
         assert await world.namespace.streams() == []
-        await fill(world, NEW)
-        await assert_new_one_is_whole(world)
+        await create_filled_stream(world, NEW)
+        await assert_new_stream_is_intact(world)
 
     body()
 
 
 @at_each_call(1, at_least=12)
-async def test_a_deletion_that_stopped_anywhere_is_finished_by_a_repeat(
+async def test_repeat_completes_a_deletion_that_stopped_at_any_step(
     world: LogWorld, call: int
 ) -> None:
-    await fill(world)
-    ledgers = [one.ledger_id for one in await world.segments("s")]
+    await create_filled_stream(world)
+    ledgers = [segment.ledger_id for segment in await world.segments("s")]
     dying, store = administrator(world)
-    task = await stopped_at(dying.delete_stream("s"), store, call)
+    task = await start_and_stop_at(dying.delete_stream("s"), store, call)
     task.cancel()
     await asyncio.wait([task])
     names = await world.namespace.streams()
@@ -196,38 +200,38 @@ async def test_a_deletion_that_stopped_anywhere_is_finished_by_a_repeat(
         await world.namespace.delete_stream("s")
     assert await world.namespace.streams() == []
     assert not set(ledgers) & world.ledgers.ledgers.keys()
-    await fill(world, NEW)
-    await assert_new_one_is_whole(world)
+    await create_filled_stream(world, NEW)
+    await assert_new_stream_is_intact(world)
 
 
 @in_world
-async def test_a_repeat_that_names_the_stream_does_not_delete_the_next(world: LogWorld) -> None:
-    await fill(world)
+async def test_repeated_deletion_with_identity_keeps_the_next_stream(world: LogWorld) -> None:
+    await create_filled_stream(world)
     old = (await world.namespace.describe("s")).identity
     await world.namespace.delete_stream("s", identity=old)
-    await fill(world, NEW)
+    await create_filled_stream(world, NEW)
     with pytest.raises(NoSuchStreamError):
         await world.namespace.delete_stream("s", identity=old)
-    await assert_new_one_is_whole(world)
+    await assert_new_stream_is_intact(world)
 
 
 @in_world
-async def test_who_writes_a_stream_loses_it_by_its_deletion(world: LogWorld) -> None:
-    await fill(world)
+async def test_deletion_makes_the_writer_lose_the_stream(world: LogWorld) -> None:
+    await create_filled_stream(world)
     streams = StreamStore(world.store, "test")
     claim = await streams.claim("s", "late")
     await world.namespace.delete_stream("s")
-    await fill(world, NEW)
+    await create_filled_stream(world, NEW)
     with pytest.raises(StreamLostError):
         await streams.publish(claim, Segment(claim.head.last_lssn + 1, 99, claim.head.epoch, 1))
-    await assert_new_one_is_whole(world)
+    await assert_new_stream_is_intact(world)
 
 
-@at_each_call(3, at_least=9)  # at the second it has yet to open the stream
-async def test_a_reader_is_told_that_its_stream_is_gone_and_gets_nothing_of_the_next(
+@at_each_call(3, at_least=9)  # at the second call it has not opened the stream yet
+async def test_reader_of_a_deleted_stream_fails_and_never_reads_the_next_stream(
     world: LogWorld, call: int
 ) -> None:
-    await fill(world)
+    await create_filled_stream(world)
     slow, store = administrator(world)
     got: list[bytes] = []
 
@@ -238,12 +242,12 @@ async def test_a_reader_is_told_that_its_stream_is_gone_and_gets_nothing_of_the_
                 if len(got) == 6:
                     break
 
-    error = await overtaken(world, read(), store, call, [b"of the next", b"of the next"])
+    error = await run_overtaken(world, read(), store, call, [b"of the next", b"of the next"])
     assert isinstance(error, NoSuchStreamError) or (error is None and len(got) == 6)
     assert got == ([b"0", b"1"] * 3)[: len(got)]
 
 
-# --- what else changes streams by their names -------------------------------------------------
+# --- other changes of a stream by its name ----------------------------------------------------
 
 
 CHANGES: dict[str, Callable[[Namespace], Coroutine[None, None, object]]] = {
@@ -254,48 +258,48 @@ CHANGES: dict[str, Callable[[Namespace], Coroutine[None, None, object]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_that_were_overtaken_do_not_hit_the_next_stream(name: str) -> None:
+def test_overtaken_changes_do_not_affect_the_next_stream(name: str) -> None:
     @at_each_call(2, at_least=3)
     async def body(world: LogWorld, call: int) -> None:
-        await fill(world, StreamPolicy(purge_grace_ms=0))
+        await create_filled_stream(world, StreamPolicy(purge_grace_ms=0))
         if name == "maintain":
             await world.namespace.truncate("s", Dlsn(3, 0, 0))
             await world.namespace.maintain("s")  # marks what the next pass purges
         slow, store = administrator(world)
-        error = await overtaken(world, CHANGES[name](slow), store, call)
+        error = await run_overtaken(world, CHANGES[name](slow), store, call)
         assert error is None or isinstance(error, NoSuchStreamError)
-        await assert_new_one_is_whole(world)
+        await assert_new_stream_is_intact(world)
 
     body()
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changes_that_come_late_do_not_hit_the_next_stream(name: str) -> None:
+def test_late_changes_do_not_affect_the_next_stream(name: str) -> None:
     @at_each_call(1, at_least=2)
     async def body(world: LogWorld, call: int) -> None:
-        await fill(world, StreamPolicy(purge_grace_ms=0))
+        await create_filled_stream(world, StreamPolicy(purge_grace_ms=0))
         if name == "maintain":
             await world.namespace.truncate("s", Dlsn(3, 0, 0))
             await world.namespace.maintain("s")
         slow, store = administrator(world)
-        store.fates = [OK] * (call - 1) + [LATE]
+        store.outcomes = [OK] * (call - 1) + [LATE]
         await CHANGES[name](slow)
         if not store.late:
             raise BeyondError
         await world.namespace.delete_stream("s")
-        await fill(world, NEW)
+        await create_filled_stream(world, NEW)
         await store.deliver()
-        await assert_new_one_is_whole(world)
+        await assert_new_stream_is_intact(world)
 
     body()
 
 
 @in_world
-async def test_a_creation_that_comes_late_does_not_bring_a_deleted_stream_back(
+async def test_late_creation_does_not_restore_a_deleted_stream(
     world: LogWorld,
 ) -> None:
     slow, store = administrator(world)
-    store.fates = [LATE]
+    store.outcomes = [LATE]
     await slow.create_stream("s")
     await world.namespace.delete_stream("s")
     await store.deliver()
@@ -303,9 +307,9 @@ async def test_a_creation_that_comes_late_does_not_bring_a_deleted_stream_back(
 
 
 @in_world
-async def test_a_creation_that_comes_late_makes_no_half_a_namespace(world: LogWorld) -> None:
+async def test_late_creation_does_not_create_part_of_a_namespace(world: LogWorld) -> None:
     slow, store = administrator(world)
-    store.fates = [LATE] * 2
+    store.outcomes = [LATE] * 2
     await slow.create_stream("s")
     await create_topic(store, slow, "t", 1)
     await delete_topic(world.store, world.namespace, "t")
@@ -319,12 +323,12 @@ async def test_a_creation_that_comes_late_makes_no_half_a_namespace(world: LogWo
 
 
 @in_world
-async def test_a_subscription_that_comes_late_is_made_neither_beside_nor_in_the_next_stream(
+async def test_late_subscription_is_not_created_without_its_stream_or_in_the_next_one(
     world: LogWorld,
 ) -> None:
     await world.namespace.create_stream("s")
     slow, store = administrator(world)
-    store.fates = [LATE]
+    store.outcomes = [LATE]
     await slow.subscriptions.create("s", "another", FIRST_DLSN)
     requests = list(store.late)
     await world.namespace.delete_stream("s")
@@ -332,40 +336,40 @@ async def test_a_subscription_that_comes_late_is_made_neither_beside_nor_in_the_
     with pytest.raises(NoSuchStreamError):
         await slow.subscriptions.create("s", "mine", FIRST_DLSN)
     assert await world.namespace.streams() == []
-    await fill(world, NEW)
+    await create_filled_stream(world, NEW)
     store.late = requests
     await store.deliver()
     assert await world.namespace.subscriptions.names("s") == ["mine"]
 
 
 @in_world
-async def test_a_subscription_is_deleted_once(world: LogWorld) -> None:
-    await fill(world, NEW)
+async def test_subscription_is_deleted_once(world: LogWorld) -> None:
+    await create_filled_stream(world, NEW)
     subscriptions = world.namespace.subscriptions
-    world.store.fates = [LATE]
+    world.store.outcomes = [LATE]
     await subscriptions.delete("s", "mine")
     with pytest.raises(NoSuchSubscriptionError):
         await subscriptions.delete("s", "mine")
     await subscriptions.create("s", "mine", Dlsn(2, 0, 0))
     await world.store.deliver()
-    world.store.fates = [LOST_REPLY]
+    world.store.outcomes = [LOST_REPLY]
     await subscriptions.create("s", "another", FIRST_DLSN)
-    world.store.fates = [LOST_REPLY]
+    world.store.outcomes = [LOST_REPLY]
     await subscriptions.delete("s", "another")
-    await assert_new_one_is_whole(world)
+    await assert_new_stream_is_intact(world)
 
 
 # --- namespaces and topics --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fate", [LATE, LOST_REPLY, LOST_REQUEST])
-def test_the_deletion_of_a_namespace_hits_no_later_one(fate: str) -> None:
+@pytest.mark.parametrize("outcome", [LATE, LOST_REPLY, LOST_REQUEST])
+def test_namespace_deletion_does_not_affect_a_later_namespace(outcome: str) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
         await world.namespace.create_stream("s")
         await world.namespace.delete_stream("s")
         slow, store = administrator(world)
-        store.fates = [fate]
+        store.outcomes = [outcome]
         await delete_namespace(store, "test")
         with pytest.raises(NoSuchNamespaceError):
             await delete_namespace(store, "test")
@@ -377,11 +381,11 @@ def test_the_deletion_of_a_namespace_hits_no_later_one(fate: str) -> None:
 
 
 @at_each_call(2, at_least=4)
-async def test_a_deletion_that_a_new_namespace_overtook_leaves_it_alone(
+async def test_overtaken_namespace_deletion_keeps_the_new_namespace(
     world: LogWorld, call: int
 ) -> None:
     _, store = administrator(world)
-    task = await stopped_at(delete_namespace(store, "test"), store, call)
+    task = await start_and_stop_at(delete_namespace(store, "test"), store, call)
     with suppress(NoSuchNamespaceError):  # it may have been the last step
         await delete_namespace(world.store, "test")
     await create_namespace(world.store, world.runtime, "test", NEW)
@@ -390,9 +394,9 @@ async def test_a_deletion_that_a_new_namespace_overtook_leaves_it_alone(
 
 
 @in_world
-async def test_a_policy_that_comes_late_is_not_that_of_the_next_namespace(world: LogWorld) -> None:
+async def test_late_policy_change_does_not_affect_the_next_namespace(world: LogWorld) -> None:
     slow, store = administrator(world)
-    store.fates = [LATE]
+    store.outcomes = [LATE]
     await slow.set_policy(StreamPolicy(roll_bytes=7))
     assert (await world.namespace.policy()).roll_bytes == 7
     await delete_namespace(world.store, "test")
@@ -402,11 +406,11 @@ async def test_a_policy_that_comes_late_is_not_that_of_the_next_namespace(world:
 
 
 @in_world
-async def test_the_deletion_of_a_topic_hits_no_later_one(world: LogWorld) -> None:
+async def test_topic_deletion_does_not_affect_a_later_topic(world: LogWorld) -> None:
     topic = await create_topic(world.store, world.namespace, "t", 1)
     slow, store = administrator(world)
     await world.namespace.delete_stream("t.0")
-    store.fates = [LATE]
+    store.outcomes = [LATE]
     with pytest.raises(IndeterminateError):
         await delete_topic(store, slow, "t")
     await delete_topic(world.store, world.namespace, "t")

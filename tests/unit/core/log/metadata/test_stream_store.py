@@ -1,4 +1,7 @@
-"""Whatever becomes of a request or its reply, a change is made once and its maker knows."""
+"""Tests that a change is made once and its caller learns its outcome, despite lost messages.
+
+The rule is STR-5.
+"""
 
 import itertools
 
@@ -16,19 +19,19 @@ from rhumbline.core.protocol.segments import Segment, SegmentEnd
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
 
-FATES = [
-    list(fates)
+OUTCOMES = [
+    list(outcomes)
     for length in (1, 2, 3)
-    for fates in itertools.product([OK, LOST_REPLY, LOST_REQUEST], repeat=length)
+    for outcomes in itertools.product([OK, LOST_REPLY, LOST_REQUEST], repeat=length)
 ]
 
 
-def streams_of(world: LogWorld) -> StreamStore:
+def open_streams(world: LogWorld) -> StreamStore:
     return StreamStore(world.store, "test")
 
 
-async def created(world: LogWorld) -> StreamStore:
-    streams = streams_of(world)
+async def create_stream(world: LogWorld) -> StreamStore:
+    streams = open_streams(world)
     await streams.create("s", StreamRecord("me", 1))
     return streams
 
@@ -40,27 +43,27 @@ def segment(lssn: int, claim: WriterClaim, ledger_id: int = 7) -> Segment:
 END = SegmentEnd(0, 5, 1, 3, False)
 
 
-@pytest.mark.parametrize("fates", FATES, ids="-".join)
-def test_creation_is_made_once(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+def test_stream_is_created_once(outcomes: list[str]) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
-        streams = streams_of(world)
-        world.store.fates = list(fates)
+        streams = open_streams(world)
+        world.store.outcomes = list(outcomes)
         await streams.create("s", StreamRecord("me", 1))
         assert (await streams.record("s"))[0].identity == "me"
-        world.store.fates = []
+        world.store.outcomes = []
         with pytest.raises(StreamExistsError):
             await streams.create("s", StreamRecord("other", 1))
 
     body()
 
 
-@pytest.mark.parametrize("fates", FATES, ids="-".join)
-def test_a_claim_counts_once(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+def test_claim_raises_the_epoch_once(outcomes: list[str]) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
-        streams = await created(world)
-        world.store.fates = list(fates)
+        streams = await create_stream(world)
+        world.store.outcomes = list(outcomes)
         claim = await streams.claim("s", "token")
         assert (claim.head.epoch, claim.head.token) == (1, "token")
         assert (await streams.head("s")) == (claim.head, claim.version)
@@ -68,17 +71,17 @@ def test_a_claim_counts_once(fates: list[str]) -> None:
     body()
 
 
-@pytest.mark.parametrize("fates", FATES, ids="-".join)
-def test_publication_and_completion_are_made_once(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+def test_segment_is_published_and_completed_once(outcomes: list[str]) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
-        streams = await created(world)
+        streams = await create_stream(world)
         claim = await streams.claim("s", "token")
-        world.store.fates = list(fates)
+        world.store.outcomes = list(outcomes)
         claim, stored = await streams.publish(claim, segment(1, claim))
         assert (await streams.segment("s", 1)) == stored
         done = stored.segment.completed(END, previous=None, completed_ms=2)
-        world.store.fates = list(fates)
+        world.store.outcomes = list(outcomes)
         completed = await streams.complete(claim, stored, done)
         assert (await streams.segment("s", 1)) == completed
         assert completed.segment == done
@@ -87,12 +90,12 @@ def test_publication_and_completion_are_made_once(fates: list[str]) -> None:
     body()
 
 
-@pytest.mark.parametrize("fates", FATES, ids="-".join)
-def test_truncation_is_made_once(fates: list[str]) -> None:
+@pytest.mark.parametrize("outcomes", OUTCOMES, ids="-".join)
+def test_truncation_is_applied_once(outcomes: list[str]) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
-        streams = await created(world)
-        world.store.fates = list(fates)
+        streams = await create_stream(world)
+        world.store.outcomes = list(outcomes)
         await streams.update("s", lambda record: record.truncated(Dlsn(3, 0, 0)))
         assert (await streams.record("s"))[0].start == Dlsn(3, 0, 0)
 
@@ -100,8 +103,8 @@ def test_truncation_is_made_once(fates: list[str]) -> None:
 
 
 @in_world
-async def test_whoever_lost_the_claim_changes_nothing(world: LogWorld) -> None:
-    streams = await created(world)
+async def test_writer_that_lost_its_claim_changes_nothing(world: LogWorld) -> None:
+    streams = await create_stream(world)
     old = await streams.claim("s", "old")
     old, stored = await streams.publish(old, segment(1, old))
     new = await streams.claim("s", "new")
@@ -116,17 +119,17 @@ async def test_whoever_lost_the_claim_changes_nothing(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_publication_that_lost_its_reply_and_then_the_stream_says_lost(
+async def test_publication_with_lost_reply_and_lost_claim_raises_stream_lost(
     world: LogWorld,
 ) -> None:
-    """Carried out, reply lost, and before the look another writer claimed."""
-    streams = await created(world)
+    """The publication is carried out, its reply is lost, and then another writer claims."""
+    streams = await create_stream(world)
     claim = await streams.claim("s", "old")
-    world.store.fates = [LOST_REPLY]
+    world.store.outcomes = [LOST_REPLY]
     reads = 0
 
-    async def takes_over() -> None:
-        other = streams_of(world)
+    async def take_over() -> None:
+        other = open_streams(world)
         await other.claim("s", "new")
 
     original = world.store.inner.get
@@ -135,7 +138,7 @@ async def test_a_publication_that_lost_its_reply_and_then_the_stream_says_lost(
         nonlocal reads
         reads += 1
         if reads == 1:
-            await takes_over()
+            await take_over()
         return await original(path, stale_ok=stale_ok)
 
     world.store.inner.get = get  # type: ignore[method-assign, assignment]
@@ -146,14 +149,14 @@ async def test_a_publication_that_lost_its_reply_and_then_the_stream_says_lost(
 
 
 @in_world
-async def test_an_unavailable_store_says_so_and_nothing_happened(world: LogWorld) -> None:
-    streams = await created(world)
+async def test_unavailable_store_raises_and_changes_nothing(world: LogWorld) -> None:
+    streams = await create_stream(world)
     for call in (
         streams.claim("s", "t"),
         streams.create("t", StreamRecord("me", 1)),
         streams.update("s", lambda record: record.truncated(Dlsn(2, 0, 0))),
     ):
-        world.store.fates = [UNAVAILABLE]
+        world.store.outcomes = [UNAVAILABLE]
         with pytest.raises(MetadataUnavailableError):
             await call
     assert (await streams.head("s"))[0].epoch == 0
@@ -161,10 +164,10 @@ async def test_an_unavailable_store_says_so_and_nothing_happened(world: LogWorld
 
 
 @in_world
-async def test_two_claims_at_once_leave_one_winner(world: LogWorld) -> None:
+async def test_concurrent_claims_leave_one_winner(world: LogWorld) -> None:
     import asyncio
 
-    streams = await created(world)
+    streams = await create_stream(world)
     claims = await asyncio.gather(*(streams.claim("s", f"t{n}") for n in range(5)))
     head, _ = await streams.head("s")
     assert head.epoch == 5

@@ -1,15 +1,15 @@
-"""Truncation by the application: readers start behind it, it never moves back, never too far."""
+"""Tests of truncation by the application: it hides records and never moves back."""
 
 import pytest
 
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import InvalidArgumentError, TruncatedError
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 @in_world
-async def test_truncated_records_are_hidden_for_good(world: LogWorld) -> None:
+async def test_truncated_records_stay_hidden(world: LogWorld) -> None:
     writer = await world.writer("s")
     results = [await writer.append(b"%d" % n) for n in range(5)]
     await writer.close()
@@ -24,7 +24,7 @@ async def test_truncated_records_are_hidden_for_good(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_segment_that_is_not_there_yet_is_refused(world: LogWorld) -> None:
+async def test_truncation_beyond_the_last_segment_is_refused(world: LogWorld) -> None:
     await (await world.writer("s")).close()
     with pytest.raises(InvalidArgumentError, match="has no segment 9; its last is 1"):
         await world.namespace.truncate("s", Dlsn(9, 0, 0))

@@ -1,13 +1,13 @@
-"""next_batch(until=...): a reader that wants only what is there now never waits at the tail."""
+"""Tests of ``next_batch(until=...)``: it returns all existing records and never waits."""
 
 import asyncio
 
-from rhumbline.core.log.read.positioning import EARLIEST, LATEST
 from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.start import EARLIEST, LATEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
-async def read_what_is_there(world: LogWorld) -> list[bytes]:
+async def read_existing(world: LogWorld) -> list[bytes]:
     latest = await world.namespace.open_reader("s", LATEST)
     reader = await world.namespace.open_reader("s", EARLIEST)
     found: list[bytes] = []
@@ -20,31 +20,31 @@ async def read_what_is_there(world: LogWorld) -> list[bytes]:
 
 
 @in_world
-async def test_behind_data_and_behind_control_records_alike(world: LogWorld) -> None:
+async def test_until_ends_behind_data_and_control_records(world: LogWorld) -> None:
     writer = await world.writer("s")
-    assert await read_what_is_there(world) == []
+    assert await read_existing(world) == []
     expected = []
     for n in range(4):
         expected.append(b"%d" % n)
         await writer.append(expected[-1])
-        await asyncio.sleep(0.02)  # long enough for a control record that makes it visible
-        assert await read_what_is_there(world) == expected
+        await asyncio.sleep(0.02)  # long enough for an explicit LAC or a control record
+        assert await read_existing(world) == expected
     await writer.close()
-    assert await read_what_is_there(world) == expected
+    assert await read_existing(world) == expected
 
 
 @in_world
-async def test_across_writers(world: LogWorld) -> None:
+async def test_until_ends_across_writers(world: LogWorld) -> None:
     for n in range(3):
         writer = await world.writer("s")
         await writer.append(b"%d" % n)
         await writer.close()
     await world.writer("s")
-    assert await read_what_is_there(world) == [b"0", b"1", b"2"]
+    assert await read_existing(world) == [b"0", b"1", b"2"]
 
 
 @in_world
-async def test_at_the_start_of_an_empty_last_segment(world: LogWorld) -> None:
+async def test_until_ends_at_an_empty_last_segment(world: LogWorld) -> None:
     for n in range(2):
         writer = await world.writer("s")
         await writer.append(b"%d" % n)

@@ -1,4 +1,4 @@
-"""Start positions, stored positions, typed errors: a reader gives all from there, or says why."""
+"""Tests of start positions, stored positions and the typed errors of readers (rule STR-20)."""
 
 import asyncio
 from dataclasses import replace
@@ -11,7 +11,6 @@ from rhumbline.core.log.ledger_interface import LedgerProvider, ReadableLedger
 from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST, LATEST, AtSequenceId, AtTxid
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
     BookieUnavailableError,
@@ -24,11 +23,12 @@ from rhumbline.core.protocol.errors import (
     TruncatedError,
 )
 from rhumbline.core.protocol.record_set import encode_record_set
+from rhumbline.core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
-async def filled(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
-    """60 records, txid 10 * n, several slots an entry, several segments; their positions."""
+async def write_records(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
+    """Write 60 records with txids 10 * n + 1, in several segments. Return their positions."""
     writer = await world.writer("s", StreamPolicy(roll_bytes=400))
     dlsns: list[Dlsn] = []
     for n in range(0, 60, 3):
@@ -42,8 +42,8 @@ async def filled(world: LogWorld, *, close: bool = True) -> list[Dlsn]:
 
 
 @in_world
-async def test_from_every_position(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_starts_at_every_position(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     for n, dlsn in enumerate(dlsns):
         records = await world.read_all("s", 60 - n, dlsn)
         assert [r.payload for r in records] == [b"%d" % m for m in range(n, 60)]
@@ -51,8 +51,8 @@ async def test_from_every_position(world: LogWorld) -> None:
 
 
 @in_world
-async def test_from_between_positions(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_starts_between_positions(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     for n, dlsn in enumerate(dlsns[:-1]):
         behind = dlsn._replace(slot=dlsn.slot + 1)
         assert (await world.read_all("s", 1, behind))[0].payload == b"%d" % (n + 1)
@@ -64,8 +64,8 @@ async def test_from_between_positions(world: LogWorld) -> None:
 
 
 @in_world
-async def test_from_every_txid(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_starts_at_every_txid(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     for n in range(60):
         for txid in (10 * n + 1, 10 * n - 8, 10 * n):
             if txid > 0:
@@ -73,8 +73,8 @@ async def test_from_every_txid(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_txid_that_comes_later_is_waited_for(world: LogWorld) -> None:
-    await filled(world)
+async def test_waits_for_a_txid_that_is_not_written_yet(world: LogWorld) -> None:
+    await write_records(world)
     reader = await world.namespace.open_reader("s", AtTxid(1000))
     writer = await world.writer("s")
     writer.append(b"too low", txid=999)
@@ -86,8 +86,8 @@ async def test_a_txid_that_comes_later_is_waited_for(world: LogWorld) -> None:
 
 
 @in_world
-async def test_from_every_sequence_id(world: LogWorld) -> None:
-    dlsns = await filled(world, close=False)
+async def test_starts_at_every_sequence_id(world: LogWorld) -> None:
+    dlsns = await write_records(world, close=False)
     await asyncio.sleep(1)
     for n, dlsn in enumerate(dlsns):
         record = (await world.read_all("s", 1, AtSequenceId(n)))[0]
@@ -99,7 +99,7 @@ async def test_from_every_sequence_id(world: LogWorld) -> None:
 
 
 @in_world
-async def test_positioning_looks_at_few_segments(world: LogWorld) -> None:
+async def test_search_reads_few_segments(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     for n in range(300):
         await writer.append(b"%d" % n, txid=n + 1)
@@ -115,15 +115,15 @@ async def test_positioning_looks_at_few_segments(world: LogWorld) -> None:
 
 
 @in_world
-async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
+async def test_search_skips_segments_that_are_truncated_meanwhile(
     world: LogWorld,
 ) -> None:
-    dlsns = await filled(world, close=False)
+    dlsns = await write_records(world, close=False)
     client = world.ledgers.client()
     first = [next(d for d in dlsns if d.lssn == lssn) for lssn in (2, 3, 4)]
 
-    class Purging:
-        """Whoever opens a ledger finds that its segment has just been truncated."""
+    class TruncatingLedgers:
+        """Ledgers whose segment is truncated when they are opened."""
 
         async def open(self, ledger_id: int, password: bytes = b"") -> ReadableLedger:
             if first:
@@ -134,7 +134,9 @@ async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
         def __getattr__(self, name: str) -> object:
             return getattr(client, name)
 
-    namespace = Namespace(world.runtime, world.store, cast(LedgerProvider, Purging()), "test")
+    namespace = Namespace(
+        world.runtime, world.store, cast(LedgerProvider, TruncatingLedgers()), "test"
+    )
     start = AtTxid(1)
     async with await namespace.open_reader("s", start, on_truncated=lambda *_: None) as reader:
         record = await asyncio.wait_for(anext(reader), 5)
@@ -142,8 +144,8 @@ async def test_what_is_purged_again_and_again_while_it_is_searched_is_passed(
 
 
 @in_world
-async def test_from_the_latest(world: LogWorld) -> None:
-    await filled(world)
+async def test_starts_at_the_latest(world: LogWorld) -> None:
+    await write_records(world)
     reader = await world.namespace.open_reader("s", LATEST)
     writer = await world.writer("s")
     await writer.append(b"new")
@@ -153,8 +155,8 @@ async def test_from_the_latest(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_stored_position_skips_and_repeats_nothing(world: LogWorld) -> None:
-    await filled(world)
+async def test_stored_position_skips_and_repeats_nothing(world: LogWorld) -> None:
+    await write_records(world)
     seen: list[bytes] = []
     position: Dlsn | None = None
     for count in (1, 2, 3, 4, 5, 45):
@@ -167,8 +169,8 @@ async def test_a_stored_position_skips_and_repeats_nothing(world: LogWorld) -> N
 
 
 @in_world
-async def test_records_and_batches_mix_at_the_borders_of_batches(world: LogWorld) -> None:
-    await filled(world)
+async def test_records_and_batches_mix_at_batch_boundaries(world: LogWorld) -> None:
+    await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
     first = await reader.next_batch()
     assert first is not None
@@ -188,8 +190,8 @@ async def test_records_and_batches_mix_at_the_borders_of_batches(world: LogWorld
 
 
 @in_world
-async def test_a_batch_begins_at_the_start_position(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_first_batch_begins_at_the_start_position(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     async with await world.namespace.open_reader("s", dlsns[4]) as reader:
         batch = await reader.next_batch()
         assert batch is not None
@@ -200,8 +202,8 @@ async def test_a_batch_begins_at_the_start_position(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_truncated_start_is_an_error_or_advances(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_truncated_start_raises_or_advances(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     await StreamStore(world.store, "test").update("s", lambda r: r.truncated(dlsns[31]))
     with pytest.raises(TruncatedError) as failure:
         await world.namespace.open_reader("s", dlsns[30])
@@ -220,8 +222,8 @@ async def test_a_truncated_start_is_an_error_or_advances(world: LogWorld) -> Non
 
 
 @in_world
-async def test_what_goes_while_it_is_read_is_a_typed_error(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_truncation_and_deletion_while_reading_raise_typed_errors(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     reader = await world.namespace.open_reader("s", dlsns[0])
     await anext(reader)
     streams = StreamStore(world.store, "test")
@@ -242,22 +244,22 @@ async def test_what_goes_while_it_is_read_is_a_typed_error(world: LogWorld) -> N
 
 
 @in_world
-async def test_a_ledger_that_vanished_is_a_gap(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_missing_ledger_is_a_gap(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     del world.ledgers.ledgers[2]
-    reader = await world.opened().open_reader("s", dlsns[0])
+    reader = await world.open_namespace().open_reader("s", dlsns[0])
     got = 0
     with pytest.raises(GapError, match="segment 2"):
         async for _ in reader:
             got += 1
     assert got == sum(d.lssn == 1 for d in dlsns)
-    assert asyncio.get_running_loop().time() > 60, "it was tried for a while"
+    assert asyncio.get_running_loop().time() > 60, "the read was retried for ``unavailable_ms_max``"
     await reader.aclose()
 
 
 @in_world
-async def test_a_corrupt_entry_stops_the_reader_behind_what_is_good(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_corrupt_entry_stops_the_reader_after_the_last_good_record(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     bad = dlsns[33]
     entries = world.ledgers.ledgers[bad.lssn].entries
     entries[bad.entry_id] = entries[bad.entry_id][:-1] + b"?"
@@ -267,13 +269,13 @@ async def test_a_corrupt_entry_stops_the_reader_behind_what_is_good(world: LogWo
         with pytest.raises(CorruptionError):
             async for record in reader:
                 got.append(record.payload)
-    assert got == [b"%d" % n for n in range(33)], "and it never skips"
+    assert got == [b"%d" % n for n in range(33)], "the reader never skips an entry"
     await reader.aclose()
 
 
 @in_world
-async def test_records_that_do_not_join_are_a_gap(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_non_consecutive_records_are_a_gap(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     bad = dlsns[33]
     entries = world.ledgers.ledgers[bad.lssn].entries
     entries[bad.entry_id] = encode_record_set([b"x"], first_txid=1, last_txid=1, position=77)
@@ -285,8 +287,8 @@ async def test_records_that_do_not_join_are_a_gap(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None:
-    dlsns = await filled(world)
+async def test_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None:
+    dlsns = await write_records(world)
     ledger = world.ledgers.ledgers[dlsns[0].lssn]
     last = ledger.metadata.last_entry_id - 1
     ledger.metadata = replace(ledger.metadata, last_entry_id=last)
@@ -299,9 +301,11 @@ async def test_a_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> No
 
 
 @in_world
-async def test_unavailable_bookies_are_waited_for_and_then_said(world: LogWorld) -> None:
-    dlsns = await filled(world)
-    namespace = world.opened(reader_config=ReaderConfig(unavailable_ms_max=1000, retry_ms=100))
+async def test_reader_retries_unavailable_bookies_and_then_raises(world: LogWorld) -> None:
+    dlsns = await write_records(world)
+    namespace = world.open_namespace(
+        reader_config=ReaderConfig(unavailable_ms_max=1000, retry_ms=100)
+    )
     reader = await namespace.open_reader("s", dlsns[0])
     world.ledgers.read_error = BookieUnavailableError("the test says so")
     asyncio.get_running_loop().call_later(0.5, lambda: setattr(world.ledgers, "read_error", None))
@@ -321,15 +325,15 @@ async def test_unavailable_bookies_are_waited_for_and_then_said(world: LogWorld)
 
 
 @in_world
-async def test_lost_watches_cost_time_and_no_records(world: LogWorld) -> None:
+async def test_lost_watches_delay_but_lose_no_records(world: LogWorld) -> None:
     from rhumbline.core.runtime.metadata_store import Watch
 
-    class Deaf:
+    class LostWatch:
         def close(self) -> None:
             return
 
     def watch(path: str, callback: object, *, prefix: bool = False) -> Watch:
-        return Deaf()
+        return LostWatch()
 
     world.store.inner.watch = watch  # type: ignore[method-assign]
     writer = await world.writer("s")
@@ -347,7 +351,7 @@ async def test_lost_watches_cost_time_and_no_records(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_cancelled_wait_loses_nothing(world: LogWorld) -> None:
+async def test_cancelled_read_loses_nothing(world: LogWorld) -> None:
     writer = await world.writer("s")
     reader = await world.namespace.open_reader("s", EARLIEST)
     for n in range(20):
@@ -362,7 +366,7 @@ async def test_a_cancelled_wait_loses_nothing(world: LogWorld) -> None:
 
 
 @in_world
-async def test_empty_segments_are_passed(world: LogWorld) -> None:
+async def test_empty_segments_are_skipped(world: LogWorld) -> None:
     for n in range(5):
         for _ in range(3):
             await (await world.writer("s")).close()
@@ -379,7 +383,7 @@ async def test_empty_segments_are_passed(world: LogWorld) -> None:
 def test_impossible_positions_are_refused(bad: Dlsn) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
-        await filled(world)
+        await write_records(world)
         with pytest.raises(InvalidArgumentError):
             await world.namespace.open_reader("s", bad)
 

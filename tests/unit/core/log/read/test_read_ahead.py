@@ -1,18 +1,18 @@
-"""Read-ahead: it hides the fetches from a fast consumer and stays small for a slow one."""
+"""Tests of the read-ahead budget: large for a fast consumer, small for a slow one."""
 
 import asyncio
 
 from rhumbline.core.log.config import ReaderConfig
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.log.read.read_ahead import BUDGET_BYTES_MIN
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 ENTRY_BYTES = 50_000
 ENTRIES = 200
 
 
-async def filled(world: LogWorld) -> None:
+async def write_records(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(flush=FlushPolicy(bytes_max=1)))
     for _ in range(ENTRIES):
         await writer.append(bytes(ENTRY_BYTES))
@@ -21,27 +21,27 @@ async def filled(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_slow_consumer_keeps_it_small(world: LogWorld) -> None:
-    await filled(world)
+async def test_slow_consumer_keeps_read_ahead_small(world: LogWorld) -> None:
+    await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
     for _ in range(50):
         await anext(reader)
         await asyncio.sleep(1)
-        assert reader._ahead.bytes <= 2 * BUDGET_BYTES_MIN + 2 * ENTRY_BYTES
+        assert reader._read_ahead.bytes <= 2 * BUDGET_BYTES_MIN + 2 * ENTRY_BYTES
     await reader.aclose()
 
 
 @in_world
-async def test_a_fast_consumer_makes_it_grow_to_its_limit(world: LogWorld) -> None:
-    await filled(world)
+async def test_fast_consumer_grows_read_ahead_to_its_limit(world: LogWorld) -> None:
+    await write_records(world)
     world.ledgers.delay_s = lambda: 0.001
     limit = 1_000_000
-    namespace = world.opened(reader_config=ReaderConfig(read_ahead_bytes_max=limit))
+    namespace = world.open_namespace(reader_config=ReaderConfig(read_ahead_bytes_max=limit))
     reader = await namespace.open_reader("s", EARLIEST)
     for _ in range(50):
         await anext(reader)
     await asyncio.sleep(1)
-    assert limit <= reader._ahead.bytes <= limit + 2 * ENTRY_BYTES
+    assert limit <= reader._read_ahead.bytes <= limit + 2 * ENTRY_BYTES
     reads = world.ledgers.reads
     for _ in range(10):
         await anext(reader)
@@ -50,12 +50,12 @@ async def test_a_fast_consumer_makes_it_grow_to_its_limit(world: LogWorld) -> No
 
 
 @in_world
-async def test_what_was_fetched_before_a_failure_is_given_first(world: LogWorld) -> None:
-    await filled(world)
+async def test_entries_fetched_before_a_failure_are_returned_first(world: LogWorld) -> None:
+    await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
     await anext(reader)
     await asyncio.sleep(1)
-    ahead = reader._ahead.bytes // ENTRY_BYTES
+    ahead = reader._read_ahead.bytes // ENTRY_BYTES
     assert ahead > 3
     await world.namespace.delete_stream("s")
     got = 0

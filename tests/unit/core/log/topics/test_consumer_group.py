@@ -1,4 +1,4 @@
-"""Groups over rebalances: every record at least once, no partition read by two at once."""
+"""Tests of consumer groups over rebalances: at-least-once delivery, one reader per partition."""
 
 import asyncio
 from collections import Counter
@@ -30,17 +30,17 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK, UNAVAILABLE
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(2400):
-        if is_so():
+        if condition():
             return
         await asyncio.sleep(0.05)
-    raise AssertionError("not within two minutes")
+    raise AssertionError("the condition was not met within two minutes")
 
 
 @dataclass
 class Readers:
-    """Members that commit each batch after a while, and what they were given."""
+    """Group members that commit each batch after ``processing_s``, and what they received."""
 
     world: LogWorld
     topic: Topic
@@ -75,10 +75,10 @@ class Readers:
     def shares(self) -> list[tuple[int, ...]]:
         return [member.partitions for member in self.members.values()]
 
-    async def settle(self) -> None:
-        """Waits until everything is shared out; then nobody reads what another reads."""
+    async def wait_for_assignment(self) -> None:
+        """Wait wait_until every partition is assigned once and the shares are even."""
         everything = list(range(self.topic.partition_count))
-        await until(
+        await wait_until(
             lambda: (
                 sorted(n for share in self.shares() for n in share) == everything
                 and max(map(len, self.shares())) - min(map(len, self.shares())) <= 1
@@ -86,7 +86,7 @@ class Readers:
         )
 
     async def wait_for(self, count: int) -> None:
-        await until(lambda: len(self.seen) >= count)
+        await wait_until(lambda: len(self.seen) >= count)
 
     async def aclose(self) -> None:
         for name in list(self.members):
@@ -94,19 +94,19 @@ class Readers:
         await self.tasks.aclose()
 
 
-async def begun(world: LogWorld, partitions: int = 8) -> tuple[Readers, TopicWriter]:
+async def create_group(world: LogWorld, partitions: int = 8) -> tuple[Readers, TopicWriter]:
     topic = await create_topic(world.store, world.namespace, "t", partitions)
     return Readers(world, topic), await open_topic_writer(world.namespace, topic)
 
 
 @in_world
-async def test_keys_stay_in_order_and_everything_is_given_once_without_rebalance(
+async def test_everything_is_delivered_once_without_rebalance(
     world: LogWorld,
 ) -> None:
-    readers, writer = await begun(world, 3)
+    readers, writer = await create_group(world, 3)
     await readers.join("a")
     await readers.join("b")
-    await readers.settle()
+    await readers.wait_for_assignment()
     sent = [(b"key %d" % (n % 5), b"%d" % n) for n in range(300)]
     for key, payload in sent:
         writer.append(payload, key=key)
@@ -116,17 +116,17 @@ async def test_keys_stay_in_order_and_everything_is_given_once_without_rebalance
     await readers.leave("a")
     await readers.leave("b")
     await readers.join("c")
-    await readers.settle()
+    await readers.wait_for_assignment()
     await asyncio.sleep(60)
-    assert sum(readers.seen.values()) == 300, "positions were stored"
+    assert sum(readers.seen.values()) == 300, "the committed positions were kept"
     await readers.aclose()
     await writer.close()
     assert not readers.failures
 
 
 @in_world
-async def test_members_come_and_go_in_order_and_nothing_is_given_twice(world: LogWorld) -> None:
-    readers, writer = await begun(world)
+async def test_orderly_joins_and_leaves_deliver_everything(world: LogWorld) -> None:
+    readers, writer = await create_group(world)
     readers.processing_s = 0.01
     count = 0
     for step in ("+a", "+b", "+c", "-a", "+d", "-b", "-c"):
@@ -135,11 +135,11 @@ async def test_members_come_and_go_in_order_and_nothing_is_given_twice(world: Lo
             writer.append(b"%d" % count)
             count += 1
             await asyncio.sleep(0.002)
-        await readers.settle()
+        await readers.wait_for_assignment()
     await writer.flush()
     await readers.wait_for(count)
     assert len(readers.seen) == count
-    # Leaving in the middle of a batch repeats it; handing over does not.
+    # Leaving during a batch repeats that batch; a handover does not.
     assert sum(readers.seen.values()) <= count + 3 * 8
     await readers.aclose()
     await writer.close()
@@ -147,17 +147,17 @@ async def test_members_come_and_go_in_order_and_nothing_is_given_twice(world: Lo
 
 
 @in_world
-async def test_a_partition_is_handed_over_after_the_batch_in_hand(world: LogWorld) -> None:
-    readers, writer = await begun(world, 2)
+async def test_partition_is_handed_over_after_the_current_batch(world: LogWorld) -> None:
+    readers, writer = await create_group(world, 2)
     readers.processing_s = 3.0
     await readers.join("a")
-    await readers.settle()
+    await readers.wait_for_assignment()
     writer.append(b"x")
     writer.append(b"y")
     await writer.flush()
     await asyncio.sleep(1)
     await readers.join("b")
-    await readers.settle()
+    await readers.wait_for_assignment()
     await readers.wait_for(2)
     await asyncio.sleep(10)
     assert readers.seen == Counter([b"x", b"y"])
@@ -166,18 +166,18 @@ async def test_a_partition_is_handed_over_after_the_batch_in_hand(world: LogWorl
 
 
 @in_world
-async def test_a_member_whose_session_expires_is_replaced_and_comes_back(world: LogWorld) -> None:
-    readers, writer = await begun(world)
+async def test_member_with_expired_session_is_replaced_and_rejoins(world: LogWorld) -> None:
+    readers, writer = await create_group(world)
     await readers.join("a")
     await readers.join("b")
-    await readers.settle()
+    await readers.wait_for_assignment()
     assert isinstance(world.store.inner, MemoryStore)
     session = readers.members["a"]._session
     assert session is not None
     session.expire()  # type: ignore[attr-defined]
     await asyncio.sleep(0)
     assert readers.members["a"].partitions == (), "at once"
-    await readers.settle()
+    await readers.wait_for_assignment()
     assert all(len(share) == 4 for share in readers.shares())
     for n in range(100):
         writer.append(b"%d" % n)
@@ -189,16 +189,16 @@ async def test_a_member_whose_session_expires_is_replaced_and_comes_back(world: 
 
 
 @pytest.mark.seeds(12)
-def test_at_least_once_over_lost_replies_and_expired_sessions(seed: int) -> None:
+def test_delivers_at_least_once_despite_lost_replies_and_expired_sessions(seed: int) -> None:
     @in_world
     async def run(world: LogWorld) -> None:
         random = Random(seed)
-        readers, writer = await begun(world, 6)
+        readers, writer = await create_group(world, 6)
         await readers.join("first")
         count = 0
         for round_number in range(20):
-            fate = random.choice([LOST_REPLY, LOST_REQUEST, UNAVAILABLE, OK])
-            world.store.fates = [OK] * random.randint(0, 6) + [fate]
+            outcome = random.choice([LOST_REPLY, LOST_REQUEST, UNAVAILABLE, OK])
+            world.store.outcomes = [OK] * random.randint(0, 6) + [outcome]
             chance = random.random()
             if chance < 0.4 or len(readers.members) < 2:
                 await readers.join(f"m{round_number}")
@@ -212,8 +212,8 @@ def test_at_least_once_over_lost_replies_and_expired_sessions(seed: int) -> None
                 writer.append(b"%d" % count)
                 count += 1
             await asyncio.sleep(random.random())
-        world.store.fates = []
-        await readers.settle()
+        world.store.outcomes = []
+        await readers.wait_for_assignment()
         await writer.flush()
         await readers.wait_for(count)
         await readers.aclose()
@@ -224,14 +224,14 @@ def test_at_least_once_over_lost_replies_and_expired_sessions(seed: int) -> None
 
 
 @in_world
-async def test_a_topic_is_made_once_and_deleted_whole(world: LogWorld) -> None:
-    readers, writer = await begun(world, 2)
+async def test_topic_is_created_once_and_deleted_completely(world: LogWorld) -> None:
+    readers, writer = await create_group(world, 2)
     assert await create_topic(world.store, world.namespace, "t", 2) == readers.topic
     assert await open_topic(world.store, world.namespace, "t") == readers.topic
     with pytest.raises(InvalidArgumentError, match="2 partitions"):
         await create_topic(world.store, world.namespace, "t", 3)
     await readers.join("a")
-    await readers.settle()
+    await readers.wait_for_assignment()
     await readers.aclose()
     await writer.close()
     await delete_topic(world.store, world.namespace, "t")
@@ -243,14 +243,14 @@ async def test_a_topic_is_made_once_and_deleted_whole(world: LogWorld) -> None:
 
 @in_world
 async def test_errors_of_one_partition_reach_the_application(world: LogWorld) -> None:
-    readers, writer = await begun(world, 2)
+    readers, writer = await create_group(world, 2)
     await readers.join("a")
-    await readers.settle()
+    await readers.wait_for_assignment()
     await writer.writers[0].abort()
     await world.namespace.delete_stream("t.0")
     writer.writers[1].append(b"still")
     await readers.wait_for(1)
-    await until(lambda: bool(readers.failures))
+    await wait_until(lambda: bool(readers.failures))
     assert isinstance(readers.failures[0], NoSuchStreamError)
     await readers.aclose()
     await writer.writers[1].close()

@@ -1,10 +1,15 @@
-"""Which record goes to which partition, and which member reads it: the same answer everywhere."""
+"""Tests that every process computes the same partitions and assignments."""
 
 from random import Random
 
 import pytest
 
-from rhumbline.core.log.topics.partitions import ByKey, RoundRobin, assigned, check_partition_count
+from rhumbline.core.log.topics.partitions import (
+    ByKey,
+    RoundRobin,
+    assign_partitions,
+    check_partition_count,
+)
 from rhumbline.core.protocol.errors import InvalidArgumentError
 
 
@@ -12,27 +17,27 @@ def test_shares_are_even_complete_and_independent_of_the_order() -> None:
     random = Random(1)
     for _ in range(300):
         count, members = random.randint(1, 60), [f"m{n}" for n in range(random.randint(1, 12))]
-        shares = assigned(count, members)
+        shares = assign_partitions(count, members)
         assert sorted(n for share in shares.values() for n in share) == list(range(count))
         sizes = [len(share) for share in shares.values()]
         assert max(sizes) - min(sizes) <= 1
         random.shuffle(members)
-        assert assigned(count, members) == shares
-    assert assigned(5, []) == {}
+        assert assign_partitions(count, members) == shares
+    assert assign_partitions(5, []) == {}
 
 
-def test_one_who_goes_moves_little_beside_its_own_share() -> None:
+def test_leaving_member_moves_few_other_partitions() -> None:
     moved = 0
     for gone in range(10):
         members = [f"member {n}" for n in range(10)]
-        before = {n: m for m, share in assigned(100, members).items() for n in share}
+        before = {n: m for m, share in assign_partitions(100, members).items() for n in share}
         members.remove(f"member {gone}")
-        after = {n: m for m, share in assigned(100, members).items() for n in share}
+        after = {n: m for m, share in assign_partitions(100, members).items() for n in share}
         moved += sum(after[n] != before[n] for n in after)
-    assert 100 <= moved <= 400, "of 1,000; 100 must move, and all would be 900"
+    assert 100 <= moved <= 400, "of 900 other partitions in total, few move; 100 must move"
 
 
-def test_keys_stay_and_the_rest_goes_round() -> None:
+def test_keys_keep_their_partition_and_keyless_records_take_turns() -> None:
     by_key, again = ByKey(), ByKey()
     keys = [b"%d" % n for n in range(1000)]
     chosen = [by_key.choose(key, 7) for key in keys]

@@ -1,4 +1,4 @@
-"""What a writer does not take: it says why, and nothing of it happens."""
+"""Tests that a writer refuses invalid appends with a typed error and without side effects."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def test_txids_never_fall(world: LogWorld) -> None:
 
 
 @in_world
-async def test_txids_hold_over_writers(world: LogWorld) -> None:
+async def test_txids_never_fall_across_writers(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a", txid=2_000_000)
     await writer.close()
@@ -57,7 +57,7 @@ async def test_txids_hold_over_writers(world: LogWorld) -> None:
 
 
 @in_world
-async def test_mixed_txids_in_one_entry(world: LogWorld) -> None:
+async def test_given_and_default_txids_mix_in_one_entry(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.clock.now_ms = 10
     writer.append(b"a")
@@ -73,7 +73,7 @@ async def test_mixed_txids_in_one_entry(world: LogWorld) -> None:
 
 
 @in_world
-async def test_too_large_records_are_refused_by_the_policy_limit(world: LogWorld) -> None:
+async def test_records_above_the_policy_limit_are_refused(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(record_bytes_max=100))
     with pytest.raises(RecordTooLargeError, match="101 bytes is above the limit of 100"):
         writer.append(bytes(101))
@@ -85,7 +85,7 @@ async def test_too_large_records_are_refused_by_the_policy_limit(world: LogWorld
 
 
 @in_world
-async def test_an_entry_above_the_ledgers_limit_fails_alone(world: LogWorld) -> None:
+async def test_entry_above_the_ledger_limit_fails_alone(world: LogWorld) -> None:
     world.ledgers.entry_bytes_max = 1000
     writer = await world.writer("s")
     large = writer.append(bytes(2000))
@@ -98,7 +98,7 @@ async def test_an_entry_above_the_ledgers_limit_fails_alone(world: LogWorld) -> 
 
 
 @in_world
-async def test_records_are_bytes(world: LogWorld) -> None:
+async def test_records_must_be_bytes(world: LogWorld) -> None:
     writer = await world.writer("s")
     with pytest.raises(InvalidArgumentError, match="not str"):
         writer.append("text")  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ async def test_records_are_bytes(world: LogWorld) -> None:
 
 
 @in_world
-async def test_too_much_outstanding_is_refused_and_room_waits_for_less(world: LogWorld) -> None:
+async def test_appends_above_the_outstanding_limit_are_refused_until_room(world: LogWorld) -> None:
     config = WriterConfig(outstanding_bytes_max=10_000)
     policy = StreamPolicy(flush=FlushPolicy(bytes_max=1000))
     writer = await world.writer("s", policy, config)
@@ -143,7 +143,7 @@ async def test_too_much_outstanding_is_refused_and_room_waits_for_less(world: Lo
 
 
 @in_world
-async def test_a_single_call_has_a_limit_too(world: LogWorld) -> None:
+async def test_single_call_above_the_outstanding_limit_is_refused(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(outstanding_bytes_max=10_000))
     with pytest.raises(RecordTooLargeError, match="outstanding_bytes_max"):
         writer.append_many([bytes(1000)] * 11)
@@ -165,7 +165,7 @@ async def test_append_many_over_several_entries_keeps_order_and_positions(world:
 
 
 @in_world
-async def test_calls_larger_than_a_buffer_fill_the_one_that_was_begun(world: LogWorld) -> None:
+async def test_append_many_fills_the_open_batch_first(world: LogWorld) -> None:
     policy = StreamPolicy(flush=FlushPolicy(period_ms=None, bytes_max=1_000))
     writer = await world.writer("s", policy)
     payloads = [b"%04d" % n for n in range(240)]  # 20 bytes each with their overhead
@@ -182,7 +182,7 @@ async def test_calls_larger_than_a_buffer_fill_the_one_that_was_begun(world: Log
 
 
 @in_world
-async def test_a_closed_writer_takes_nothing(world: LogWorld) -> None:
+async def test_closed_writer_refuses_appends(world: LogWorld) -> None:
     writer = await world.writer("s")
     ticket = writer.append(b"in time")
     await writer.close()
@@ -198,7 +198,7 @@ async def test_a_closed_writer_takes_nothing(world: LogWorld) -> None:
 
 
 @in_world
-async def test_an_ended_stream_takes_nothing_ever(world: LogWorld) -> None:
+async def test_ended_stream_refuses_appends_and_writers(world: LogWorld) -> None:
     writer = await world.writer("s")
     writer.append(b"a")
     await writer.end_stream()
@@ -211,11 +211,11 @@ async def test_an_ended_stream_takes_nothing_ever(world: LogWorld) -> None:
     reader = await world.namespace.open_reader("s", (await world.read_all("s", 1))[0].dlsn)
     assert [r.payload async for r in reader] == [b"a"]
     await reader.aclose()
-    assert len(world.ledgers.ledgers) == 1, "no ledger is left behind by refused openings"
+    assert len(world.ledgers.ledgers) == 1, "refused writers leave no ledger behind"
 
 
 @in_world
-async def test_cancelling_a_wait_withdraws_nothing_and_disturbs_nobody(world: LogWorld) -> None:
+async def test_cancelled_wait_does_not_withdraw_the_record(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.ledgers.are_acks_held = True
     first, second = writer.append(b"a"), writer.append(b"b")

@@ -1,4 +1,7 @@
-"""De-duplication: whatever fails and however often producers repeat, each number is there once."""
+"""Tests that each numbered record is in the stream once, despite failures and repeats.
+
+The rules are STR-16 and STR-17.
+"""
 
 import asyncio
 from random import Random
@@ -8,8 +11,7 @@ import pytest
 from rhumbline.core.log.config import WriterConfig
 from rhumbline.core.log.namespace import create_namespace
 from rhumbline.core.log.policy import FlushPolicy, StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
-from rhumbline.core.log.write import dedup_table as producers_module
+from rhumbline.core.log.write import dedup_table as dedup_table_module
 from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.dlsn import Dlsn
 from rhumbline.core.protocol.errors import (
@@ -23,6 +25,7 @@ from rhumbline.core.protocol.errors import (
     TxidOutOfOrderError,
 )
 from rhumbline.core.protocol.record_set import Kind, Producer, encode_control, encode_record_set
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, OK
@@ -32,10 +35,10 @@ TWO = b"2" * 16
 
 
 @in_world
-async def test_a_repeat_is_not_appended_again_and_gets_the_first_result(world: LogWorld) -> None:
+async def test_repeated_set_is_not_appended_and_returns_the_first_result(world: LogWorld) -> None:
     writer = await world.writer("s")
     first = writer.append_numbered(ONE, 0, [b"a", b"b"])
-    again = writer.append_numbered(ONE, 0, [b"a", b"b"])  # while the first is on its way
+    again = writer.append_numbered(ONE, 0, [b"a", b"b"])  # while the first is in flight
     assert (await first) == (await again)
     assert (await writer.append_numbered(ONE, 0, [b"a", b"b"])) == (await first)
     assert writer.last_sequence(ONE) == 1
@@ -55,12 +58,12 @@ async def test_a_repeat_is_not_appended_again_and_gets_the_first_result(world: L
 
 
 @in_world
-async def test_a_repeat_is_known_although_its_records_were_truncated(world: LogWorld) -> None:
-    """Found by the simulator (streams 1668): what knew of it was purged with them."""
+async def test_repeat_of_truncated_records_is_detected(world: LogWorld) -> None:
+    """Regression: the snapshot was purged with the records (simulator plan streams, seed 1668)."""
     writer = await world.writer("s", StreamPolicy(purge_grace_ms=0))
     first = await writer.append_numbered(ONE, 0, [b"a", b"b"])
     await writer.close()
-    await (await world.writer("s")).close()  # an empty segment: it has no snapshot of its own
+    await (await world.writer("s")).close()  # an empty segment, which has no snapshot of its own
     await world.namespace.truncate("s", Dlsn(3, 0, 0))
     for _ in range(3):
         world.clock.now_ms += 1
@@ -81,12 +84,12 @@ async def test_a_repeat_is_known_although_its_records_were_truncated(world: LogW
 @pytest.mark.parametrize("acked", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("closes", [False, True])
-def test_the_next_owner_knows_what_is_there(acked: bool, keeps: bool, closes: bool) -> None:
+def test_next_owner_detects_duplicates(acked: bool, keeps: bool, closes: bool) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
         world.ledgers.keeps_unacked = keeps
         writer = await world.writer("s")
-        one = await writer.append_numbered(ONE, 0, [b"0", b"1"])
+        record_set = await writer.append_numbered(ONE, 0, [b"0", b"1"])
         world.ledgers.are_acks_held = not acked
         open_set = writer.append_numbered(ONE, 2, [b"2"])
         await asyncio.sleep(0.1)
@@ -97,10 +100,10 @@ def test_the_next_owner_knows_what_is_there(acked: bool, keeps: bool, closes: bo
         world.ledgers.are_acks_held = False
         await (await world.writer("s")).close()  # an empty segment in between
         following = await world.writer("s")
-        is_there = acked or keeps
-        assert following.last_sequence(ONE) == (2 if is_there else 1)
-        if not is_there:
-            assert (await following.append_numbered(ONE, 0, [b"0", b"1"])).first == one.first
+        is_stored = acked or keeps
+        assert following.last_sequence(ONE) == (2 if is_stored else 1)
+        if not is_stored:
+            assert (await following.append_numbered(ONE, 0, [b"0", b"1"])).first == record_set.first
         repeated = await following.append_numbered(ONE, 2, [b"2"])
         if acked:
             assert repeated.first == (await open_set).first
@@ -123,7 +126,7 @@ async def test_sets_of_many_producers_share_entries(world: LogWorld) -> None:
         )
         for p in range(1, 6)
     ]
-    results = [await ticket for ticket in [writer.append_set(one) for one in sets]]
+    results = [await ticket for ticket in [writer.append_set(record_set) for record_set in sets]]
     assert len({result.first.entry_id for result in results}) == 1
     assert [result.first.slot for result in results] == [0, 3, 6, 9, 12]
     await writer.close()
@@ -136,12 +139,12 @@ async def test_sets_of_many_producers_share_entries(world: LogWorld) -> None:
 
 
 @in_world
-async def test_sets_and_records_keep_the_order_of_calls(world: LogWorld) -> None:
+async def test_sets_and_records_keep_the_call_order(world: LogWorld) -> None:
     writer = await world.writer("s")
-    one = encode_record_set([b"set"], first_txid=1, last_txid=1)
+    record_set = encode_record_set([b"set"], first_txid=1, last_txid=1)
     for n in range(3):
         writer.append(b"record %d" % n)
-        writer.append_set(one)
+        writer.append_set(record_set)
         writer.append_many([b"many %d" % n])
     await writer.close()
     expected = [text for n in range(3) for text in (b"record %d" % n, b"set", b"many %d" % n)]
@@ -149,7 +152,7 @@ async def test_sets_and_records_keep_the_order_of_calls(world: LogWorld) -> None
 
 
 @in_world
-async def test_sets_may_keep_their_txids(world: LogWorld) -> None:
+async def test_sets_can_keep_their_txids(world: LogWorld) -> None:
     writer = await world.writer("s")
     own = encode_record_set([b"a", b"b"], first_txid=5, last_txid=7, txids=[5, 7])
     await writer.append_set(own, keeps_txids=True)
@@ -162,7 +165,7 @@ async def test_sets_may_keep_their_txids(world: LogWorld) -> None:
 
 
 @in_world
-async def test_bad_sets_are_refused_before_they_go_anywhere(world: LogWorld) -> None:
+async def test_invalid_sets_are_refused_before_they_are_sent(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(record_bytes_max=100))
     good = encode_record_set([b"a"], first_txid=1, last_txid=1)
     for bad in (b"", good[:-1], good[:-1] + b"?"):
@@ -183,8 +186,8 @@ async def test_bad_sets_are_refused_before_they_go_anywhere(world: LogWorld) -> 
 
 
 @in_world
-async def test_the_table_is_bounded_and_forgets_the_silent(world: LogWorld) -> None:
-    count = producers_module.PRODUCERS_MAX + 10
+async def test_table_is_bounded_and_removes_silent_producers(world: LogWorld) -> None:
+    count = dedup_table_module.PRODUCERS_MAX + 10
     writer = await world.writer("s")
     for n in range(1, count + 1):
         writer.append_numbered(b"%016d" % n, 0, [b"x"])
@@ -192,14 +195,14 @@ async def test_the_table_is_bounded_and_forgets_the_silent(world: LogWorld) -> N
     writer = await world.writer("s")
     assert writer.last_sequence(b"%016d" % 1) is None
     assert writer.last_sequence(b"%016d" % count) == 0
-    world.clock.now_ms += producers_module.IDLE_MS_MAX + 1
+    world.clock.now_ms += dedup_table_module.IDLE_MS_MAX + 1
     await writer.append_numbered(ONE, 7, [b"x"])
     assert writer.last_sequence(b"%016d" % count) is None
     await writer.close()
 
 
 @in_world
-async def test_taking_over_reads_from_the_newest_snapshot_only(world: LogWorld) -> None:
+async def test_takeover_reads_only_from_the_newest_snapshot(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(flush=FlushPolicy(bytes_max=1 << 20)))
     payload = [bytes(100_000)] * 10
     for n in range(30):
@@ -208,12 +211,12 @@ async def test_taking_over_reads_from_the_newest_snapshot_only(world: LogWorld) 
     world.ledgers.reads = 0
     following = await world.writer("s")
     assert following.last_sequence(ONE) == 299
-    assert world.ledgers.reads <= 1 + 2, "the last entry, and what follows the snapshot"
+    assert world.ledgers.reads <= 1 + 2, "the last entry, and the entries behind the snapshot"
     await following.close()
 
 
-class Producing:
-    """Producers that repeat until they know, over writers that fail and change."""
+class RandomProducers:
+    """Producers that retry until they know the outcome, over writers that fail and are replaced."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -221,7 +224,7 @@ class Producing:
         self.writer: StreamWriter | None = None
         self.is_over = False
 
-    async def owning(self) -> None:
+    async def run_owner(self) -> None:
         while not self.is_over:
             config = WriterConfig(
                 failover_ms_max=500,
@@ -230,7 +233,7 @@ class Producing:
                 producers_snapshot_bytes=self.random.choice([1, 1000, 10**6]),
             )
             try:
-                self.writer = await self.world.opened(config).open_writer("s")
+                self.writer = await self.world.open_namespace(config).open_writer("s")
             except RhumblineError:
                 await asyncio.sleep(0.05)
                 continue
@@ -238,7 +241,7 @@ class Producing:
             if self.random.random() < 0.5:
                 await self.writer.abort()
 
-    async def troubling(self) -> None:
+    async def inject_faults(self) -> None:
         ledgers = self.world.ledgers
         while not self.is_over:
             await asyncio.sleep(self.random.random() * 0.2)
@@ -251,9 +254,9 @@ class Producing:
                     ledgers.fail_writers(BookieUnavailableError("chaos"))
                 ledgers.release_acks()
             else:
-                self.world.store.fates = self.random.choices([OK, LOST_REPLY, LOST_REQUEST], k=3)
+                self.world.store.outcomes = self.random.choices([OK, LOST_REPLY, LOST_REQUEST], k=3)
 
-    async def producing(self, identity: bytes, sets: int) -> int:
+    async def run_producer(self, identity: bytes, sets: int) -> int:
         sequence = 0
         for _ in range(sets):
             payloads = [
@@ -279,14 +282,17 @@ class Producing:
         policy = StreamPolicy(roll_bytes=random.choice([500, 5000, 10**6]))
         await create_namespace(world.store, world.runtime, "test", policy)
         await world.namespace.create_stream("s")
-        helpers = [asyncio.ensure_future(self.owning()), asyncio.ensure_future(self.troubling())]
+        helpers = [
+            asyncio.ensure_future(self.run_owner()),
+            asyncio.ensure_future(self.inject_faults()),
+        ]
         await asyncio.sleep(0.5)
         ids = [b"%016d" % n for n in range(1, 5)]
-        counts = await asyncio.gather(*(self.producing(identity, 40) for identity in ids))
+        counts = await asyncio.gather(*(self.run_producer(identity, 40) for identity in ids))
         self.is_over = True
         for helper in helpers:
             await helper
-        world.store.fates = []
+        world.store.outcomes = []
         if self.writer is not None:
             await self.writer.abort()
         await (await world.namespace.open_writer("s")).end_stream()
@@ -295,24 +301,24 @@ class Producing:
         await reader.aclose()
         for identity, count in zip(ids, counts, strict=True):
             mine = [r.producer[1] for r in log if r.producer and r.producer[0] == identity]
-            assert mine == list(range(count)), "each once and in order (G16)"
+            assert mine == list(range(count)), "each sequence once and in order (G16)"
             for record in log:
                 assert record.producer is not None
                 assert record.payload == b"%s %d" % record.producer
 
 
 @pytest.mark.parametrize("block", range(2))
-def test_each_sequence_is_there_once_over_failures_and_owners(block: int) -> None:
+def test_each_sequence_is_stored_once_despite_failures_and_takeovers(block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
         try:
-            run_jumping(Producing(seed).run())
+            run_jumping(RandomProducers(seed).run())
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
 
 
 @in_world
-async def test_a_snapshot_holds_what_is_in_flight_before_it(world: LogWorld) -> None:
+async def test_snapshot_contains_earlier_sets_in_flight(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(producers_snapshot_bytes=1))
     world.ledgers.are_acks_held = True
     for identity in (ONE, TWO):
@@ -327,7 +333,7 @@ async def test_a_snapshot_holds_what_is_in_flight_before_it(world: LogWorld) -> 
 
 
 @pytest.mark.parametrize("acked", range(7))
-def test_a_snapshot_holds_nothing_that_comes_behind_it(acked: int) -> None:
+def test_snapshot_contains_no_later_sets(acked: int) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
         config = WriterConfig(entries_in_flight_max=2, producers_snapshot_bytes=1)

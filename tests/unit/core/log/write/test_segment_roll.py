@@ -1,15 +1,15 @@
-"""Rolling by size, by time, and on a policy change; what a segment records of itself."""
+"""Tests of planned segment rolls: by size, by time and after a policy change (rule STR-8)."""
 
 import asyncio
 
 from rhumbline.core.log.policy import StreamPolicy
-from rhumbline.core.log.read.positioning import EARLIEST
 from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.core.protocol.start import EARLIEST
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 @in_world
-async def test_by_size(world: LogWorld) -> None:
+async def test_rolls_by_size(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=10_000))
     for _ in range(100):
         await writer.append(bytes(1000))
@@ -26,10 +26,10 @@ async def test_by_size(world: LogWorld) -> None:
 
 
 @in_world
-async def test_by_time_though_nothing_is_appended(world: LogWorld) -> None:
+async def test_idle_segment_rolls_by_time(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_ms=60_000))
     await asyncio.sleep(300)
-    assert len(await world.segments("s")) == 1, "an empty segment is not worth another"
+    assert len(await world.segments("s")) == 1, "an empty segment is not rolled"
     await writer.append(b"a")
     await asyncio.sleep(61)
     segments = await world.segments("s")
@@ -43,7 +43,7 @@ async def test_by_time_though_nothing_is_appended(world: LogWorld) -> None:
 
 
 @in_world
-async def test_no_entry_goes_to_the_next_segment_before_all_of_the_old_are_acknowledged(
+async def test_next_segment_gets_entries_only_after_the_old_one_is_acknowledged(
     world: LogWorld,
 ) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
@@ -62,7 +62,7 @@ async def test_no_entry_goes_to_the_next_segment_before_all_of_the_old_are_ackno
 
 
 @in_world
-async def test_readers_cross_segments_without_a_seam(world: LogWorld) -> None:
+async def test_readers_continue_across_segments(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=300))
     readers = [await world.namespace.open_reader("s", EARLIEST) for _ in range(3)]
 
@@ -83,7 +83,7 @@ async def test_readers_cross_segments_without_a_seam(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_policy_change_takes_effect_at_the_next_segment(world: LogWorld) -> None:
+async def test_policy_change_takes_effect_at_the_next_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await world.namespace.set_stream_policy("s", StreamPolicy(Quorum(5, 3, 2)))
     await writer.append(b"a")
@@ -92,11 +92,11 @@ async def test_a_policy_change_takes_effect_at_the_next_segment(world: LogWorld)
         await writer.append(b"b")
     await writer.close()
     sizes = [ledger.metadata.ensemble_size for ledger in world.ledgers.ledgers.values()]
-    assert sizes == [3, 5], "and the new policy's roll_bytes holds from there on"
+    assert sizes == [3, 5], "the new roll_bytes applies from the second segment on"
 
 
 @in_world
-async def test_ledgers_say_whose_they_are(world: LogWorld) -> None:
+async def test_ledgers_name_their_stream_and_segment(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await writer.append(b"a")
     await asyncio.sleep(0.1)

@@ -1,4 +1,7 @@
-"""Failed ledgers, fenced writers, stores that are away: nothing acknowledged is lost or doubled."""
+"""Tests that failures of ledgers, writers and stores neither lose nor duplicate records.
+
+The rules are STR-9 and STR-10.
+"""
 
 import asyncio
 
@@ -22,10 +25,10 @@ from rhumbline.tests.support.fakes.lossy_store import LOST_REPLY, LOST_REQUEST, 
 
 @pytest.mark.parametrize("keeps_unacked", [True, False])
 @pytest.mark.parametrize("acked", [0, 1, 3, 5])
-def test_records_of_a_failed_ledger_are_neither_lost_nor_doubled(
+def test_ledger_failure_neither_loses_nor_duplicates_records(
     acked: int, keeps_unacked: bool
 ) -> None:
-    """Whether recovery finds what was not acknowledged or not: each record is there once."""
+    """Each record is stored once, whether or not recovery finds the unacknowledged entries."""
 
     @in_world
     async def body(world: LogWorld) -> None:
@@ -57,7 +60,7 @@ def test_records_of_a_failed_ledger_are_neither_lost_nor_doubled(
 
 
 @in_world
-async def test_a_failed_ledger_on_an_idle_stream_is_replaced_at_once(world: LogWorld) -> None:
+async def test_failed_ledger_of_an_idle_stream_is_replaced_at_once(world: LogWorld) -> None:
     writer = await world.writer("s")
     await writer.append(b"a")
     await asyncio.sleep(1)
@@ -70,7 +73,7 @@ async def test_a_failed_ledger_on_an_idle_stream_is_replaced_at_once(world: LogW
 
 
 @in_world
-async def test_three_failures_in_a_row(world: LogWorld) -> None:
+async def test_three_consecutive_ledger_failures_lose_nothing(world: LogWorld) -> None:
     writer = await world.writer("s")
     tickets = []
     for n in range(30):
@@ -86,7 +89,7 @@ async def test_three_failures_in_a_row(world: LogWorld) -> None:
 
 
 @in_world
-async def test_no_recovery_in_time_means_unknown_and_the_rest_certainly_not(
+async def test_recovery_timeout_makes_sent_records_unknown_and_fails_unsent_ones(
     world: LogWorld,
 ) -> None:
     writer = await world.writer("s", None, WriterConfig(failover_ms_max=5000))
@@ -115,7 +118,7 @@ async def test_no_recovery_in_time_means_unknown_and_the_rest_certainly_not(
 
 
 @in_world
-async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
+async def test_fenced_writer_loses_the_stream(world: LogWorld) -> None:
     first = await world.writer("s", StreamPolicy(flush=FlushPolicy(period_ms=10)))
     await first.append(b"a")
     world.ledgers.are_acks_held = True
@@ -125,7 +128,7 @@ async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
     buffered = first.append(b"buffered")
     world.ledgers.are_acks_held = False
     world.ledgers.release_acks()
-    assert str((await sent).dlsn) == "1:1:0"  # the end of the closed ledger says so
+    assert str((await sent).dlsn) == "1:1:0"  # the closed ledger contains it
     with pytest.raises(StreamLostError):
         await buffered
     with pytest.raises(StreamLostError):
@@ -140,7 +143,7 @@ async def test_a_fenced_writer_has_lost_the_stream(world: LogWorld) -> None:
 
 
 @in_world
-async def test_what_the_closed_ledger_of_a_fenced_writer_lacks_was_not_appended(
+async def test_fenced_writer_reports_absent_records_as_not_appended(
     world: LogWorld,
 ) -> None:
     first = await world.writer("s")
@@ -156,7 +159,7 @@ async def test_what_the_closed_ledger_of_a_fenced_writer_lacks_was_not_appended(
 
 
 @in_world
-async def test_what_a_fenced_writer_sent_is_unknown_while_its_ledger_cannot_be_closed(
+async def test_fenced_writer_reports_unknown_while_recovery_fails(
     world: LogWorld,
 ) -> None:
     first = await world.writer("s", None, WriterConfig(failover_ms_max=5000))
@@ -172,7 +175,9 @@ async def test_what_a_fenced_writer_sent_is_unknown_while_its_ledger_cannot_be_c
 
 
 @in_world
-async def test_whoever_loses_the_claim_while_rolling_sends_nothing_more(world: LogWorld) -> None:
+async def test_writer_that_loses_its_claim_during_a_roll_sends_nothing_more(
+    world: LogWorld,
+) -> None:
     first = await world.writer("s", StreamPolicy(roll_bytes=1))
     await StreamStore(world.store, "test").claim("s", "another writer, that then died")
     ticket = first.append(b"a")
@@ -182,15 +187,15 @@ async def test_whoever_loses_the_claim_while_rolling_sends_nothing_more(world: L
         first.append(b"b")
     with pytest.raises(StreamLostError):
         await first.close()
-    assert len(world.ledgers.ledgers) == 1, "the ledger that was not published is deleted"
+    assert len(world.ledgers.ledgers) == 1, "the unpublished ledger is deleted"
     second = await world.writer("s")
     await second.close()
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
 
 
 @in_world
-async def test_an_old_writer_that_wakes_up_late_never_acknowledges(world: LogWorld) -> None:
-    """The pause of a whole process: both believe to own the stream (G17)."""
+async def test_fenced_writer_never_acknowledges(world: LogWorld) -> None:
+    """A process pauses and resumes; both writers believe that they own the stream (G17)."""
     first = await world.writer("s")
     world.ledgers.keeps_unacked = False
     second = await world.writer("s")
@@ -203,7 +208,7 @@ async def test_an_old_writer_that_wakes_up_late_never_acknowledges(world: LogWor
 
 
 @in_world
-async def test_takeover_of_a_writer_that_died_in_the_middle_of_a_roll(world: LogWorld) -> None:
+async def test_takeover_completes_both_segments_of_an_interrupted_roll(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     world.ledgers.are_acks_held = True
     ticket = writer.append(b"a")
@@ -226,7 +231,7 @@ async def test_takeover_of_a_writer_that_died_in_the_middle_of_a_roll(world: Log
 
 
 @in_world
-async def test_appends_go_on_while_the_metadata_store_is_away(world: LogWorld) -> None:
+async def test_appends_continue_while_the_metadata_store_is_unavailable(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=100))
     world.store.inner.disconnect()  # type: ignore[attr-defined]
     for n in range(100):
@@ -240,7 +245,7 @@ async def test_appends_go_on_while_the_metadata_store_is_away(world: LogWorld) -
 
 
 @in_world
-async def test_no_bookies_for_the_next_segment_leaves_the_old_one_in_use(world: LogWorld) -> None:
+async def test_old_segment_stays_in_use_while_no_bookies_are_available(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=100))
     world.ledgers.create_error = NotEnoughBookiesError("the test says so")
     for n in range(50):
@@ -256,18 +261,18 @@ async def test_no_bookies_for_the_next_segment_leaves_the_old_one_in_use(world: 
     assert [r.payload for r in await world.read_all("s", 51)] == [b"%d" % n for n in range(51)]
 
 
-@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST, UNAVAILABLE])
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST, UNAVAILABLE])
 @pytest.mark.parametrize("at", range(8))
-def test_rolling_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
+def test_roll_survives_any_lost_request_or_reply(outcome: str, at: int) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
         writer = await world.writer("s", StreamPolicy(roll_bytes=200))
-        world.store.fates = ["ok"] * at + [fate, fate]
+        world.store.outcomes = ["ok"] * at + [outcome, outcome]
         for n in range(100):
             await writer.append(b"%d" % n)
             await asyncio.sleep(0.01)
         await writer.close()
-        assert not world.store.fates
+        assert not world.store.outcomes
         records = await world.read_all("s", 100)
         assert [r.payload for r in records] == [b"%d" % n for n in range(100)]
         segments = await world.segments("s")
@@ -278,15 +283,15 @@ def test_rolling_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
     body()
 
 
-@pytest.mark.parametrize("fate", [LOST_REPLY, LOST_REQUEST])
+@pytest.mark.parametrize("outcome", [LOST_REPLY, LOST_REQUEST])
 @pytest.mark.parametrize("at", range(4))
-def test_opening_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
+def test_open_survives_any_lost_request_or_reply(outcome: str, at: int) -> None:
     @in_world
     async def body(world: LogWorld) -> None:
         first = await world.writer("s")
         await first.append(b"a")
         await first.abort()
-        world.store.fates = ["ok"] * at + [fate, fate]
+        world.store.outcomes = ["ok"] * at + [outcome, outcome]
         second = await world.writer("s")
         await second.append(b"b")
         await second.close()
@@ -297,7 +302,7 @@ def test_opening_survives_any_lost_request_or_reply(fate: str, at: int) -> None:
 
 
 @in_world
-async def test_an_opening_that_fails_leaves_no_ledger_and_may_be_repeated(world: LogWorld) -> None:
+async def test_failed_open_leaves_no_ledger_and_can_be_repeated(world: LogWorld) -> None:
     first = await world.writer("s")
     await first.append(b"a")
     world.ledgers.is_recovery_refused = True
@@ -313,7 +318,7 @@ async def test_an_opening_that_fails_leaves_no_ledger_and_may_be_repeated(world:
 
 
 @in_world
-async def test_end_of_stream_survives_a_failing_ledger(world: LogWorld) -> None:
+async def test_end_of_stream_survives_a_ledger_failure(world: LogWorld) -> None:
     for keeps in (True, False):
         world.ledgers.keeps_unacked = keeps
         name = f"s{keeps}"
@@ -332,7 +337,7 @@ async def test_end_of_stream_survives_a_failing_ledger(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_deleted_stream_is_lost_to_its_writer(world: LogWorld) -> None:
+async def test_writer_of_a_deleted_stream_fails(world: LogWorld) -> None:
     writer = await world.writer("s", StreamPolicy(roll_bytes=1))
     await world.namespace.delete_stream("s")
     writer.append(b"x")
@@ -346,7 +351,7 @@ async def test_a_deleted_stream_is_lost_to_its_writer(world: LogWorld) -> None:
 
 
 @in_world
-async def test_closing_does_not_wait_for_ever(world: LogWorld) -> None:
+async def test_close_times_out(world: LogWorld) -> None:
     writer = await world.writer("s", None, WriterConfig(close_ms_max=5000))
     world.ledgers.are_acks_held = True
     ticket = writer.append(b"a")
@@ -355,14 +360,14 @@ async def test_closing_does_not_wait_for_ever(world: LogWorld) -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(5, abs=0.1)
     with pytest.raises(AppendOutcomeUnknownError):
         await ticket
-    world.ledgers.release_acks()  # too late for anybody to hear
+    world.ledgers.release_acks()  # too late, the writer has stopped
     world.ledgers.are_acks_held = False
     await (await world.writer("s")).close()
     assert [r.payload for r in await world.read_all("s", 1)] == [b"a"]
 
 
 @in_world
-async def test_aborting_leaves_nobody_waiting(world: LogWorld) -> None:
+async def test_abort_settles_every_append(world: LogWorld) -> None:
     writer = await world.writer("s")
     world.ledgers.are_acks_held = True
     sent = writer.append(b"sent")

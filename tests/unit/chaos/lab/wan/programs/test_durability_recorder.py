@@ -1,4 +1,4 @@
-"""The lab's disk notes a record when the sync that covers it has returned, and not before."""
+"""``DurabilityRecorderDisk`` notes a record only after the sync that covers it has returned."""
 
 import asyncio
 import time
@@ -11,49 +11,49 @@ from rhumbline.chaos.lab.wan.programs.durability_recorder import (
     slow_file,
 )
 
-ONE, TWO, THREE = (token_of(1, number) for number in range(3))
+FIRST, SECOND, THIRD = (token_of(1, number) for number in range(3))
 
 
-def test_only_what_a_sync_covered_is_noted(tmp_path: Path) -> None:
+def test_only_records_covered_by_a_sync_are_noted(tmp_path: Path) -> None:
     notes = tmp_path / "x.durable"
 
     async def write() -> None:
         disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
         file = await disk.open("log", create=True)
         before = time.monotonic() * 1000
-        await file.write_durable(0, [b"..", ONE + b"...."])
-        await file.write(100, [TWO])
-        assert set(read_notes(notes)) == {ONE}
+        await file.write_durable(0, [b"..", FIRST + b"...."])
+        await file.write(100, [SECOND])
+        assert set(read_notes(notes)) == {FIRST}
         await file.sync()
-        await file.write(200, [THREE])
+        await file.write(200, [THIRD])
         noted = read_notes(notes)
-        assert set(noted) == {ONE, TWO}
-        assert before <= noted[ONE] <= noted[TWO] <= time.monotonic() * 1000
-        assert await file.read(100, len(TWO)) == TWO
+        assert set(noted) == {FIRST, SECOND}
+        assert before <= noted[FIRST] <= noted[SECOND] <= time.monotonic() * 1000
+        assert await file.read(100, len(SECOND)) == SECOND
         await file.close()
         disk.close()
 
     asyncio.run(write())
 
 
-def test_a_slow_disk_notes_late(tmp_path: Path) -> None:
+def test_a_slow_disk_delays_syncs(tmp_path: Path) -> None:
     notes = tmp_path / "x.durable"
     slow_file(notes).write_text("1000000")
 
     async def write() -> float:
         disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
         file = await disk.open("log", create=True)
-        began = time.monotonic() * 1000
-        await file.write_durable(0, [ONE])
+        started = time.monotonic() * 1000
+        await file.write_durable(0, [FIRST])
         await file.close()
         disk.close()
-        return read_notes(notes)[ONE] - began
+        return read_notes(notes)[FIRST] - started
 
     assert asyncio.run(write()) >= 400
 
 
-def test_the_first_time_counts(tmp_path: Path) -> None:
+def test_the_first_note_of_a_record_counts(tmp_path: Path) -> None:
     notes = tmp_path / "x.durable"
     assert read_notes(notes) == {}
-    notes.write_bytes(b"5.250 " + ONE + b"\n7.000 " + ONE + b"\n")
-    assert read_notes(notes) == {ONE: 5.25}
+    notes.write_bytes(b"5.250 " + FIRST + b"\n7.000 " + FIRST + b"\n")
+    assert read_notes(notes) == {FIRST: 5.25}

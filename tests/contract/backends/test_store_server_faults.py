@@ -1,0 +1,358 @@
+"""Servers that crash, stand still, come back, lose their leader or their history."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from rhumbline.backends.conformance.assertions import ChangeSignal, eventually
+from rhumbline.core.protocol.errors import (
+    BadVersionError,
+    ClosedError,
+    IndeterminateError,
+    MetadataUnavailableError,
+    NoNodeError,
+    SessionLostError,
+)
+from rhumbline.core.runtime.metadata_store import MetadataStore
+from rhumbline.tests.support.servers import metadata_servers
+from rhumbline.tests.support.servers.metadata_servers import Etcd, Server
+from rhumbline.tests.support.servers.server_kinds import KINDS, ServerKind
+
+KEYS = 6
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> ServerKind:
+    assert isinstance(request.param, ServerKind)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server(kind: ServerKind) -> Iterator[Server]:
+    """One server for the tests of this file, which may hurt it and leave it running."""
+    made = metadata_servers.started(kind.make)
+    made.start()
+    yield made
+    made.remove()
+
+
+class Adders:
+    """Writers of counters; each knows what was acknowledged and what may have happened besides."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.known = [0] * KEYS
+        self.unsure = [0] * KEYS
+        self.refused = 0
+        self.longest_pause_s = 0.0
+        self.is_stopped = False
+
+    async def prepare(self) -> None:
+        for key in range(KEYS):
+            await self._store.create(f"/counters/{key}", b"0")
+
+    async def run(self, key: int) -> None:
+        last = time.monotonic()
+        while not self.is_stopped:
+            try:
+                value = await self._store.get(f"/counters/{key}")
+            except MetadataUnavailableError:
+                self.refused += 1
+                continue
+            try:
+                await self._store.put(
+                    f"/counters/{key}", b"%d" % (int(value.data) + 1), expect=value.version
+                )
+            except IndeterminateError:
+                self.unsure[key] += 1
+                continue
+            except (MetadataUnavailableError, BadVersionError):
+                self.refused += 1
+                continue
+            self.known[key] += 1
+            now = time.monotonic()
+            self.longest_pause_s = max(self.longest_pause_s, now - last)
+            last = now
+
+    async def check(self, store: MetadataStore) -> None:
+        """Nothing acknowledged is lost, and nothing was done twice."""
+        for key in range(KEYS):
+            found = int((await store.get(f"/counters/{key}")).data)
+            assert self.known[key] <= found <= self.known[key] + self.unsure[key]
+
+
+def test_what_was_acknowledged_survives_a_crash_of_the_server(
+    kind: ServerKind, server: Server
+) -> None:
+    """Killed under writes, started again with its data: values, versions, watches, counters."""
+
+    async def run() -> None:
+        async with kind.opened(server.address, "crash") as store:
+            adders = Adders(store)
+            await adders.prepare()
+            path, version = await store.create("/still", b"here")
+            first, _ = await store.create("/queue/n-", sequential=True)
+            changes = ChangeSignal()
+            store.watch("/still", changes.notify)
+            await changes.drain()
+            async with asyncio.TaskGroup() as group:
+                for key in range(KEYS):
+                    group.create_task(adders.run(key))
+                await asyncio.sleep(0.3)
+                before = changes.count
+                server.kill()
+                server.launch()  # from this thread: with the one that starts it, a server ends
+                await asyncio.to_thread(server.wait_ready)
+                count = sum(adders.known)
+
+                async def goes_on() -> bool:
+                    return sum(adders.known) > count
+
+                await eventually(goes_on, "writes after the restart")
+                adders.is_stopped = True
+            await adders.check(store)
+            assert await store.get(path) == (b"here", version)
+            second, _ = await store.create("/queue/n-", sequential=True)
+            assert second > first
+            await eventually(
+                lambda: _is_more(changes, before), "the watch fires after the reconnect"
+            )
+            print(
+                f"{kind.scheme}: restart under writes: {sum(adders.known)} done, "
+                f"{sum(adders.unsure)} unknown, longest pause {adders.longest_pause_s:.2f} s"
+            )
+
+    asyncio.run(run())
+
+
+def test_a_server_that_stands_still_costs_no_more_than_the_deadline(
+    kind: ServerKind, server: Server
+) -> None:
+    async def run() -> None:
+        async with kind.opened(server.address, "frozen") as store:
+            await store.create("/n", b"before")
+            server.freeze()
+            try:
+                began = time.monotonic()
+                async with asyncio.timeout(20):
+                    with pytest.raises((MetadataUnavailableError, IndeterminateError)):
+                        await store.put("/n", b"meanwhile")
+                    with pytest.raises(MetadataUnavailableError):
+                        await store.get("/n")
+                spent_s = time.monotonic() - began
+            finally:
+                server.thaw()
+
+            async def works() -> bool:
+                try:
+                    await store.put("/n", b"after")
+                except (MetadataUnavailableError, IndeterminateError):
+                    return False
+                return True
+
+            await eventually(works, "the handle works again")
+            assert (await store.get("/n")).data == b"after"
+            print(f"{kind.scheme}: SIGSTOP: a write and a read gave up in {spent_s:.2f} s")
+
+    asyncio.run(run())
+
+
+def test_a_server_that_lost_its_data_is_another_store(kind: ServerKind, server: Server) -> None:
+    """Nothing of the old life holds in the new one: no node, no version, no session.
+
+    A handle that was open goes on with what is there now, and never takes one for the other.
+    """
+
+    async def run() -> None:
+        async with kind.opened(server.address, "erased") as store:
+            _, old = await store.create("/n", b"old")
+            session = await store.session(8_000)
+            lost = asyncio.Event()
+            session.on_lost(lost.set)
+            await store.create("/claim", b"mine", ephemeral=session)
+            changes = ChangeSignal()
+            store.watch("/n", changes.notify)
+            await changes.drain()
+            server.kill()
+            server.erase()  # type: ignore[attr-defined]
+            server.launch()
+            await asyncio.to_thread(server.wait_ready)
+            began = time.monotonic()
+
+            async def is_back() -> bool:
+                try:
+                    await store.get("/n")
+                except MetadataUnavailableError:
+                    return False
+                except NoNodeError:
+                    return True
+                raise AssertionError("a node of the old life")
+
+            await eventually(is_back, "the handle that was open finds the new life")
+            print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
+            await changes.wait_notified("the watch fires after the reconnect")
+            async with asyncio.timeout(20):
+                await lost.wait()
+            with pytest.raises(SessionLostError):
+                await store.create("/claim", b"still mine", ephemeral=session)
+            async with kind.opened(server.address, "erased") as fresh:
+                _, new = await fresh.create("/n", b"new")
+                await changes.wait_notified("the watch was set again")
+                for handle in (fresh, store):
+                    assert await handle.get("/n") == (b"new", new)
+                    with pytest.raises(BadVersionError):
+                        await handle.put("/n", b"x", expect=old)
+                await store.put("/n", b"newer", expect=new)
+                assert (await fresh.get("/n")).data == b"newer"
+
+    asyncio.run(run())
+
+
+def test_the_leader_of_three_is_killed_under_writes(kind: ServerKind) -> None:
+    """Nothing acknowledged is lost, sessions go on, and watches fire after the reconnect."""
+    members = metadata_servers.started(lambda: metadata_servers.ensemble(kind.make))
+    try:
+        asyncio.run(_lose_the_leader(kind, members))
+    finally:
+        for member in members:
+            member.remove()
+
+
+async def _lose_the_leader(kind: ServerKind, members: list[Server]) -> None:
+    everywhere = ",".join(member.address for member in members)
+    async with AsyncExitStack() as closing:
+        store = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
+        other = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
+        adders, more = Adders(store), Adders(other)
+        await adders.prepare()
+        session = await store.session(8_000)
+        await store.create("/claim", b"mine", ephemeral=session)
+        changes = ChangeSignal()
+        other.watch("/counters", changes.notify, prefix=True)
+        leader = await _leader_of(members)
+        async with asyncio.TaskGroup() as group:
+            for key in range(KEYS // 2):
+                group.create_task(adders.run(key))
+                group.create_task(more.run(key + KEYS // 2))
+            await asyncio.sleep(0.5)
+            leader.kill()
+            done, wait_notified = sum(adders.known), changes.count
+            more_done = sum(more.known)
+
+            async def both_go_on() -> bool:
+                return sum(adders.known) > done + 5 and sum(more.known) > more_done + 5
+
+            await eventually(both_go_on, "writes under a new leader")
+            adders.is_stopped = more.is_stopped = True
+        await eventually(
+            lambda: _is_more(changes, wait_notified), "the watch fires under a new leader"
+        )
+        for key in range(KEYS):
+            owner = adders if key < KEYS // 2 else more
+            found = int((await other.get(f"/counters/{key}")).data)
+            assert owner.known[key] <= found <= owner.known[key] + owner.unsure[key]
+        assert not session.is_lost
+        assert (await other.get("/claim")).data == b"mine"
+        print(
+            f"{kind.scheme}: leader killed: {sum(adders.known) + sum(more.known)} done, "
+            f"{sum(adders.unsure) + sum(more.unsure)} unknown, longest pause "
+            f"{max(adders.longest_pause_s, more.longest_pause_s):.2f} s"
+        )
+
+
+async def _leader_of(members: list[Server]) -> Server:
+    """The one that leads; right after the start, or on a busy machine, that takes a while."""
+    for _ in range(100):
+        leaders = [member for member in members if _leads(member)]
+        if len(leaders) == 1:
+            return leaders[0]
+        await asyncio.sleep(0.2)
+    raise AssertionError("the members agree on no leader")
+
+
+@pytest.mark.needs_server("etcd")
+def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
+    """etcd drops a watch whose history is gone: it is set again, and fires."""
+    proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
+    kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
+
+    async def run() -> None:
+        async with (
+            kind.opened(metadata_servers.etcd().address, "compacted") as straight,
+            kind.opened(proxy.address, "compacted") as store,
+        ):
+            await straight.create("/n")
+            changes = ChangeSignal()
+            store.watch("/n", changes.notify)
+            await changes.drain()
+            proxy.cut()
+            for number in range(20):
+                await straight.put("/n", b"%d" % number)
+            _compact(metadata_servers.etcd())
+            proxy.heal()
+            await changes.wait_notified("changes whose history is gone")
+            assert (await store.get("/n")).data == b"19"
+            await changes.drain()
+            await straight.create("/another")
+            _compact(metadata_servers.etcd())
+            await straight.put("/n", b"last")
+            await changes.wait_notified("a change after a compaction under the watch")
+
+    try:
+        asyncio.run(run())
+    finally:
+        proxy.remove()
+
+
+@pytest.mark.needs_server("etcd")
+def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
+    """gRPC ends calls of a closed channel as if the caller's task had been cancelled."""
+    kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
+    proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
+
+    async def run() -> None:
+        async with kind.opened(proxy.address, "closing") as store:
+            await store.create("/n")
+            proxy.latency(200)
+            calls = [asyncio.create_task(store.put("/n", b"%d" % each)) for each in range(3)]
+            await asyncio.sleep(0.1)
+            await store.close()
+            for call in calls:
+                with pytest.raises((ClosedError, IndeterminateError, MetadataUnavailableError)):
+                    await call
+
+    try:
+        asyncio.run(run())
+    finally:
+        proxy.remove()
+
+
+async def _is_more(changes: ChangeSignal, before: int) -> bool:
+    return changes.count > before
+
+
+def _leads(member: Server) -> bool:
+    if isinstance(member, Etcd):
+        return member.is_leader()
+    assert isinstance(member, metadata_servers.ZooKeeper)
+    return member.mode() == "leader"
+
+
+def _compact(server: Etcd) -> None:
+    """Forgets all history of the server up to now."""
+    status = _post(server, "maintenance/status", {})
+    _post(server, "kv/compaction", {"revision": status["header"]["revision"], "physical": True})
+
+
+def _post(server: Etcd, method: str, body: object) -> dict[str, dict[str, int]]:
+    request = urllib.request.Request(
+        f"http://{server.address}/v3/{method}", data=json.dumps(body).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        result: dict[str, dict[str, int]] = json.load(answer)
+    return result

@@ -1,0 +1,183 @@
+"""The metadata store is away: appends and reads do not notice, and what waits says so.
+
+RHUMBLINE_AWAY_S says for how long (default: some seconds; `make away` makes it a minute).
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rhumbline.client.connect import Client
+from rhumbline.core.ledger.config import LedgerConfig
+from rhumbline.core.log.policy import StreamPolicy
+from rhumbline.core.log.write.stream_writer import StreamWriter
+from rhumbline.core.protocol.errors import MetadataUnavailableError, NotEnoughBookiesError
+from rhumbline.core.protocol.quorum import Quorum
+from rhumbline.tests.support.processes.stream_scenario import (
+    STREAM,
+    Producer,
+    Tail,
+    begin,
+    client_in,
+    cluster_at,
+)
+from rhumbline.tests.support.servers.store_locations import (
+    FREEZABLE_KINDS,
+    KINDS,
+    StoreLocation,
+    store_location_of,
+)
+
+AWAY_S = float(os.environ.get("RHUMBLINE_AWAY_S", "3"))
+SOME = 60
+EAGER = LedgerConfig(request_timeout_ms=1_000, change_mode="eager", underreplicated_ms_max=3_000)
+"""When the store is back, the bookies' sessions may have to be made anew before one of them can
+replace another: so a writer that found none asks again soon."""
+STALLS_AFTER_S = 5.0
+"""An append or a read that took so long on a busy machine would have waited for the store."""
+
+
+@pytest.fixture(params=[*KINDS, *FREEZABLE_KINDS])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreLocation]:
+    with store_location_of(request.param, tmp_path) as found:
+        yield found
+
+
+@dataclass
+class Rolling:
+    """A stream whose segments are short, and the segments that its records went to."""
+
+    writer: StreamWriter
+    segments: list[int] = field(default_factory=list)
+
+    async def send(self, count: int = 10) -> None:
+        """Some records: enough for a segment."""
+        for _ in range(count):
+            at = await self.writer.append(b"x" * 1_000)
+            self.segments.append(at.dlsn.lssn)
+
+
+async def fragments(client: Client) -> int:
+    """The fragments of all ledgers: one more for each change of an ensemble."""
+    ids = await client.ledger_store.ids()
+    return sum([len((await client.ledger_store.read(each))[0].fragments) - 1 for each in ids])
+
+
+@pytest.mark.timeout(AWAY_S + 120)
+def test_appends_and_reads_go_on(
+    location: StoreLocation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Meanwhile to open is refused, the next segment and the next bookie wait for the store."""
+    caplog.set_level(logging.WARNING)
+
+    async def run() -> None:
+        async with AsyncExitStack() as closing:
+            cluster = await closing.enter_async_context(
+                cluster_at(location.uri, tmp_path / "c", bookies_per_region=2)
+            )
+            bonn = await closing.enter_async_context(client_in(cluster, "bonn", 1_500, EAGER))
+            rome = await closing.enter_async_context(client_in(cluster, "rome"))
+            await begin(bonn, (STREAM, "other", "quiet"))
+            short = StreamPolicy(quorum=Quorum(3, 3, 2, 2), roll_bytes=8_000)
+            await bonn.namespace().create_stream("rolling", short)
+            producer, tail = Producer(), await closing.enter_async_context(Tail(rome))
+            writer = await bonn.namespace().open_writer(STREAM)
+            rolling = Rolling(await bonn.namespace().open_writer("rolling"))
+            writer = await producer.send(bonn, writer, SOME)
+            while len(set(rolling.segments)) < 3:
+                await rolling.send()
+            await tail.reaches(SOME)
+            quiet = await bonn.namespace().open_writer("quiet")
+            before = max(rolling.segments)
+            changes = await fragments(bonn)
+
+            location.make_unavailable()
+            try:
+                slowest_s, reads_s, refusal, refused_s = await while_away(
+                    bonn, writer, producer, tail, rolling, lambda: cluster.cut_link("bonn", "oslo")
+                )
+                async with asyncio.timeout(STALLS_AFTER_S):
+                    await quiet.append(b"the first record of a segment that was empty")
+            finally:
+                location.make_available()
+            meanwhile = max(rolling.segments) - before
+            assert meanwhile <= 1  # one may have been on its way
+            assert producer.repeated == 0
+
+            async with asyncio.timeout(30):
+                other = await opened(bonn, "other")
+                while max(rolling.segments) < before + meanwhile + 2:
+                    await rolling.send()
+                while await fragments(bonn) == changes:
+                    await producer.send(bonn, writer, 1)
+            cluster.heal("oslo")
+            await other.append(b"again")
+            writer = await producer.send(bonn, writer, SOME)
+            await tail.reaches(producer.sent)
+            for each in (other, quiet, rolling.writer, writer):
+                await each.close()
+            said = [r.getMessage() for r in caplog.records if "metadata store" in r.getMessage()]
+            assert any("is away" in line and "open streams go on" in line for line in said)
+            print(
+                f"{location.name}: {AWAY_S:.0f} s away: "
+                f"{producer.sent} appends, the slowest {slowest_s * 1000:.0f} ms; a tail in "
+                f"another region at most {reads_s * 1000:.0f} ms behind; none lost or doubled\n"
+                f"  opening a stream: refused after {refused_s:.1f} s: {refusal}\n"
+                f"  segments begun meanwhile: {meanwhile}, afterwards "
+                f"{max(rolling.segments) - before - meanwhile}; a bookie that failed meanwhile was "
+                f"replaced when the store was back\n  {said[0]}"
+            )
+
+    asyncio.run(run())
+
+
+async def while_away(
+    client: Client,
+    writer: StreamWriter,
+    producer: Producer,
+    tail: Tail,
+    rolling: Rolling,
+    fail_a_bookie: Callable[[], None],
+) -> tuple[float, float, Exception, float]:
+    """(the slowest append, the longest that the tail was behind, how and when opening failed)."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + AWAY_S
+    producer.longest_pause_s = reads_s = 0.0
+    opening = asyncio.create_task(refused(client))
+    has_failed = False
+    while loop.time() < until or not opening.done():
+        assert await producer.send(client, writer, 10) is writer, "another owner"
+        began = loop.time()
+        await tail.reaches(producer.sent)
+        reads_s = max(reads_s, loop.time() - began)
+        await rolling.send()
+        if not has_failed and loop.time() > until - AWAY_S / 2:
+            has_failed = True
+            fail_a_bookie()
+    assert producer.longest_pause_s < STALLS_AFTER_S
+    assert reads_s < STALLS_AFTER_S
+    return producer.longest_pause_s, reads_s, *await opening
+
+
+async def refused(client: Client) -> tuple[Exception, float]:
+    """What it says when a stream cannot be opened, and after how long."""
+    began = time.monotonic()
+    with pytest.raises(MetadataUnavailableError) as refusal:
+        await client.namespace().open_writer("other")
+    return refusal.value, time.monotonic() - began
+
+
+async def opened(client: Client, stream: str) -> StreamWriter:
+    """As soon as it can be; bookies may have to register anew."""
+    while True:
+        try:
+            return await client.namespace().open_writer(stream)
+        except (MetadataUnavailableError, NotEnoughBookiesError):
+            await asyncio.sleep(0.1)

@@ -1,0 +1,71 @@
+"""Three regions, a writer, a tail; the owner dies, a region is cut off: the same on every store.
+
+With real sockets, files and servers.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from rhumbline.core.protocol.errors import OwnershipLostError
+from rhumbline.tests.support.processes.stream_scenario import (
+    REGIONS,
+    STREAM,
+    Producer,
+    Tail,
+    begin,
+    client_in,
+    cluster_at,
+)
+from rhumbline.tests.support.servers.store_locations import KINDS, StoreLocation, store_location_of
+
+SOME = 60
+
+
+@pytest.fixture(params=KINDS)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreLocation]:
+    with store_location_of(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.mark.timeout(120)
+def test_owner_killed_and_region_cut(location: StoreLocation, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as closing:
+            cluster = await closing.enter_async_context(cluster_at(location.uri, tmp_path / "c"))
+            bonn, oslo, rome = [
+                await closing.enter_async_context(client_in(cluster, region)) for region in REGIONS
+            ]
+            await begin(bonn)
+            producer, tail = Producer(), await closing.enter_async_context(Tail(rome))
+            first = await bonn.namespace().open_writer(STREAM)
+            await producer.send(bonn, first, SOME)
+            await tail.reaches(SOME)
+
+            began = time.monotonic()
+            writer = await oslo.namespace().open_writer(STREAM)  # the first one is not asked
+            takeover_s = time.monotonic() - began
+            with pytest.raises(OwnershipLostError):
+                await first.append(b"from the old owner")
+            await first.abort()
+            writer = await producer.send(oslo, writer, SOME)
+            await tail.reaches(2 * SOME)
+
+            cluster.cut("rome")
+            writer = await producer.send(oslo, writer, SOME)
+            assert len(tail.seen) < 3 * SOME
+            cluster.heal("rome")
+            await tail.reaches(3 * SOME)
+            writer = await producer.send(oslo, writer, SOME)
+            await tail.reaches(4 * SOME)
+            print(
+                f"{location.name.partition(',')[0]}: {producer.sent} records, each once and in order; "
+                f"taken over in {takeover_s * 1000:.0f} ms"
+            )
+            await writer.close()
+
+    asyncio.run(run())

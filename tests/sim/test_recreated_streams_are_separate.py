@@ -1,0 +1,43 @@
+"""Some seeds in which streams are deleted and created again by name, and requests arrive late."""
+
+import pytest
+
+from rhumbline.chaos.simulation.seed_run import RunResult, run_plan
+from rhumbline.chaos.simulation.seed_runner import PLANS
+from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
+
+SEEDS = 12
+DONE = ("create", "delete", "maintain", "purged", "read", "subscribe", "truncate", "write")
+
+
+@pytest.fixture(scope="module")
+def results(request: pytest.FixtureRequest) -> list[RunResult]:
+    return play("recreation", request, SEEDS)
+
+
+@pytest.mark.timeout(200)
+def test_no_late_request_affects_the_next_stream_of_the_same_name(results: list[RunResult]) -> None:
+    assert violations(results) == {}
+
+
+def test_seeds_recreate_streams_often_enough(results: list[RunResult]) -> None:
+    if len(results) < SEEDS:
+        pytest.skip("too few seeds to expect much")
+    seen = states(results)
+    assert [name for name in DONE if not seen[name]] == []
+    assert seen["incarnations"] > 4 * SEEDS
+    assert sum(one.faults.get("metadata-late-requests", 0) for one in results) > SEEDS
+
+
+def test_a_seed_of_recreation_gives_one_trace(results: list[RunResult]) -> None:
+    assert replay("recreation", results[0]).digest == results[0].digest
+
+
+# With operations that named no version, each of these seeds violated G18 or G11.
+ONCE_BROKEN = (42, 75, 139, 151, 238, 406)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", ONCE_BROKEN)
+def test_seed_in_which_a_late_request_affected_the_next_stream_now_passes(number: int) -> None:
+    assert [str(violation) for violation in run_plan(PLANS["recreation"](number)).violations] == []

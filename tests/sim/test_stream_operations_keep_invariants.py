@@ -1,0 +1,41 @@
+"""Some seeds of the plan ``streams``, which performs every stream operation."""
+
+import pytest
+
+from rhumbline.chaos.simulation.seed_run import RunResult
+from rhumbline.chaos.simulation.seed_runner import PLANS
+from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
+
+SEEDS = 6
+DONE = (
+    *("deleted", "ended", "idle", "late entries offered", "query_end", "maintain"),
+    *("open_at_latest", "purged", "read_from", "retried sets", "seek", "truncate"),
+    "truncated reads",
+)
+
+
+@pytest.fixture(scope="module")
+def results(request: pytest.FixtureRequest) -> list[RunResult]:
+    return play("streams", request, SEEDS)
+
+
+@pytest.mark.timeout(200)
+def test_every_invariant_holds_for_all_stream_operations(results: list[RunResult]) -> None:
+    assert violations(results) == {}
+
+
+def test_seeds_perform_every_stream_operation(results: list[RunResult]) -> None:
+    if len(results) < SEEDS:
+        pytest.skip("too few seeds to expect much")
+    seen = states(results)
+    assert [name for name in DONE if not seen[name]] == []
+
+
+def test_a_seed_of_streams_gives_one_trace(results: list[RunResult]) -> None:
+    assert replay("streams", results[0]).digest == results[0].digest
+
+
+def test_every_fourth_seed_of_everything_uses_streams() -> None:
+    plans = [PLANS["everything"](seed).seed for seed in range(1, 9)]
+    assert [seed.endswith(" streams") for seed in plans] == [*[False] * 3, True] * 2
+    assert plans[0] == PLANS["mixed"](1).seed

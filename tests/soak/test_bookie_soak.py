@@ -1,0 +1,30 @@
+"""A soak test of one bookie: nothing acknowledged is lost, and deleted ledgers free their space.
+
+`make soak MINUTES=10` sets its duration.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rhumbline.tests.soak.bookie_soak import SETTINGS, SPACE_BYTES_MAX, Soak
+from rhumbline.tests.support.processes.process_cluster import ProcessCluster
+
+SECONDS = float(os.environ.get("SOAK_MINUTES", "0.5")) * 60
+
+
+@pytest.mark.timeout(SECONDS + 180)
+def test_bookie_loses_nothing_and_frees_space_under_kills_and_restarts(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path / "cluster", ("a",), environ=SETTINGS) as cluster:
+        report = asyncio.run(Soak(cluster, SECONDS, Random(5)).run())
+    print(report)
+    assert report.added_entries > 0
+    assert report.read_entries > 0
+    assert report.fenced_writers > 0
+    assert report.deleted_ledgers > 0
+    assert report.kills + report.stops > 3
+    assert report.added_bytes > SPACE_BYTES_MAX
+    assert report.left_bytes <= SPACE_BYTES_MAX

@@ -1,0 +1,216 @@
+"""A start cuts a torn end, reports damage, and denies nothing that may have been lost."""
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rhumbline.core.bookie.bookie import Bookie
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.index.lmdb_index import open_lmdb_index
+from rhumbline.core.bookie.log.log_format import FILE_HEADER_BYTES, GROUP_MAGIC
+from rhumbline.core.bookie.maintenance.limbo_recovery import end_limbo
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.wire import v2
+from rhumbline.core.wire.v2 import Code
+from rhumbline.tests.unit.core.bookie.bookie_world import Wire, World, entry, one_bookie
+from rhumbline.tests.unit.core.bookie.index.test_entry_index import run_inline
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import SMALL, fill, log_paths
+
+
+async def killed_and_closed(ledgers: int) -> tuple[World, MemoryDisk, MemoryDisk]:
+    """Return a world, and the disks of its bookie after a kill and after an orderly shutdown.
+
+    The bookie holds 5 entries of each ledger.
+    """
+    world = World()
+    await world.start()
+    while await world.ledgers.next_id() < ledgers + 9:
+        pass
+    disk = MemoryDisk()
+    bookie_id = await world.format(disk)
+    bookie = await world.open(disk, SMALL)
+    wire = await Wire.connect(bookie)
+    for ledger_id in range(1, ledgers + 1):
+        await world.make_ledger(ledger_id, bookie_id)
+        for number in range(5):
+            assert await wire.add(entry(ledger_id, number)) == Code.OK
+    killed = disk.copy()
+    await wire.aclose()
+    await bookie.aclose()
+    return world, killed, disk
+
+
+def test_torn_end_is_cut_and_nothing_before_it_is_lost() -> None:
+    async def main() -> None:
+        world, killed, _ = await killed_and_closed(1)
+        (path,) = log_paths(killed)
+        content = bytes(killed.files[path])
+        last = content.rindex(GROUP_MAGIC)
+        for end in range(last, len(content), 7):
+            image = killed.copy()
+            image.files[path] = bytearray(content[:end])
+            bookie = await world.open(image, SMALL)
+            assert bookie.storage.damages == []
+            assert bookie.storage.last_entry(1) == 3
+            assert not bookie.storage.states.limbo.is_active
+            await bookie.aclose()
+        await world.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("which", [4, -1])
+def test_corrupt_group_is_damage_and_lost_entries_are_unknown(which: int) -> None:
+    async def main() -> None:
+        world, image, _ = await killed_and_closed(2)
+        (path,) = log_paths(image)
+        content = image.files[path]
+        offsets = range(FILE_HEADER_BYTES, len(content))
+        heads = [at for at in offsets if content.startswith(GROUP_MAGIC, at)]
+        content[heads[which] + 60] ^= 0x10
+        bookie = await world.open(image, SMALL)
+        assert len(bookie.storage.damages) == 1
+        wire = await Wire.connect(bookie)
+        assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
+        assert (await wire.read(2, 77))[0] == Code.IO
+        assert await wire.add(entry(2, 5)) == Code.IO
+        assert await wire.fence(2, 77) == Code.IO
+        assert await wire.fence(8) == Code.IO
+        assert await wire.add(entry(2, 5), v2.FLAG_RECOVERY_ADD) == Code.OK
+        await check_leaving_limbo(world, bookie, wire)
+        await wire.aclose()
+        await bookie.aclose()
+        await world.aclose()
+
+    asyncio.run(main())
+
+
+async def check_leaving_limbo(world: World, bookie: Bookie, wire: Wire) -> None:
+    """New ledgers are not in limbo, and a closed ledger leaves it."""
+    await bookie.maintenance.step()
+    bound = bookie.storage.states.limbo.below
+    assert bound is not None
+    new = await world.ledgers.next_id()
+    assert new >= bound
+    await world.make_ledger(new, bookie.bookie_id)
+    assert await wire.add(entry(new, 0)) == Code.OK
+    assert await wire.fence(new, 1) == Code.NO_ENTRY
+    assert (await wire.read(2, 77))[0] == Code.IO
+    metadata, version = await world.ledgers.read(2)
+    if metadata.last_entry_id < 0:
+        await world.ledgers.write(metadata.closed(4, 25), version)
+    await bookie.maintenance.step()
+    assert (await wire.read(2, 77))[0] == Code.NO_ENTRY
+    assert (await wire.read(1, 77))[0] == Code.IO
+
+
+@pytest.mark.parametrize("kind", ["log", "sorted"])
+@pytest.mark.parametrize("is_durable", [False, True], ids=["memory", "lmdb"])
+def test_lost_file_is_reported_once_and_the_others_are_compacted(
+    is_durable: bool, kind: str
+) -> None:
+    async def main(directory: Path) -> None:
+        async def open_index(bookie: BookieId) -> object:
+            return await open_lmdb_index(directory, bookie, run_inline)
+
+        async def start(config: BookieConfig) -> Bookie:
+            bookie = await Bookie.open(
+                world.runtime,
+                disk,
+                config,
+                world.ledgers,
+                world.directory,
+                open_index=open_index if is_durable else None,  # type: ignore[arg-type]
+            )
+            await bookie.serve("127.0.0.1", 0)
+            return bookie
+
+        kept = replace(SMALL, sealed_logs_kept=4)
+        disk = MemoryDisk()
+        async with one_bookie(kept, disk) as (world, first, _):
+            await first.aclose()
+            bookie = await start(kept)
+            wire = await Wire.connect(bookie)
+            await fill(wire, 200)
+            await bookie.maintenance.step()
+            assert len(bookie.storage.sorted) > 1
+            await wire.aclose()
+            await bookie.aclose()
+
+            del disk.files[min(path for path in disk.files if path.startswith(f"{kind}/"))]
+            bookie = await start(kept)
+            assert [damage.start for damage in bookie.storage.damages] == [0]
+            wire = await Wire.connect(bookie)
+            responses = [(await wire.read(2, number))[0] for number in range(200)]
+            assert set(responses) == {Code.OK, Code.IO}
+            await bookie.maintenance.step()
+            await end_limbo(bookie.storage)  # as an operator's command does
+            await wire.aclose()
+            await bookie.aclose()
+
+            again = await start(SMALL)
+            assert again.storage.damages == []
+            assert not again.storage.states.limbo.is_active
+            wire = await Wire.connect(again)
+            codes = [(await wire.read(2, number))[0] for number in range(200)]
+            lost = [number for number, code in enumerate(codes) if code != Code.OK]
+            assert lost == [number for number, code in enumerate(responses) if code != Code.OK]
+            assert {codes[number] for number in lost} == {Code.NO_ENTRY}, (
+                "repair can list the missing entries"
+            )
+            await again.maintenance.step()
+            assert again.statistics()["sealed_logs"] == 0
+            assert again.statistics()["maintenance_failures"] == 0
+            assert [(await wire.read(2, number))[0] for number in range(200)] == codes
+            await wire.aclose()
+            await again.aclose()
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main(Path(directory)))
+
+
+def test_torn_end_after_an_operating_system_crash_begins_limbo() -> None:
+    async def main() -> None:
+        world, killed, closed = await killed_and_closed(1)
+        (path,) = log_paths(killed)
+        torn = killed.copy()
+        del torn.files[path][-3:]
+        for image, boot, in_limbo in (
+            (torn, "boot-1", False),
+            (torn, "boot-2", True),
+            (torn, "", False),
+            (killed, "boot-2", False),
+            (closed, "boot-2", False),
+        ):
+            bookie = await world.open(image.copy(), replace(SMALL, boot_id=boot))
+            assert bookie.storage.states.limbo.is_active == in_limbo, boot
+            if in_limbo:
+                await end_limbo(bookie.storage)
+                assert bookie.storage.states.ledgers[1].accepts_adds
+            await bookie.aclose()
+        await world.aclose()
+
+    asyncio.run(main())
+
+
+def test_limbo_survives_restarts() -> None:
+    async def main() -> None:
+        world, killed, _ = await killed_and_closed(1)
+        (path,) = log_paths(killed)
+        killed.files[path][-1] ^= 1
+        bookie = await world.open(killed, SMALL)
+        assert bookie.storage.states.limbo.is_active
+        await bookie.aclose()
+        again = await world.open(killed, SMALL)
+        assert again.storage.states.limbo.is_active
+        wire = await Wire.connect(again)
+        assert (await wire.read(1, 77))[0] == Code.IO
+        await wire.aclose()
+        await again.aclose()
+        await world.aclose()
+
+    asyncio.run(main())

@@ -1,0 +1,174 @@
+"""Compaction with unordered entries, failing manifests, and other work on the event loop."""
+
+import asyncio
+import time
+from random import Random
+
+import pytest
+
+from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
+from rhumbline.core.bookie.log.commit_group import Outbox
+from rhumbline.core.bookie.log.log_format import SORTED_KIND
+from rhumbline.core.bookie.maintenance.compactor import Compactor
+from rhumbline.core.bookie.storage import Storage
+from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import DiskFullError, RhumblineError
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, entry
+from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+
+ME = BookieId("sort@0000c0de")
+
+
+class NullSink:
+    """Ignores delivered responses."""
+
+    def deliver(self, outbox: Outbox) -> None:
+        pass
+
+    def reject(self, outbox: Outbox, error: RhumblineError) -> None:
+        raise error
+
+
+async def filled(
+    disk: MemoryDisk, config: BookieConfig, kind: type[Storage] = Storage
+) -> tuple[Storage, dict[int, bytes]]:
+    """Return a storage whose sealed log has unordered, missing and repeated entry ids.
+
+    The second value holds the expected entries of ledger 1.
+    """
+    storage = kind(Runtime(FixedClock(), Random(1)), disk, config, ME, MemoryIndexStore())
+    await storage.open()
+    random = Random(2)
+    kept: dict[int, bytes] = {}
+    ledgers = [storage.create_ledger(number, KEY, is_proven=True) for number in (1, 2)]
+    while not storage.sealed_logs:
+        for _ in range(20):
+            number = random.randrange(5_000)
+            kept[number] = entry(1, number, random.randbytes(random.randrange(20, 300)))
+            storage.add(ledgers[0], kept[number], NullSink(), b"")
+            storage.add(ledgers[1], entry(2, number, b"other"), NullSink(), b"")
+        await asyncio.sleep(0)
+    await storage.journal(storage.states.manifest.encode())
+    await storage.checkpoint()
+    return storage, kept
+
+
+def test_unordered_and_repeated_entries_are_sorted_and_found() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+        storage, kept = await filled(disk, config)
+        compactor = Compactor(storage, slice_bytes=100_000)
+        await compactor.compact_log(storage.sealed_logs[0])
+        (number,) = storage.sorted
+        for _ in range(2):
+            for entry_id, data in kept.items():
+                assert await storage.read(1, entry_id, storage.find(1, entry_id)) == data
+            if number in storage.sorted:
+                storage.delete_ledger(2)
+                assert await compactor.compact_sorted_file(number)
+        image = disk.copy()
+        await storage.aclose()
+        again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME, MemoryIndexStore())
+        await again.open()
+        assert again.damages == []
+        for entry_id, data in kept.items():
+            assert await again.read(1, entry_id, again.find(1, entry_id)) == data
+        await again.aclose()
+
+    asyncio.run(main())
+
+
+class ManifestRefusingStorage(Storage):
+    """A storage that fails to journal some manifests."""
+
+    refuses = (2, 5)
+    """Numbers of the failing attempts; these manifests would remove a rewritten file."""
+    attempts = 0
+
+    async def write_manifest(self) -> None:
+        self.attempts += 1
+        if self.attempts in self.refuses:
+            raise DiskFullError("no space left")
+        await super().write_manifest()
+
+
+def test_file_is_rewritten_again_if_its_removal_was_not_journaled() -> None:
+    async def main() -> None:
+        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+        storage, kept = await filled(MemoryDisk(), config, ManifestRefusingStorage)
+        compactor = Compactor(storage, slice_bytes=100_000)
+        log = storage.sealed_logs[0]
+        with pytest.raises(DiskFullError):
+            await compactor.compact_log(log)
+        assert await compactor.compact_log(log)
+        storage.delete_ledger(2)
+        (number,) = storage.sorted
+        with pytest.raises(DiskFullError):
+            await compactor.compact_sorted_file(number)
+        assert await compactor.compact_sorted_file(number)
+        assert number not in storage.sorted
+        for entry_id, data in kept.items():
+            assert await storage.read(1, entry_id, storage.find(1, entry_id)) == data
+        await storage.aclose()
+
+    asyncio.run(main())
+
+
+class FirstManifestsRefusingStorage(ManifestRefusingStorage):
+    """A storage that fails to journal its first two manifests, which would add new files."""
+
+    refuses = (1, 2)
+
+
+def test_new_files_that_were_not_journaled_are_removed() -> None:
+    async def main() -> None:
+        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+        disk = MemoryDisk()
+        storage, kept = await filled(disk, config, FirstManifestsRefusingStorage)
+        compactor = Compactor(storage, slice_bytes=100_000)
+        log = storage.sealed_logs[0]
+        for count in (1, 2):
+            with pytest.raises(DiskFullError):
+                await compactor.compact_log(log)
+            assert (storage.sorted, storage.states.manifest.sorted_files) == ({}, {})
+            assert storage.states.manifest.log_floor == log
+            assert len(await storage.files.numbers(SORTED_KIND)) == count
+        assert await compactor.compact_log(log)
+        (number,) = storage.sorted
+        assert list(storage.states.manifest.sorted_files) == [number]
+        assert await storage.files.numbers(SORTED_KIND) == [number]
+        image = disk.copy()
+        await storage.aclose()
+        again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME, MemoryIndexStore())
+        await again.open()
+        assert again.damages == []
+        for entry_id, data in kept.items():
+            assert await again.read(1, entry_id, again.find(1, entry_id)) == data
+        await again.aclose()
+
+    asyncio.run(main())
+
+
+def test_compaction_yields_to_the_event_loop_every_few_milliseconds() -> None:
+    """Measures CPU time of this thread, so that a busy machine does not matter."""
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        storage, _ = await filled(disk, BookieConfig(log_file_bytes=1 << 22, tail_cache_bytes=0))
+        sorting = asyncio.ensure_future(Compactor(storage).compact_log(storage.sealed_logs[0]))
+        held_ms = []
+        while not sorting.done():
+            before = time.thread_time_ns()
+            await asyncio.sleep(0)
+            held_ms.append((time.thread_time_ns() - before) / 1e6)
+        await sorting
+        await storage.aclose()
+        held_ms.sort()
+        assert len(held_ms) > 30
+        assert held_ms[len(held_ms) * 9 // 10] < 10
+        assert held_ms[-1] < 1000, "a busy machine may add 200 ms to one iteration"
+
+    asyncio.run(main())

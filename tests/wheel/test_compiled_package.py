@@ -1,0 +1,78 @@
+"""The compiled form of the package (`make compiled`) behaves like the source.
+
+It is built in ``build/compiled`` and kept there, because compiling takes minutes. The unit tests of
+core and proxies run on it in a separate process. Test files that pass fakes to compiled classes,
+which accept only their declared types, are excluded by name.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from rhumbline.tests.support.tidy import source_tree
+from rhumbline.tests.support.tidy.source_tree import ROOT
+
+pytestmark = pytest.mark.timeout(900)
+
+COMPILED = ROOT / "build/compiled"
+_WHERE = """
+import importlib, sys
+for name in sys.argv[1:]:
+    print(importlib.import_module(name).__file__)
+"""
+STAND_INS = ["test_bookie_connection.py"]
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    """Run a command that imports the compiled form; return its output or raise AssertionError."""
+    environment = {**os.environ, "PYTHONPATH": str(COMPILED)}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Build the compiled form of the checkout."""
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.is_file():
+        pytest.skip(f"no C headers of this Python: {header}")
+    run("make", "--no-print-directory", "compiled")
+    link = COMPILED / "rhumbline/tests"
+    link.unlink(missing_ok=True)
+    link.symlink_to(ROOT / "tests")
+
+
+def test_every_listed_module_is_compiled() -> None:
+    modules = source_tree.pyproject()["tool"]["rhumbline"]["compiled"]
+    names = ["rhumbline." + name.removesuffix(".py").replace("/", ".") for name in modules]
+    files = run(sys.executable, "-c", _WHERE, *names).split()
+    assert len(files) == len(names)
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    assert [file for file in files if not file.endswith(suffix)] == []
+    assert all(Path(file).is_relative_to(COMPILED) for file in files)
+
+
+@pytest.mark.seeds(3)
+def test_simulated_runs_have_the_same_trace(seed: int) -> None:
+    command = [sys.executable, "-m", "rhumbline.chaos.simulation", "--plan", "swarm"]
+    command += ["--seed", str(seed), "--quiet"]
+    plain = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "no invariant was violated" in plain
+    assert run(*command) == plain
+
+
+def test_core_and_proxies_pass_their_unit_tests() -> None:
+    left_out = [f"--ignore-glob=*/{name}" for name in STAND_INS]
+    tests = [f"tests/unit/{name}" for name in ("core/bookie", "core/ledger", "core/log", "proxies")]
+    printed = run(
+        sys.executable, "-m", "pytest", "-q", *left_out, *tests, cwd=COMPILED / "rhumbline"
+    )
+    assert " passed" in printed.splitlines()[-1]
+    print(printed.splitlines()[-1])
