@@ -20,7 +20,6 @@ from pathlib import Path
 from packages import ROOT, product_folders
 
 _AT_ROOT = ("README.md", "LICENSE")
-_IN_PACKAGE = ("__init__.py", "py.typed")
 _AS_USUAL = 'package-dir = { rhumbline = "." }\n'
 
 _SETUP = """
@@ -46,8 +45,8 @@ def copy_product(folder: Path) -> None:
     for top in product_folders():
         ignore = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(top, package / top.name, ignore=ignore)
-    for name in _IN_PACKAGE:
-        shutil.copy2(ROOT / name, package / name)
+    for path in (*sorted(ROOT.glob("*.py")), ROOT / "py.typed"):
+        shutil.copy2(path, package / path.name)
     for name in _AT_ROOT:
         shutil.copy2(ROOT / name, folder / name)
     project = (ROOT / "pyproject.toml").read_text()

@@ -14,7 +14,6 @@ from .policy_options import (
     PolicyOptions,
     default_quorum,
     describe_policy,
-    parse_regions,
     policy_options,
 )
 
@@ -37,7 +36,7 @@ async def create(session: CommandSession, name: str, policy: PolicyOptions) -> N
     """
     async with session.client(moves_data=False) as client:
         known = await client.directory.configured()
-        allowed = parse_regions(policy.regions) if policy.regions else ()
+        allowed = policy.allowed_regions
         chosen = policy.apply_to(StreamPolicy(quorum=default_quorum(known, allowed)))
         _check_regions(chosen, known)
         await create_namespace(client.store, client.runtime, name, chosen)

@@ -28,6 +28,16 @@ _ACKS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class _Option:
+    """An option that sets one field of a policy."""
+
+    field: str
+    parse: Callable[[str], object]
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyOptions:
     """The policy options that the user gave; None or False if an option was not given."""
 
@@ -35,19 +45,18 @@ class PolicyOptions:
     unsafe_ack_1: bool
     flush: str | None
     flush_bytes: str | None
-    codec: str | None
-    record_bytes_max: str | None
-    roll_bytes: str | None
-    roll_time: str | None
-    keepalive: str | None
-    retention: str | None
-    hot_retention: str | None
-    regions: str | None
+    texts: dict[str, str]
+    """The texts of the other options that were given, by policy field."""
 
     @property
     def is_any_given(self) -> bool:
         """True if at least one option was given."""
         return any(getattr(self, f.name) for f in fields(self))
+
+    @property
+    def allowed_regions(self) -> tuple[str, ...]:
+        """The given regions; () for all. Raises InvalidArgumentError."""
+        return parse_regions(self.texts.get("regions", "all"))
 
     def apply_to(self, policy: StreamPolicy) -> StreamPolicy:
         """Return ``policy`` with the given options applied.
@@ -59,10 +68,9 @@ class PolicyOptions:
             changes["quorum"] = parse_quorum(self.quorum, allow_ack_1=self.unsafe_ack_1)
         if self.flush or self.flush_bytes:
             changes["flush"] = _flush(policy.flush, self.flush, self.flush_bytes)
-        for option, (field, parse) in _PARSED.items():
-            text = getattr(self, option)
-            if text:
-                changes[field] = parse(text)
+        for option in _FIELD_OPTIONS.values():
+            if option.field in self.texts:
+                changes[option.field] = option.parse(self.texts[option.field])
         return replace(policy, **changes)
 
 
@@ -77,40 +85,40 @@ def _parse_limit(text: str) -> int | None:
     return None if text == "none" else parse_ms(text)
 
 
-_PARSED: dict[str, tuple[str, Callable[[str], object]]] = {
-    "codec": ("codec", lambda text: Codec[text.upper()]),
-    "record_bytes_max": ("record_bytes_max", parse_bytes),
-    "roll_bytes": ("roll_bytes", parse_bytes),
-    "roll_time": ("roll_ms", parse_ms),
-    "keepalive": ("keepalive_ms", _parse_limit),
-    "retention": ("retention_ms", _parse_limit),
-    "hot_retention": ("hot_retention_ms", _parse_limit),
-    "regions": ("regions", parse_regions),
+_CODECS = tuple(codec.name.lower() for codec in Codec)
+_FIELD_OPTIONS = {
+    "codec": _Option("codec", lambda text: Codec[text.upper()], "Compression.", _CODECS),
+    "record-bytes-max": _Option("record_bytes_max", parse_bytes, "Maximum record size."),
+    "roll-bytes": _Option(
+        "roll_bytes", parse_bytes, "Segment size after which a new segment starts."
+    ),
+    "roll-time": _Option("roll_ms", parse_ms, "Segment age after which a new segment starts."),
+    "keepalive": _Option(
+        "keepalive_ms",
+        _parse_limit,
+        "Interval of keepalives of an idle writer; none: no keepalives.",
+    ),
+    "retention": _Option(
+        "retention_ms", _parse_limit, "Age after which segments are truncated; none: never."
+    ),
+    "hot-retention": _Option(
+        "hot_retention_ms",
+        _parse_limit,
+        "Age after which archived segments are deleted from the bookies; none: never.",
+    ),
+    "regions": _Option(
+        "regions",
+        parse_regions,
+        "Regions that may store the data, the home region first: eu,us; or all.",
+    ),
 }
-"""Maps an option to the policy field that it sets and the parser of its value."""
+"""Options that set one field each, by name."""
 
-_OPTIONS = (
+_OTHER_OPTIONS = (
     click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions, e.g. 3/3/2/2."),
     click.option("--unsafe-ack-1", is_flag=True, help="Allow AQ=1 with several copies."),
     click.option("--flush", help="immediate, or the longest time to buffer a record, e.g. 10ms."),
     click.option("--flush-bytes", help="Buffer size at which it is flushed immediately."),
-    click.option(
-        "--codec", type=click.Choice([codec.name.lower() for codec in Codec]), help="Compression."
-    ),
-    click.option("--record-bytes-max", help="Maximum record size."),
-    click.option("--roll-bytes", help="Segment size after which a new segment starts."),
-    click.option("--roll-time", help="Segment age after which a new segment starts."),
-    click.option(
-        "--keepalive", help="Interval of keepalives of an idle writer; none: no keepalives."
-    ),
-    click.option("--retention", help="Age after which segments are truncated; none: never."),
-    click.option(
-        "--hot-retention",
-        help="Age after which archived segments are deleted from the bookies; none: never.",
-    ),
-    click.option(
-        "--regions", help="Regions that may store the data, the home region first: eu,us; or all."
-    ),
 )
 
 
@@ -119,11 +127,21 @@ def policy_options(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(*args: object, **arguments: Any) -> object:  # noqa: ANN401 - click's own
-        options = PolicyOptions(**{f.name: arguments.pop(f.name) for f in fields(PolicyOptions)})
+        given = {option.field: arguments.pop(option.field) for option in _FIELD_OPTIONS.values()}
+        options = PolicyOptions(
+            quorum=arguments.pop("quorum"),
+            unsafe_ack_1=arguments.pop("unsafe_ack_1"),
+            flush=arguments.pop("flush"),
+            flush_bytes=arguments.pop("flush_bytes"),
+            texts={field: text for field, text in given.items() if text},
+        )
         return command(*args, policy=options, **arguments)
 
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
+    for name, option in reversed(_FIELD_OPTIONS.items()):
+        kind = click.Choice(option.choices) if option.choices else None
+        wrapped = click.option(f"--{name}", option.field, type=kind, help=option.help)(wrapped)
+    for other in reversed(_OTHER_OPTIONS):
+        wrapped = other(wrapped)
     return wrapped
 
 

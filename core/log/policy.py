@@ -6,6 +6,7 @@ is created with one policy (rule STR-8).
 """
 
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from typing import Any
 
 from ..protocol.bookie_id import check_region
@@ -102,19 +103,12 @@ class StreamPolicy:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the policy as plain values for a metadata record."""
-        q = self.quorum
+        q, flush = self.quorum, self.flush
         return {
             "quorum": [q.ensemble_size, q.write_quorum, q.ack_quorum, q.min_regions],
-            "flush": [self.flush.period_ms, self.flush.bytes_max, self.flush.visibility_ms],
+            "flush": [flush.period_ms, flush.bytes_max, flush.visibility_ms],
             "codec": self.codec.name.lower(),
-            "record_bytes_max": self.record_bytes_max,
-            "roll_bytes": self.roll_bytes,
-            "roll_ms": self.roll_ms,
-            "keepalive_ms": self.keepalive_ms,
-            "retention_ms": self.retention_ms,
-            "hot_retention_ms": self.hot_retention_ms,
-            "truncates_by_subscriptions": self.truncates_by_subscriptions,
-            "purge_grace_ms": self.purge_grace_ms,
+            **{name: getattr(self, name) for name in PLAIN_FIELDS},
             "regions": list(self.regions),
         }
 
@@ -137,6 +131,13 @@ class StreamPolicy:
         """Return a copy with another flush policy."""
         return replace(self, flush=flush)
 
+
+PLAIN_FIELDS = tuple(
+    plain.name
+    for plain in fields_of(StreamPolicy)
+    if plain.name not in ("quorum", "flush", "codec", "regions")
+)
+"""The fields that every encoding of a policy copies under their own names."""
 
 _MAY_BE_NONE = ("flush period_ms", "keepalive_ms", "retention_ms", "hot_retention_ms")
 

@@ -1,7 +1,9 @@
 """Conversion of policies, descriptions, record sets and results to messages of rhumbline.v1."""
 
+from typing import Any
+
 from ...core.log.metadata.stream_description import StreamDescription
-from ...core.log.policy import FlushPolicy, StreamPolicy
+from ...core.log.policy import PLAIN_FIELDS, FlushPolicy, StreamPolicy
 from ...core.protocol.compression import Codec
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
@@ -34,15 +36,8 @@ def encode_policy(policy: StreamPolicy) -> pb.Policy:
         flush_bytes=flush.bytes_max,
         visibility_ms=flush.visibility_ms,
         codec=policy.codec.name.lower(),
-        record_bytes_max=policy.record_bytes_max,
-        roll_bytes=policy.roll_bytes,
-        roll_ms=policy.roll_ms,
-        retention_ms=policy.retention_ms,
-        hot_retention_ms=policy.hot_retention_ms,
-        keepalive_ms=policy.keepalive_ms,
         regions=policy.regions,
-        truncates_by_subscriptions=policy.truncates_by_subscriptions,
-        purge_grace_ms=policy.purge_grace_ms,
+        **{name: getattr(policy, name) for name in PLAIN_FIELDS},
     )
 
 
@@ -62,18 +57,15 @@ def decode_policy(message: pb.Policy) -> StreamPolicy:
             visibility_ms=message.visibility_ms,
         ),
         codec=codec,
-        record_bytes_max=message.record_bytes_max,
-        roll_bytes=message.roll_bytes,
-        roll_ms=message.roll_ms,
-        retention_ms=message.retention_ms if message.HasField("retention_ms") else None,
-        keepalive_ms=message.keepalive_ms if message.HasField("keepalive_ms") else None,
         regions=tuple(message.regions),
-        hot_retention_ms=(
-            message.hot_retention_ms if message.HasField("hot_retention_ms") else None
-        ),
-        truncates_by_subscriptions=message.truncates_by_subscriptions,
-        purge_grace_ms=message.purge_grace_ms,
+        **{name: _optional(message, name) for name in PLAIN_FIELDS},
     )
+
+
+def _optional(message: pb.Policy, name: str) -> Any:  # noqa: ANN401 - the type of the field
+    """Return a field of the message; None if it is optional and absent."""
+    has_presence = pb.Policy.DESCRIPTOR.fields_by_name[name].has_presence
+    return None if has_presence and not message.HasField(name) else getattr(message, name)
 
 
 _SEGMENT_FIELDS = (

@@ -64,19 +64,5 @@ DESCRIBE_NAMESPACE = Method(
     "DescribeNamespace", pb.DescribeNamespaceRequest, pb.DescribeNamespaceResponse
 )
 
-METHODS = (
-    APPEND,
-    READ,
-    CREATE_STREAM,
-    DELETE_STREAM,
-    LIST_STREAMS,
-    DESCRIBE_STREAM,
-    TRUNCATE_STREAM,
-    END_STREAM,
-    SET_POLICY,
-    SET_HOME_REGION,
-    SET_ACCEPTING,
-    GET_OWNER,
-    RELEASE_STREAM,
-    DESCRIBE_NAMESPACE,
-)
+METHODS = tuple(method for method in list(globals().values()) if isinstance(method, Method))
+"""Every method above."""

@@ -1,11 +1,15 @@
 """Policy options: parsing, refusals, and the default quorum for a cluster."""
 
-from dataclasses import fields
-
+import click
 import pytest
 
 from rhumbline.cli.errors import UnsafeError
-from rhumbline.cli.streams.policy_options import PolicyOptions, default_quorum, parse_quorum
+from rhumbline.cli.streams.policy_options import (
+    PolicyOptions,
+    default_quorum,
+    parse_quorum,
+    policy_options,
+)
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import IllegalQuorumError, InvalidArgumentError
@@ -13,9 +17,17 @@ from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum
 
 
-def options(**given: str) -> PolicyOptions:
-    absent = dict.fromkeys(f.name for f in fields(PolicyOptions))
-    return PolicyOptions(**{**absent, "unsafe_ack_1": False, **given})  # type: ignore[arg-type]
+def options(arguments: str) -> PolicyOptions:
+    """Parse a command line as a command with policy options does."""
+
+    @click.command()
+    @policy_options
+    def command(policy: PolicyOptions) -> PolicyOptions:
+        return policy
+
+    parsed = command.main(arguments.split(), standalone_mode=False)
+    assert isinstance(parsed, PolicyOptions)
+    return parsed
 
 
 def test_quorum_is_parsed_with_and_without_r() -> None:
@@ -40,16 +52,16 @@ def test_ack_quorum_of_one_needs_the_unsafe_option() -> None:
 
 def test_options_change_only_their_own_fields() -> None:
     before = StreamPolicy()
-    after = options(
-        flush="10ms", roll_bytes="64MiB", retention="7d", codec="zstd", quorum="1/1/1"
-    ).apply_to(before)
+    assert not options("").is_any_given
+    given = "--flush 10ms --roll-bytes 64MiB --retention 7d --codec zstd --quorum 1/1/1"
+    after = options(given).apply_to(before)
     assert after.flush.period_ms == 10
     assert after.flush.bytes_max == before.flush.bytes_max
     assert (after.roll_bytes, after.retention_ms) == (64 << 20, 7 * 86_400_000)
     assert after.roll_ms == before.roll_ms
-    assert options(retention="none", flush="immediate").apply_to(after).retention_ms is None
+    assert options("--retention none --flush immediate").apply_to(after).retention_ms is None
     with pytest.raises(InvalidArgumentError, match="flush period_ms"):
-        options(flush="10h").apply_to(before)
+        options("--flush 10h").apply_to(before)
 
 
 @pytest.mark.parametrize(
