@@ -63,7 +63,7 @@ class Segment:
     """True if this or an earlier segment seals the stream; carried on like ``last_txid``."""
     producers_lssn: int = NO_SEGMENT
     producers_entry: int = NO_ENTRY
-    """Segment and entry of the newest producer snapshot; carried on over empty segments."""
+    """Segment and entry of the newest producer snapshot; a segment without records carries it on."""
     residence: Residence = Residence.HOT
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Segment:
         snapshot = (NO_SEGMENT, NO_ENTRY)
         if end.producers_entry != NO_ENTRY:
             snapshot = (self.lssn, end.producers_entry)
-        elif end.last_entry_id == NO_ENTRY and previous is not None:
+        elif end.record_count == 0 and previous is not None:  # keepalives change no producer
             snapshot = (previous.producers_lssn, previous.producers_entry)
         if previous is None:
             start, txid, was_ended = 0, 0, False
