@@ -63,7 +63,7 @@ class Segment:
     """True if this or an earlier segment seals the stream; carried on like ``last_txid``."""
     producers_lssn: int = NO_SEGMENT
     producers_entry: int = NO_ENTRY
-    """Segment and entry of the newest producer snapshot; a segment without records carries it on."""
+    """Position of the newest producer snapshot; a segment without records carries it on."""
     residence: Residence = Residence.HOT
 
     def __post_init__(self) -> None:
