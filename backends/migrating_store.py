@@ -155,7 +155,7 @@ class MigratingStore:
         return await self._call(work)
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
         return await self._call(lambda store: store.put(path, data, expect=expect))
 
     async def delete(self, path: str, *, expect: Version | None = None) -> None:
@@ -197,8 +197,8 @@ class MigratingStore:
         for watch in list(self._watches):
             watch.close()
         self._fence_watch.close()
-        for left in list(self._idle):
-            await left.close()
+        for replaced in list(self._idle):
+            await replaced.close()
         await self._store.close()
 
     # --- following migrations
@@ -241,15 +241,15 @@ class MigratingStore:
             else:
                 return
 
-    async def _follow(self, left: MovableStore) -> None:
-        """Return once ``left`` is not the store in use any more, or is open again."""
+    async def _follow(self, replaced: MovableStore) -> None:
+        """Return once ``replaced`` is not the store in use any more, or is open again."""
         deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
         async with self._moving:
             opened: dict[str, MovableStore] = {}
             try:
-                while self._store is left:
-                    found = await self._find_open_store(left, opened)
-                    if found is left:
+                while self._store is replaced:
+                    found = await self._find_open_store(replaced, opened)
+                    if found is replaced:
                         return
                     if found is not None:
                         self._adopt(found)
@@ -259,7 +259,7 @@ class MigratingStore:
                         return
                     if asyncio.get_running_loop().time() >= deadline:
                         raise MetadataUnavailableError(
-                            f"{left.uri} is being migrated; no successor was open after "
+                            f"{replaced.uri} is being migrated; no successor was open after "
                             f"{self._timeout_ms} ms"
                         )
                     await asyncio.sleep(_RETRY_MS / 1000)
@@ -269,16 +269,16 @@ class MigratingStore:
                         await store.close()
 
     async def _find_open_store(
-        self, left: MovableStore, opened: dict[str, MovableStore]
+        self, replaced: MovableStore, opened: dict[str, MovableStore]
     ) -> MovableStore | None:
         """Return the open store at the end of the chain of successors; None during a switch."""
-        store, state = left, await left.fence_state()
+        store, state = replaced, await replaced.fence_state()
         tree = state.tree
         for _ in range(_HOPS_MAX):
             if state.successor is None:
                 if state.tree != tree:
                     raise WrongClusterError(
-                        f"{store.uri} is the successor of {left.uri} but holds other metadata: "
+                        f"{store.uri} is the successor of {replaced.uri} but holds other metadata: "
                         f"tree {state.tree!r} instead of {tree!r}"
                     )
                 return store
@@ -289,7 +289,7 @@ class MigratingStore:
         return None
 
     def _adopt(self, store: MovableStore) -> None:
-        left, self._store = self._store, store
+        replaced, self._store = self._store, store
         self._fence_watch.close()
         self._fence_watch = store.watch_fence(self._fence_changed)
         loop = asyncio.get_running_loop()
@@ -301,16 +301,16 @@ class MigratingStore:
         for session in self._sessions:
             session.abandon()
         self._sessions.clear()
-        self._idle[left] = asyncio.Event()
-        self._tasks.spawn(self._close_when_idle(left), "close a replaced store")
+        self._idle[replaced] = asyncio.Event()
+        self._tasks.spawn(self._close_when_idle(replaced), "close a replaced store")
 
-    async def _close_when_idle(self, left: MovableStore) -> None:
+    async def _close_when_idle(self, replaced: MovableStore) -> None:
         """Close a replaced store after its pending calls, so that they still get their results."""
-        if self._calls.get(left):
-            await self._idle[left].wait()
-        await left.close()
-        self._calls.pop(left, None)
-        del self._idle[left]
+        if self._calls.get(replaced):
+            await self._idle[replaced].wait()
+        await replaced.close()
+        self._calls.pop(replaced, None)
+        del self._idle[replaced]
 
     def _own_session(self, session: Session) -> Session:
         if not isinstance(session, MigratingSession) or session.owner is not self:

@@ -87,7 +87,7 @@ class NodeCopy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class MigrationEnd:
     """One end of a migration; ``uri`` must be valid on every host of the cluster."""
 
     store: MovableStore
@@ -99,8 +99,8 @@ class Migration:
 
     def __init__(
         self,
-        source: End,
-        target: End,
+        source: MigrationEnd,
+        target: MigrationEnd,
         *,
         pause_ms_max: int = PAUSE_MS_MAX,
         new_token: Callable[[], str] = lambda: os.urandom(8).hex(),
@@ -398,12 +398,12 @@ def batches(changes: Sequence[Operation]) -> list[list[Operation]]:
 
 def check_equal(source: Mapping[str, NodeCopy], target: Mapping[str, NodeCopy]) -> None:
     """Raise MigrationError unless the target equals the source and continues its numbering."""
-    wanted = persistent(source)
-    _floor_ledger_ids(wanted)
-    for path in wanted.keys() | target.keys():
-        if path not in wanted or path not in target or wanted[path].data != target[path].data:
+    expected = persistent(source)
+    _floor_ledger_ids(expected)
+    for path in expected.keys() | target.keys():
+        if path not in expected or path not in target or expected[path].data != target[path].data:
             raise MigrationError(f"the copy differs from the source at {path}")
-        if target[path].sequence < wanted[path].sequence:
+        if target[path].sequence < expected[path].sequence:
             raise MigrationError(f"the copy would reuse sequence numbers below {path}")
     if next_ledger_id(target) <= highest_ledger_id(target):
         raise MigrationError("the copy would reuse ledger ids")

@@ -68,7 +68,7 @@ def decode_fence(data: bytes, where: str) -> FenceState:
 
 
 class MovableStore(MetadataStore, Protocol):
-    """A store that can be migrated from and to."""
+    """A store from which and to which metadata can be migrated."""
 
     async def fence_state(self) -> FenceState:
         """Return the current state of the fence. Raises MetadataUnavailableError."""
@@ -93,7 +93,7 @@ class MovableStore(MetadataStore, Protocol):
     async def load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed: ``operations`` as one transaction, then ``sequences``.
+        """Write despite the closed fence: ``operations`` as one transaction, then ``sequences``.
 
         ``sequences`` are minimum numbers for the next sequential child, by parent. Raises
         StoreFencedError if the fence is not ``fence``, and as ``txn``.

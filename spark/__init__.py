@@ -1,4 +1,4 @@
-"""Spark: reads archives and the live tail of streams as one, writes streams, and runs jobs."""
+"""Spark: reads archives and the live tail of streams as one table, writes streams, runs jobs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["open_session", "register"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the public names
-    """Imports PySpark when it is first needed: ``import rhumbline.spark`` works without it."""
+    """Import PySpark on first use, so that ``import rhumbline.spark`` works without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs_extra("Spark", "spark"):

@@ -1,4 +1,4 @@
-"""Spark sessions, and how the data source becomes known to one."""
+"""Opens Spark sessions and registers the data source."""
 
 import os
 import sys
@@ -14,14 +14,14 @@ FAST_PYTHON = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": str(1 << 20),
 }
-"""Settings with which rows go from Python workers to Spark at less cost. They count only when they
-are given to a new session."""
+"""Settings that make the transfer of rows from Python workers to Spark cheaper. They take effect
+only in a new session."""
 
 QUICK_START: dict[str, Any] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 }
-"""Settings for a new session on this machine that lives for a few queries: half the CPU until the
-first result, since Java compiles less; slower in long work."""
+"""Settings for a new local session that runs only a few queries. They halve the CPU time until the
+first result, because the JVM compiles less, but make long queries slower."""
 
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -34,20 +34,21 @@ _LOCAL = {
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the format ``rhumbline``, and lets Spark push filters to Python data sources.
+    """Register the format ``rhumbline`` and enable filter pushdown to Python data sources.
 
-    ``spark.read.format("rhumbline").option(...).load()``; the options are in ``options``. A repeat
-    is safe.
+    Read with ``spark.read.format("rhumbline").option(...).load()``. ``spark.read.options`` and
+    ``spark.write.write_options`` of this package describe the options. Safe to repeat.
     """
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(RhumblineSource)
 
 
 def open_session(name: str, *, master: str | None = None, **settings: str) -> SparkSession:
-    """The session of this process, with the data source; a new one if there is none.
+    """Return the session of this process with the data source; open one if there is none.
 
-    Without ``master`` it is the one of spark-submit, or all cores of this machine. On this machine
-    the Python workers are of this environment.
+    Under spark-submit its master is used, and ``master`` and ``settings`` are ignored. Otherwise
+    ``master`` defaults to all cores of this machine, ``settings`` are added to the session, and the
+    Python workers use the interpreter of this process.
     """
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(name)

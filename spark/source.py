@@ -1,4 +1,4 @@
-"""The data source ``rhumbline`` itself: what Spark asks for by name."""
+"""The entry point of the data source ``rhumbline``, which Spark instantiates by its name."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,27 +19,28 @@ from .write.write_options import WriteOptions, parse_write_options
 
 
 class RhumblineSource(DataSource):
-    """Streams as rows, and rows as records.
+    """Reads records of streams as rows, and writes rows as records.
 
-    The options are those of ``options.Options`` and ``write_options.WriteOptions``.
+    The options are those of ``options.Options`` for reading and ``write_options.WriteOptions`` for
+    writing.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "rhumbline"
 
     def schema(self) -> str:
-        """The columns that were asked for; all of them by default."""
-        # Whether it is a streaming query is not known here, so only the columns are looked at.
-        given = {name.lower(): value for name, value in self.options.items()}
-        needed = {"subscribe": "any", "archive": "any"}
-        if "columns" in given:
-            needed["columns"] = given["columns"]
-        return spark_schema(parse_options(needed, is_streaming=False).columns)
+        """Return the schema of the requested columns; all columns by default."""
+        # Spark does not say here if the query is a streaming one, so only the columns are parsed.
+        options = {name.lower(): value for name, value in self.options.items()}
+        column_options = {"subscribe": "any", "archive": "any"}
+        if "columns" in options:
+            column_options["columns"] = options["columns"]
+        return spark_schema(parse_options(column_options, is_streaming=False).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of a batch."""
+        """Return the reader of a batch query."""
         options = parse_options(self.options, is_streaming=False)
         return (
             FilteringBatchReader(options)
@@ -48,18 +49,20 @@ class RhumblineSource(DataSource):
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Of a streaming query."""
+        """Return the reader of a streaming query."""
         return RhumblineStreamReader(parse_options(self.options, is_streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Of a batch."""
+        """Return the writer of a batch query."""
         return BatchSink(self._write_options(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Of a streaming query."""
+        """Return the writer of a streaming query."""
         return StreamSink(self._write_options(schema, overwrite))
 
     def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
         if overwrite:
-            raise ConfigurationError("rhumbline sink: a log is appended to; use mode append")
+            raise ConfigurationError(
+                'rhumbline sink: a stream cannot be overwritten; use mode("append")'
+            )
         return parse_write_options(self.options, schema)

@@ -1,4 +1,4 @@
-"""What spark-submit is given: ``spark-submit --py-files rhumbline.whl submit.py JOB ...``."""
+"""The script for spark-submit: ``spark-submit --py-files rhumbline.whl submit.py JOB ...``."""
 
 import runpy
 

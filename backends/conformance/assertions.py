@@ -52,7 +52,7 @@ class ChangeSignal:
         self._notified.set()
 
     async def wait_notified(self, what: str) -> None:
-        """Waits for a call since the last ``wait_notified`` or ``drain``."""
+        """Wait for a call since the last ``wait_notified`` or ``drain``."""
         try:
             async with asyncio.timeout(EVENTUALLY_MS / 1000):
                 await self._notified.wait()

@@ -133,8 +133,8 @@ class Twin:
                 session = await self._session(step.handle)
                 return self._number(path, (await store.create(path, ephemeral=session))[1])
             case "sequential":
-                made, _ = await store.create(f"{path}/s-", step.data, sequential=True)
-                assert made.startswith(f"{path}/s-")
+                created_path, _ = await store.create(f"{path}/s-", step.data, sequential=True)
+                assert created_path.startswith(f"{path}/s-")
                 return "made"
             case "put":
                 version = await store.put(path, step.data, expect=self._pick(path, step))

@@ -115,7 +115,7 @@ async def a_read_sees_every_acknowledged_write(world: "World") -> None:
 
 
 async def a_parent_with_a_child_is_never_deleted(world: "World") -> None:
-    """A concurrent ``create`` of a child and ``delete`` of its parent never both succeed first."""
+    """A child exists after its ``create``, whatever concurrent ``delete`` its parent receives."""
     handles = await _handles(world)
     parent = world.path("p")
 

@@ -40,7 +40,7 @@ async def a_created_node_reads_back(world: "World") -> None:
 
 
 async def an_empty_value_is_valid(world: "World") -> None:
-    """A node can be created with b"" and set to b""."""
+    """A node can be created with an empty value and can be set to one."""
     path, _ = await world.store.create(world.path("a"))
     assert (await world.store.get(path)).data == b""
     await world.store.put(path, b"x")
@@ -49,7 +49,7 @@ async def an_empty_value_is_valid(world: "World") -> None:
 
 
 async def a_missing_node_raises_no_node_error(world: "World") -> None:
-    """Every operation except ``create`` on a missing node raises NoNodeError, whatever ``expect``."""
+    """Every operation except ``create`` on a missing node raises NoNodeError."""
     path = world.path("missing")
     await raises(NoNodeError, world.store.get(path))
     await raises(NoNodeError, world.store.children(path))

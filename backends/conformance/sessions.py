@@ -104,10 +104,10 @@ async def closing_a_session_removes_only_its_own_nodes(world: "World") -> None:
     path, version = await world.store.create(world.path("e"), b"mine", ephemeral=session)
     other = await world.open_handle()
     await other.delete(path)
-    _, theirs = await other.create(path, b"theirs")
+    _, other_version = await other.create(path, b"theirs")
     await raises(BadVersionError, world.store.put(path, b"", expect=version))
     await session.close()
-    assert await other.get(path) == Value(b"theirs", theirs)
+    assert await other.get(path) == Value(b"theirs", other_version)
 
 
 async def an_ephemeral_node_may_be_deleted_in_a_transaction(world: "World") -> None:
@@ -155,10 +155,10 @@ async def a_stopped_process_learns_that_its_session_expired(world: "World") -> N
     try:
         holder.process.send_signal(signal.SIGSTOP)
 
-        async def is_gone() -> bool:
+        async def is_removed() -> bool:
             return not await exists(world.store, world.path("claim"))
 
-        await eventually(is_gone, "the node of a stopped process is removed")
+        await eventually(is_removed, "the node of a stopped process is removed")
         holder.process.send_signal(signal.SIGCONT)
         assert await holder.line() == "lost"
     finally:

@@ -45,8 +45,8 @@ async def a_transaction_applies_all_operations(world: "World") -> None:
     )
     assert [version is None for version in versions] == [True, False, True, False, True]
     assert await world.store.get(a) == Value(b"a", old_a)
-    assert await world.store.get(b) == Value(b"B", _known(versions[1]))
-    assert await world.store.get(d) == Value(b"D", _known(versions[3]))
+    assert await world.store.get(b) == Value(b"B", _version_of(versions[1]))
+    assert await world.store.get(d) == Value(b"D", _version_of(versions[3]))
     assert not await exists(world.store, c)
     await world.store.put(d, b"", expect=versions[3])
 
@@ -134,6 +134,6 @@ async def limits_of_transactions_are_enforced(world: "World") -> None:
     assert len(await world.store.txn(largest)) == TXN_OPERATIONS_MAX
 
 
-def _known(version: Version | None) -> Version:
+def _version_of(version: Version | None) -> Version:
     assert version is not None
     return version

@@ -1,1 +1,1 @@
-"""The metadata store in etcd, by a thin client of our own on grpc.aio."""
+"""The metadata store in etcd, with a thin client on grpc.aio."""

@@ -1,8 +1,8 @@
-"""Calls to etcd: which server, how long, and what a failure means.
+"""Calls to etcd: choice of the server, time-outs, and the meaning of failures.
 
-One channel a server; the current one is used until a call on it fails, then the next one is. A read
-is repeated until the deadline. A write leaves once, on a channel that is ready: before that it is
-certain that nothing happened, after that only etcd's own refusals are certain.
+There is one channel per server; the current server is used until a call to it fails, then the next
+one. A read is repeated until its deadline. A write is sent once, on a connected channel. A failure
+before that is certain to have had no effect; after that, only etcd's own refusals are certain.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ Answer = TypeVar("Answer", bound=Message)
 Stream = grpc.aio.StreamStreamCall[Any, Any]
 
 ATTEMPT_MS_MAX = 1_000
-"""How long one server is given to be connected, or to answer a read, while others are left."""
+"""Time-out of one attempt to connect to a server or to read from it, before the next is tried."""
 
 _PAUSE_MS = 50
 _REFUSED_PAUSE_MS = 500
 _SERVICE = "/etcdserverpb."
 _OPTIONS = [
-    ("grpc.keepalive_time_ms", 8_000),  # etcd hangs up on who asks more often than every 5 s,
+    ("grpc.keepalive_time_ms", 8_000),  # etcd closes connections with pings every 5 s or faster,
     ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.keepalive_permit_without_calls", 0),  # or without a call under way
+    ("grpc.keepalive_permit_without_calls", 0),  # or with pings without an active call
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
@@ -53,23 +53,23 @@ _REFUSALS: dict[grpc.StatusCode, type[RhumblineError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: LimitExceededError,
     grpc.StatusCode.FAILED_PRECONDITION: MetadataUnavailableError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: MetadataUnavailableError,
-    grpc.StatusCode.NOT_FOUND: SessionLostError,  # only leases are asked for by id
+    grpc.StatusCode.NOT_FOUND: SessionLostError,  # only requests for leases are answered like this
 }
 _CREDENTIALS_REFUSED = (
-    grpc.StatusCode.INVALID_ARGUMENT,  # no such user, or another password
-    grpc.StatusCode.FAILED_PRECONDITION,  # etcd knows no users: authentication is off
+    grpc.StatusCode.INVALID_ARGUMENT,  # unknown user or wrong password
+    grpc.StatusCode.FAILED_PRECONDITION,  # authentication is disabled
 )
 _NO_USER = "user name is empty"
-"""What etcd says, as an invalid argument, to who shows no credentials."""
+"""The detail of etcd's INVALID_ARGUMENT status for a request without credentials."""
 
 
 class CompactedError(Exception):
-    """The revision that was asked for is no longer kept."""
+    """The requested revision was compacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdAccess:
-    """Where the servers are and how to be let in. ``user`` is (name, password)."""
+    """The addresses of the servers and the credentials; ``user`` is (name, password)."""
 
     addresses: tuple[str, ...]
     user: tuple[str, str] | None = None
@@ -80,7 +80,7 @@ class EtcdAccess:
 
 
 class EtcdClient:
-    """The servers of one cluster."""
+    """A client of the servers of one cluster."""
 
     def __init__(self, access: EtcdAccess) -> None:
         self._access = access
@@ -94,9 +94,9 @@ class EtcdClient:
     async def read(
         self, method: str, request: Message, answer: type[Answer], *, deadline: float
     ) -> Answer:
-        """A call that may be repeated.
+        """Make a call that may be repeated.
 
-        Raises MetadataUnavailableError, CompactedError, and what etcd's refusals are here.
+        Raises MetadataUnavailableError, CompactedError and the errors in ``_REFUSALS``.
         """
         while True:
             remaining_s = self._remaining_s(deadline)
@@ -112,9 +112,9 @@ class EtcdClient:
     async def write(
         self, method: str, request: Message, answer: type[Answer], *, deadline: float
     ) -> Answer:
-        """A call that is sent once.
+        """Make a call that is sent once.
 
-        Raises MetadataUnavailableError, IndeterminateError, and what etcd's refusals are here.
+        Raises MetadataUnavailableError, IndeterminateError and the errors in ``_REFUSALS``.
         """
         while True:
             await self._ready(deadline)
@@ -122,7 +122,7 @@ class EtcdClient:
                 return await self._call(method, request, answer, self._remaining_s(deadline))
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
-                    self._token = None  # it ran out; nothing was done
+                    self._token = None  # the token expired; the call had no effect
                     continue
                 if error.code() not in _REFUSALS:
                     self._use_next_server()
@@ -130,7 +130,7 @@ class EtcdClient:
                 raise _refusal(error) from error
 
     def stream(self, method: str, answer: type[Answer]) -> Stream:
-        """A stream to the current server; it fails when that server has no leader."""
+        """Open a stream to the current server; it fails if that server has no leader."""
         self._check_open()
         call: Any = self._channel().stream_stream(
             _SERVICE + method,
@@ -143,17 +143,17 @@ class EtcdClient:
     async def stream_failed(
         self, error: grpc.aio.AioRpcError | None, *, is_refused: bool = False
     ) -> None:
-        """Turns to the next server, after a pause, with a new token if the old one was refused."""
+        """Use the next server after a pause, with a new token if the old one was refused."""
         if is_refused or (error is not None and error.code() == grpc.StatusCode.UNAUTHENTICATED):
             self._token = None
         self._use_next_server()
         await asyncio.sleep((_REFUSED_PAUSE_MS if is_refused else _PAUSE_MS) / 1000)
         if self._token is None and self._access.user is not None:
-            with suppress(grpc.aio.AioRpcError, UnauthorizedError):  # then the stream fails again
+            with suppress(grpc.aio.AioRpcError, UnauthorizedError):  # the stream then fails again
                 await self._authenticate(ATTEMPT_MS_MAX / 1000)
 
     async def aclose(self) -> None:
-        """Closes the channels. Safe to repeat."""
+        """Close the channels. Safe to repeat."""
         self._is_closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():
@@ -180,7 +180,7 @@ class EtcdClient:
         except grpc.aio.UsageError as error:
             raise ClosedError("the etcd client is closed") from error
         except asyncio.CancelledError:
-            # gRPC says so, too, when the channel is closed under a call: nobody cancelled us then.
+            # gRPC also cancels calls when their channel is closed; the task was not cancelled then.
             caller = asyncio.current_task()
             if self._is_closed and caller is not None and not caller.cancelling():
                 raise ClosedError("the etcd client was closed") from None
@@ -204,7 +204,7 @@ class EtcdClient:
         self._token = answer.token
 
     async def _ready(self, deadline: float) -> None:
-        """Until the current channel is connected, trying one server after the other."""
+        """Wait until the current channel is connected; try one server after the other."""
         while True:
             self._check_open()
             try:
@@ -219,7 +219,7 @@ class EtcdClient:
                 await self._recover(error, deadline)
 
     async def _recover(self, error: grpc.aio.AioRpcError, deadline: float) -> None:
-        """After a read failed: raises if that is final, or turns to the next server."""
+        """Handle a failed attempt: raise if the error is final, else use the next server."""
         if error.code() == grpc.StatusCode.UNAUTHENTICATED and self._token is not None:
             self._token = None
         elif error.code() in _REFUSALS and error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -232,7 +232,7 @@ class EtcdClient:
     def _remaining_s(self, deadline: float) -> float:
         remaining_s = deadline - self._loop.time()
         if remaining_s <= 0:
-            raise MetadataUnavailableError(f"etcd did not answer in time{self._last_failure}")
+            raise MetadataUnavailableError(f"no response from etcd in time{self._last_failure}")
         return remaining_s
 
     def _channel(self) -> grpc.aio.Channel:

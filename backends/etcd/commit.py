@@ -1,8 +1,9 @@
-"""Our operations as etcd transactions: read a snapshot, plan on it, write if it still holds.
+"""Carries out operations as etcd transactions: read a snapshot, plan, write if it is unchanged.
 
-All that the plan looked at is compared in the write: a node by its creation (or by its last change,
-where a version is expected), an absent one by its absence, the children of a deleted one by the
-emptiness of the ranges between those that go with it. When a comparison fails, all begins again.
+The write compares everything that the plan has read: a node by its creation revision (or by its
+last change, where a version is expected), a missing node by its absence, and the children of a
+deleted node by the emptiness of the key ranges between children deleted with it. If a comparison
+fails, the transaction starts again with a new snapshot.
 """
 
 import asyncio
@@ -26,18 +27,18 @@ from .keys import EtcdKeys
 from .migration_fence import EtcdFence
 
 TXN_PARTS_MAX = 128
-"""etcd's default for --max-txn-ops, for comparisons and for operations each."""
+"""etcd's default of --max-txn-ops; the limit of comparisons and of operations, each."""
 
 
 class CreateOptions(NamedTuple):
-    """How a single creation is made: for a lease, and with a number behind its name."""
+    """The options of a single creation: a lease (0: none), and a sequence number in the name."""
 
     lease: int = 0
     sequential: bool = False
 
 
 class _Counter(NamedTuple):
-    """A parent's counter as it was read; ``revision`` of its last change (0: it is not there)."""
+    """A parent's sequence counter; ``revision`` of its last change, or 0 if it does not exist."""
 
     key: bytes
     number: int
@@ -46,7 +47,7 @@ class _Counter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A snapshot, and the creation revision of each node in it (0: it is not there)."""
+    """A snapshot, and the creation revision of each node in it (0 if it does not exist)."""
 
     snapshot: Snapshot
     creations: dict[str, int]
@@ -69,8 +70,8 @@ class EtcdCommits:
     ) -> Version:
         """Carry out all operations or none; return the version of everything written.
 
-        ``allowed_fence`` and ``sequences``: as ``MovableStore.load``.
-        Raises the error of the first operation that does not hold, and as ``EtcdClient.write``.
+        ``allowed_fence`` and ``sequences`` are those of ``MovableStore.load``. Raises the error of
+        the first operation whose condition fails, and as ``EtcdClient.write``.
         """
 
         def planned(read: _Read) -> TransactionPlan:
@@ -92,7 +93,10 @@ class EtcdCommits:
     async def create(
         self, path: str, data: bytes, options: CreateOptions, deadline: float
     ) -> tuple[str, Version]:
-        """One node; its path, with the number if it has one, and version. Raises as ``commit``."""
+        """Create one node; return its path, with any sequence number, and version.
+
+        Raises as ``commit``.
+        """
         owner = str(options.lease) if options.lease else None
         while True:
             counter = None
@@ -111,7 +115,7 @@ class EtcdCommits:
             except NodeExistsError:
                 if counter is None or counter == await self._counter(parent_of(path), deadline):
                     raise
-                continue  # somebody took this number since the counter was read
+                continue  # the number was used since the counter was read
             if counter is not None:
                 self._set_counter(request, counter, counter.number + 1)
             version = await self._write(request, deadline)
@@ -121,11 +125,11 @@ class EtcdCommits:
     async def _write(
         self, request: pb.TxnRequest, deadline: float, allowed_fence: FenceState | None = None
     ) -> Version | None:
-        """The version, or None when something that was looked at has changed."""
+        """Return the new version, or None if something that was read has changed."""
         if max(len(request.success), len(request.compare)) > TXN_PARTS_MAX:
             raise LimitExceededError(
-                f"a transaction of {len(request.success)} operations and {len(request.compare)} "
-                f"comparisons in etcd, with parents; the limit is {TXN_PARTS_MAX}"
+                f"a transaction that needs {len(request.success)} etcd operations and "
+                f"{len(request.compare)} comparisons is above the limit of {TXN_PARTS_MAX} each"
             )
         answer = await self._client.write("KV/Txn", request, pb.TxnResponse, deadline=deadline)
         if answer.succeeded:
@@ -133,7 +137,9 @@ class EtcdCommits:
         await self._fence.read_or_create(deadline)
         self._fence.state.check(allowed_fence)
         if asyncio.get_running_loop().time() >= deadline:
-            raise MetadataUnavailableError("etcd: others changed the same nodes all the time")
+            raise MetadataUnavailableError(
+                "etcd: concurrent changes of the same nodes until the deadline"
+            )
         return None
 
     async def _request(
@@ -154,7 +160,7 @@ class EtcdCommits:
                 plan = planned(read)
             except MetadataError:
                 if allowed_fence is None and await self._fence.refresh(deadline):
-                    continue  # what was read may have been of a store that was closed
+                    continue  # the nodes may have been read from a closed store
                 raise
             compare = [condition, *self._unchanged(read, operations)]
             parts: list[pb.RequestOp] = []
@@ -165,29 +171,29 @@ class EtcdCommits:
             return pb.TxnRequest(compare=compare, success=parts)
 
     def version(self, revision: int) -> Version:
-        """The version of a node that was last changed at a revision."""
+        """Return the version of a node that was last changed at a revision."""
         return Version(f"{self._fence.state.epoch}.{revision}")
 
-    async def _read(self, wanted: Footprint, deadline: float) -> _Read:
-        """Everything that the operations look at, as of one revision."""
-        requests = [pb.RangeRequest(key=self._keys.node(path)) for path in wanted.paths]
-        for path, limit in wanted.listings.items():
+    async def _read(self, required: Footprint, deadline: float) -> _Read:
+        """Read everything that the operations depend on, at one revision."""
+        requests = [pb.RangeRequest(key=self._keys.node(path)) for path in required.paths]
+        for path, limit in required.listings.items():
             start, end = self._keys.children(path)
             requests.append(pb.RangeRequest(key=start, range_end=end, limit=limit, keys_only=True))
         answers = await self._ranges(requests, deadline)
         nodes: dict[str, Node | None] = {}
         creations: dict[str, int] = {}
-        for path, answer in zip(wanted.paths, answers, strict=False):
+        for path, answer in zip(required.paths, answers, strict=False):
             creations[path] = answer.kvs[0].create_revision if answer.kvs else 0
             nodes[path] = self.node(answer.kvs[0]) if answer.kvs else None
         names = {
             path: [self._keys.child_name(kv.key) for kv in answer.kvs]
-            for path, answer in zip(wanted.listings, answers[len(wanted.paths) :], strict=True)
+            for path, answer in zip(required.listings, answers[len(required.paths) :], strict=True)
         }
         return _Read(Snapshot(Node(b"", self.version(0)), nodes, names), creations)
 
     def node(self, kv: pb.KeyValue, sequence: int = 0) -> Node:
-        """A node as it was read."""
+        """Return the node of a key-value pair."""
         return Node(
             kv.value, self.version(kv.mod_revision), str(kv.lease) if kv.lease else None, sequence
         )
@@ -202,7 +208,7 @@ class EtcdCommits:
         return _Counter(key, int(answer.kvs[0].value), answer.kvs[0].mod_revision)
 
     def _set_counter(self, request: pb.TxnRequest, counter: _Counter, number: int) -> None:
-        """Makes the transaction set the counter, if nobody did since."""
+        """Add to the transaction: set the counter, if it is unchanged."""
         request.compare.append(
             pb.Compare(target=pb.Compare.MOD, key=counter.key, mod_revision=counter.revision)
         )
@@ -225,7 +231,7 @@ class EtcdCommits:
         return answers
 
     def _unchanged(self, read: _Read, operations: Sequence[Operation]) -> list[pb.Compare]:
-        """What was looked at is still there, or still not."""
+        """Return the comparisons that all nodes which were read are unchanged or still missing."""
         exact = {operation.path for operation in operations if _expects(operation)}
         compare = []
         for path, revision in read.creations.items():
@@ -250,12 +256,12 @@ class EtcdCommits:
         return [pb.RequestOp(request_put=put)]
 
     def _childless(self, path: str, plan: TransactionPlan, snapshot: Snapshot) -> list[pb.Compare]:
-        """No child but those that go in the same transaction."""
+        """Return the comparisons that a node has no children but those deleted with it."""
         start, end = self._keys.children(path)
         bounds = [start]
         for name in snapshot.names.get(path, ()):
             child = f"{path}/{name}"
-            assert plan.changes[child].data is None, "the plan let a parent go under its child"
+            assert plan.changes[child].data is None, "the plan deletes a parent with children"
             bounds += [self._keys.node(child), self._keys.node(child) + b"\x00"]
         bounds.append(end)
         return [

@@ -1,9 +1,9 @@
-"""Where nodes are among etcd's keys.
+"""The layout of etcd's keys.
 
-The node ``/a/b/c`` has the key ``<prefix>/n/a/b//c``: the double slash stands before the last name.
-So the direct children of a node are one range of keys (``.../a/b//``), without what is below them,
-and its whole subtree is one range too (``.../a/b/``). Beside the nodes there are
-``<prefix>/s/a/b``, the next number of sequential children of ``/a/b``, and ``<prefix>/gate``.
+The node ``/a/b/c`` has the key ``<prefix>/n/a/b//c``, with a double slash before the last name. The
+direct children of a node, without their descendants, are thus one range of keys (``.../a/b//``),
+and so is the whole subtree (``.../a/b/``). Besides the nodes there are ``<prefix>/s/a/b``, the
+number of the next sequential child of ``/a/b``, and ``<prefix>/gate``, the migration fence.
 """
 
 from typing import NamedTuple
@@ -60,11 +60,11 @@ class EtcdKeys:
         return EtcdKeyRange(start.encode(), _prefix_end(first))
 
     def child_name(self, key: bytes) -> str:
-        """The last name in a node's key."""
+        """Return the last name in a node's key."""
         return key.decode().rpartition("//")[2]
 
     def subtree(self, path: str) -> EtcdKeyRange:
-        """Everything below a node."""
+        """Return the key range of everything below a node."""
         first = f"{self._container(path)}/"
         return EtcdKeyRange(first.encode(), _prefix_end(first))
 
@@ -73,6 +73,6 @@ class EtcdKeys:
 
 
 def _prefix_end(prefix: str) -> bytes:
-    """The first key behind all that begin with a prefix that ends in a slash."""
+    """Return the first key after all keys with ``prefix``, which ends in a slash."""
     assert prefix.endswith("/")
     return prefix[:-1].encode() + b"0"

@@ -1,6 +1,7 @@
-"""The key that every write transaction and every linearizable read compares: see ``..gate``.
+"""The migration fence in etcd: a key that every write and every linearizable read compares.
 
-An etcd that lost its data has no gate, so writes and versions of the old life never match the new.
+An etcd cluster that lost its data has no fence, so writes and versions of the earlier content never
+match. See ``..migration_fence``.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from .keys import EtcdKeys
 
 
 class EtcdFence:
-    """The gate as this process last saw it."""
+    """The fence as this process last read it."""
 
     def __init__(self, client: EtcdClient, keys: EtcdKeys, new_epoch: Callable[[], str]) -> None:
         self._client = client
@@ -22,7 +23,7 @@ class EtcdFence:
         self.state = FenceState("", "")
 
     def condition(self) -> pb.Compare:
-        """What a transaction compares."""
+        """Return the comparison for a transaction."""
         return pb.Compare(
             result=pb.Compare.EQUAL,
             target=pb.Compare.VALUE,
@@ -31,7 +32,7 @@ class EtcdFence:
         )
 
     async def read_or_create(self, deadline: float) -> None:
-        """Reads the gate, and makes it in a new store. Raises CorruptionError."""
+        """Read the fence, or create it in a new store. Raises CorruptionError."""
         request = pb.RangeRequest(key=self._keys.fence)
         while True:
             answer = await self._client.read(
@@ -53,15 +54,17 @@ class EtcdFence:
         return self.state != before
 
     async def pass_through(self, allowed_fence: FenceState | None, deadline: float) -> None:
-        """Before a write: ``condition`` is that of a gate which the writer may pass."""
+        """Check before a write that the fence is open, or is exactly ``allowed_fence``."""
         is_open = self.state.successor is None
         if not (is_open if allowed_fence is None else self.state == allowed_fence):
             await self.read_or_create(deadline)
         self.state.check(allowed_fence)
 
     async def swap(self, old: FenceState, new: FenceState, deadline: float) -> bool:
-        """Replaces the gate if it is ``old``. When it returns, no write that began before and
-        compared ``old`` can happen any more."""
+        """Replace the fence if it is ``old``; False if it is not.
+
+        After the return, no write that began earlier and compared ``old`` can take effect.
+        """
         await self.read_or_create(deadline)
         if self.state != old:
             return False

@@ -1,4 +1,4 @@
-"""A session: an etcd lease, kept alive by this process, whose keys go with it."""
+"""A session: an etcd lease that this process keeps alive and that owns the ephemeral keys."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,10 @@ RENEWALS_PER_TTL = 4
 
 
 class EtcdSession:
-    """Lost when etcd says so, which a process that cannot reach it hears later."""
+    """A session that is lost when etcd reports that its lease has expired.
+
+    A process without contact to etcd learns of the loss only after it has reconnected.
+    """
 
     def __init__(self, client: EtcdClient, lease: int, ttl_ms: int, timeout_ms: int) -> None:
         self.lease = lease
@@ -34,7 +37,7 @@ class EtcdSession:
             self._on_lost.append(callback)
 
     async def close(self) -> None:
-        """Ends the session and removes its nodes, or leaves that to its TTL. Safe to repeat."""
+        """End the session and remove its nodes; without contact, after the TTL. Safe to repeat."""
         self._on_lost.clear()
         was_lost, self.is_lost = self.is_lost, True
         await self._tasks.aclose()
@@ -47,7 +50,7 @@ class EtcdSession:
                 "Lease/LeaseRevoke", request, pb.LeaseRevokeResponse, deadline=deadline
             )
         except (MetadataError, ClosedError):
-            return  # gone already, or nobody keeps it alive any more
+            return  # already expired, or it will expire since it is not kept alive any more
 
     async def _keep_alive(self) -> None:
         pause_s = self._ttl_ms / 1000 / RENEWALS_PER_TTL
@@ -71,7 +74,7 @@ class EtcdSession:
             await call.write(pb.LeaseKeepAliveRequest(ID=self.lease))
             answer = await call.read()
             if not isinstance(answer, pb.LeaseKeepAliveResponse):
-                raise MetadataUnavailableError("etcd ended a stream")
+                raise MetadataUnavailableError("etcd closed the keepalive stream")
             return bool(answer.TTL > 0)
         finally:
             call.cancel()

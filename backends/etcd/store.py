@@ -1,9 +1,9 @@
-"""``etcd://host1:2379,host2:2379/prefix``: the contract over etcd 3.4 or newer.
+"""The metadata store ``etcd://host1:2379,host2:2379/prefix`` in etcd 3.4 or newer.
 
-Options: ``tls=yes`` (the system's authorities), ``tls_ca``, ``tls_cert``, ``tls_key`` (PEM files)
-and ``auth_file`` (a file with one line "user:password").
+Options: ``tls=yes`` (with the system's certificate authorities), ``tls_ca``, ``tls_cert``,
+``tls_key`` (PEM files) and ``auth_file`` (a file with one line "user:password").
 
-Session TTLs are rounded up to whole seconds; etcd has a floor of about 1.5 election time-outs.
+Session TTLs are rounded up to whole seconds; etcd's minimum is about 1.5 election time-outs.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from .watcher import EtcdWatcher
 
 PORT = 2379
 PAGE_KEYS_MAX = 2_000
-"""Names asked for at once."""
+"""Number of keys in one page of a range read."""
 
 _OPTIONS = ("tls", "tls_ca", "tls_cert", "tls_key", "auth_file")
 
 
 async def open_etcd(uri: StoreUri, timeout_ms: int) -> "EtcdStore":
-    """Connects, and makes what the store needs under a new prefix. Raises as ``open_store``."""
+    """Connect, and initialise a new prefix. Raises as ``open_store``."""
     prefix = "" if uri.path in ("", "/") else check_path(uri.path.rstrip("/"))
     access = await _access(uri)
     store = EtcdStore(access, prefix, timeout_ms)
@@ -57,19 +57,19 @@ async def open_etcd(uri: StoreUri, timeout_ms: int) -> "EtcdStore":
 async def _access(uri: StoreUri) -> EtcdAccess:
     options = uri.check_options(_OPTIONS)
     if options.get("tls", "yes") != "yes":
-        raise uri.error("has tls other than yes")
+        raise uri.error(f"has tls={options['tls']!r}; the only value is yes")
     files: dict[str, bytes] = {}
     for name in ("tls_ca", "tls_cert", "tls_key", "auth_file"):
         if name in options:
             try:
                 files[name] = await asyncio.to_thread(Path(options[name]).read_bytes)
             except OSError as error:
-                raise uri.error(f"names a {name} that cannot be read: {error}") from error
+                raise uri.error(f"has a {name} that cannot be read: {error}") from error
     user: tuple[str, str] | None = None
     if "auth_file" in files:
         name, colon, password = files["auth_file"].decode(errors="replace").strip().partition(":")
         if not colon or "\n" in password:
-            raise uri.error("names an auth_file that is not one line user:password")
+            raise uri.error("has an auth_file that does not contain one line user:password")
         user = name, password
     return EtcdAccess(
         tuple(str(host) for host in uri.hosts(PORT)),
@@ -125,7 +125,7 @@ class EtcdStore:
     ) -> list[str]:
         """Return at most ``limit`` names of direct children after ``after``, in byte order.
 
-        Pages of several thousand names are read at one revision.
+        All pages of a long list are read at the same revision.
         """
         check_path(path)
         self._check_open()
@@ -170,7 +170,7 @@ class EtcdStore:
         return await self._commits.create(path, data, CreateOptions(lease), self._deadline())
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
         check_target(path)
         check_data(data)
         self._check_open()
@@ -195,13 +195,13 @@ class EtcdStore:
         return self._watcher.watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> EtcdSession:
-        """Opens a session."""
+        """Open a session with a lease of ``ttl_ms``, rounded up to whole seconds."""
         self._check_open()
         if ttl_ms < 1:
             raise InvalidArgumentError(f"session TTL {ttl_ms} ms is below 1 ms")
         await self.fence.refresh(self._deadline())
         request = pb.LeaseGrantRequest(TTL=-(-ttl_ms // 1000))
-        answer = await self._client.read(  # a lease that nobody hears of ends by itself
+        answer = await self._client.read(  # a lease from a lost response expires
             "Lease/LeaseGrant", request, pb.LeaseGrantResponse, deadline=self._deadline()
         )
         session = EtcdSession(self._client, answer.ID, answer.TTL * 1000, self.timeout_ms)
@@ -239,7 +239,7 @@ class EtcdStore:
         return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root. Counters are read before their parents."""
+        """Yield all nodes including the root. Sequence counters are read before the nodes."""
         self._check_open()
         numbers = {}
         async for kvs in self._pages(self._keys.counters()):
@@ -277,7 +277,7 @@ class EtcdStore:
     async def _read(
         self, ranges: list[pb.RangeRequest], deadline: float
     ) -> tuple[int, list[pb.RangeResponse]]:
-        """Ranges and their revision, if the gate is open. Raises StoreFencedError."""
+        """Return the revision and the ranges, if the fence is open. Raises StoreFencedError."""
         while True:
             if self.fence.state.successor is not None:
                 await self.fence.refresh(deadline)
@@ -294,7 +294,7 @@ class EtcdStore:
     async def _create_numbered(
         self, path: str, data: bytes, options: CreateOptions
     ) -> tuple[str, Version]:
-        """One at a time in this process: others of it would only fail the comparison."""
+        """Create one sequential node at a time; concurrent attempts would fail the comparison."""
         parent = path.rpartition("/")[0]
         lock = self._numbering.setdefault(parent, asyncio.Lock())
         try:
@@ -308,7 +308,7 @@ class EtcdStore:
         if not isinstance(session, EtcdSession) or session._client is not self._client:
             raise InvalidArgumentError("the session belongs to another store handle")
         if session.is_lost:
-            raise SessionLostError(f"lease {session.lease:x} is gone")
+            raise SessionLostError(f"etcd lease {session.lease:x} has expired")
         return session
 
     def _deadline(self) -> float:

@@ -1,7 +1,8 @@
-"""One watch stream for all watches of a store.
+"""One watch stream for all watches of a store handle.
 
-Watches are hints, so nothing is resumed: after a stream failed, or etcd dropped a watch (the
-history that it was behind on was compacted), it is set anew from now on and fires once.
+Watches are hints; therefore they are never resumed from a revision. After a failure of the stream,
+or if etcd cancels a watch because its history was compacted, the watch is set again from the
+current revision and fires once.
 """
 
 import asyncio
@@ -15,16 +16,19 @@ from .client import EtcdClient
 from .keys import EtcdKeys
 
 _REFUSALS = ("permission denied", "auth")
-"""etcd refuses a watch in an answer, not by a status: the reason says so. For as long as the stream
-lives, whatever becomes of the token that it began with."""
+"""Parts of cancel reasons that mean a refused token.
+
+etcd refuses a watch in a response, not by a status. It does so for the rest of the stream, even
+after the token with which the stream began was renewed.
+"""
 
 
 class _RefusedError(Exception):
-    """The token was not good enough for a watch."""
+    """The token does not permit a watch."""
 
 
 class EtcdWatcher:
-    """Keeps the server's watches like ``watches``."""
+    """Keeps the server's watches equal to ``watches``."""
 
     def __init__(self, client: EtcdClient, keys: EtcdKeys, tasks: Tasks) -> None:
         self.watches = Watches(self._path_changed)
@@ -98,7 +102,7 @@ class EtcdWatcher:
                     await call.write(request)
 
     def _requests(self, path: str) -> list[pb.WatchRequest]:
-        """What makes the server watch ``path`` as it is watched here."""
+        """Return the requests that make the server's watches of ``path`` match the local ones."""
         is_prefix = self.watches.is_prefix(path)
         current = self._server_watches.get(path, ())
         ranges = [] if is_prefix is None else self._ranges(path, is_prefix=is_prefix)

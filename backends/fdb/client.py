@@ -1,8 +1,8 @@
-"""FoundationDB's futures behind asyncio, and its errors as ours.
+"""An asyncio adapter for FoundationDB's futures, with retries and conversion of errors.
 
-The bindings run a network thread of their own; ``on_ready`` calls come from it and reach the loop
-by ``call_soon_threadsafe``. What is used of the bindings is written down as protocols, so that the
-same code runs on the model of its transactions that the tests have.
+The bindings run a network thread of their own, which calls ``on_ready`` callbacks; these reach the
+loop through ``call_soon_threadsafe``. Protocols describe the used part of the bindings, so that the
+same code runs on the tests' model of FoundationDB's transactions.
 """
 
 import asyncio
@@ -36,89 +36,92 @@ NOT_COMMITTED = frozenset(
         1213,  # throttled by tag
     }
 )
-"""After a commit, these say that it did not happen; so do errors of the client itself (2000 to
-2999). All others leave it open, above all 1021 (commit_unknown_result), 1031 (timed out) and 1039
-(cluster_version_changed)."""
+"""Error codes of a commit that certainly had no effect.
+
+Errors of the client itself (2000 to 2999) had no effect either. After all other errors the outcome
+is unknown, such as 1021 (commit_unknown_result), 1031 (timed out) and 1039
+(cluster_version_changed).
+"""
 
 _TOO_LARGE = (2101, 2102, 2103)
 
 
 class FdbFuture(Protocol):
-    """What a call of the bindings returns."""
+    """A future of the bindings."""
 
     def on_ready(self, callback: "Callable[[FdbFuture], None]") -> None:
-        """Calls back once, from any thread."""
+        """Call ``callback`` once, from any thread."""
         ...
 
     def wait(self) -> Any:  # noqa: ANN401 - each call has its own type
-        """The result; raises the error. Does not block once ready."""
+        """Return the result or raise the error; blocks until the future is ready."""
         ...
 
     def cancel(self) -> None:
-        """Gives it up."""
+        """Cancel the operation."""
         ...
 
 
 class FdbTransaction(Protocol):
-    """What is used of a transaction."""
+    """The used part of a transaction of the bindings."""
 
     options: Any
 
     def get(self, key: bytes) -> FdbFuture:
-        """An object whose ``value`` is the value, or None."""
+        """Read a key; the result is an object whose ``value`` is the value, or None."""
         ...
 
     def _get_range(
         self, begin: object, end: object, limit: int, mode: int, iteration: int, reverse: bool
     ) -> FdbFuture:
-        """(key-value pairs, their count, whether there are more)."""
+        """Read a range; the result is (key-value pairs, their count, True if there are more)."""
         ...
 
     def set(self, key: bytes, value: bytes) -> None:
-        """Writes a key."""
+        """Write a key."""
         ...
 
     def set_versionstamped_value(self, key: bytes, param: bytes) -> None:
-        """Writes a key with the transaction's versionstamp in its value."""
+        """Write a key with the transaction's versionstamp in its value."""
         ...
 
     def clear(self, key: bytes) -> None:
-        """Removes a key."""
+        """Remove a key."""
         ...
 
     def watch(self, key: bytes) -> FdbFuture:
-        """Ready when the key's value differs from what this transaction sees."""
+        """Return a future that is ready when the value differs from what this transaction sees."""
         ...
 
     def commit(self) -> FdbFuture:
-        """Commits."""
+        """Commit the transaction."""
         ...
 
     def get_versionstamp(self) -> FdbFuture:
-        """Asked for before the commit, ready after it: an object with the bytes as ``value``."""
+        """Return a future of the versionstamp; call it before the commit, it is ready after it."""
         ...
 
     def on_error(self, error: Exception) -> FdbFuture:
-        """Waits and resets the transaction if the error allows a retry, or raises it."""
+        """Wait and reset the transaction if the error allows a retry, else raise the error."""
         ...
 
 
 class Bindings(Protocol):
-    """The open database with what else is needed of the bindings."""
+    """An open database, and other used parts of the bindings."""
 
     error: type[Exception]
 
     def transaction(self) -> FdbTransaction:
-        """A new transaction."""
+        """Return a new transaction."""
         ...
 
     def first_at_or_after(self, key: bytes) -> object:
-        """A key selector."""
+        """Return a key selector."""
         ...
 
 
 class Transactions:
-    """Runs transactions until they succeed, fail for good, or the deadline has passed."""
+    """Runs transactions until they succeed, fail permanently, or reach their deadline."""
 
     def __init__(self, bindings: Bindings) -> None:
         self._bindings = bindings
@@ -126,7 +129,7 @@ class Transactions:
         self.is_closed = False
 
     async def read(self, body: "Callable[[Reads], Awaitable[T]]", deadline: float) -> T:
-        """A read-only transaction. Raises MetadataUnavailableError and what ``body`` raises."""
+        """Run a read-only transaction. Raises MetadataUnavailableError and errors of ``body``."""
         transaction = self._begin(deadline)
         while True:
             try:
@@ -140,12 +143,12 @@ class Transactions:
         find_committed: "Callable[[Reads], Awaitable[bytes | None]]",
         deadline: float,
     ) -> tuple[T, bytes]:
-        """Runs ``body`` and commits; its result and the versionstamp.
+        """Run ``body`` and commit; return its result and the versionstamp.
 
-        When a commit's outcome was unknown, ``find_committed`` is asked in the next attempt for the
-        versionstamp of that commit: if it is there, that is the result (and no other). The client
-        says "unknown" only when that commit cannot happen later any more. Raises
-        MetadataUnavailableError, IndeterminateError, LimitExceededError and what ``body`` raises.
+        If the outcome of a commit is unknown, the next attempt calls ``find_committed`` for the
+        versionstamp of that commit and, if there is one, returns it with the earlier result. The
+        client reports an unknown outcome only when that commit cannot take effect later. Raises
+        MetadataUnavailableError, IndeterminateError, LimitExceededError and errors of ``body``.
         """
         uncertain_results: list[T] = []
         transaction = self._begin(deadline)
@@ -166,9 +169,9 @@ class Transactions:
                 await self._recover(transaction, error, deadline, in_doubt=bool(uncertain_results))
 
     async def watch(self, key: bytes, deadline: float) -> FdbFuture:
-        """A watch of a key from its present value on. Raises MetadataUnavailableError.
+        """Watch a key for changes of its current value. Raises MetadataUnavailableError.
 
-        Its transaction has no time-out of its own, since that would end the watch too.
+        The transaction has no time-out of its own, since that would end the watch too.
         """
         transaction = self._bindings.transaction()
         while True:
@@ -179,13 +182,13 @@ class Transactions:
                 return future
             except TimeoutError:
                 future.cancel()
-                raise MetadataUnavailableError("FoundationDB did not answer in time") from None
+                raise MetadataUnavailableError("no response from FoundationDB in time") from None
             except self._bindings.error as error:
                 future.cancel()
                 await self._recover(transaction, error, deadline)
 
     async def wait_fired(self, future: FdbFuture) -> bool:
-        """Waits for a watch. False: it was lost and must be set again."""
+        """Wait for a watch; False if it was lost and must be set again."""
         try:
             await self.wait(future)
         except self._bindings.error:
@@ -193,7 +196,7 @@ class Transactions:
         return True
 
     async def wait(self, future: FdbFuture) -> Any:  # noqa: ANN401 - as ``FdbFuture.wait``
-        """The result of a future of the bindings; raises its error."""
+        """Return the result of a future of the bindings, or raise its error."""
         done: asyncio.Future[None] = self._loop.create_future()
 
         def resolve() -> None:
@@ -201,7 +204,7 @@ class Transactions:
                 done.set_result(None)
 
         def ready(_: FdbFuture) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(resolve)
 
         future.on_ready(ready)
@@ -212,15 +215,17 @@ class Transactions:
         return Reads(self, transaction, self._bindings.first_at_or_after)
 
     def _begin(self, deadline: float) -> FdbTransaction:
-        """A transaction that cannot outlive the deadline, also when it is tried again and again:
-        ``on_error`` keeps its time-out, and doubles its pauses."""
+        """Begin a transaction that ends at the deadline even if it is retried.
+
+        ``on_error`` keeps the transaction's time-out and doubles the pauses between attempts.
+        """
         if self.is_closed:
             raise ClosedError("the FoundationDB store is closed")
-        left_ms = int((deadline - self._loop.time()) * 1000)
-        if left_ms <= 0:
-            raise MetadataUnavailableError("FoundationDB did not answer in time")
+        remaining_ms = int((deadline - self._loop.time()) * 1000)
+        if remaining_ms <= 0:
+            raise MetadataUnavailableError("no response from FoundationDB in time")
         transaction = self._bindings.transaction()
-        transaction.options.set_timeout(left_ms)
+        transaction.options.set_timeout(remaining_ms)
         return transaction
 
     async def _recover(
@@ -231,7 +236,7 @@ class Transactions:
         *,
         in_doubt: bool = False,
     ) -> None:
-        """Waits as long as the bindings want before another attempt, or raises what it means."""
+        """Wait as long as the bindings demand before a retry, or raise the converted error."""
         code = getattr(error, "code", 0)
         if code in _TOO_LARGE:
             raise LimitExceededError(f"FoundationDB: {error}") from error
@@ -252,7 +257,7 @@ def _may_be_committed(error: Exception) -> bool:
 
 
 class Reads:
-    """The reads of one transaction, and the transaction for its writes."""
+    """Asynchronous reads in one transaction, and the transaction itself for writes."""
 
     def __init__(
         self,
@@ -265,18 +270,18 @@ class Reads:
         self.transaction = transaction
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of keys, asked for at once."""
+        """Return the values of keys, requested concurrently."""
         futures = [self.transaction.get(key) for key in keys]
         return [(await self._transactions.wait(future)).value for future in futures]
 
     async def range(self, keys: FdbKeyRange, limit: int = 0) -> list[tuple[bytes, bytes]]:
-        """The pairs of a range, in order, at most ``limit`` (0: all)."""
+        """Return at most ``limit`` pairs of a range, in order (0: all)."""
         begin, end = self._selector(keys.start), self._selector(keys.end)
         pairs: list[tuple[bytes, bytes]] = []
         iteration = 1
         while True:
-            left = limit - len(pairs) if limit else 0
-            future = self.transaction._get_range(begin, end, left, WANT_ALL, iteration, False)
+            remaining = limit - len(pairs) if limit else 0
+            future = self.transaction._get_range(begin, end, remaining, WANT_ALL, iteration, False)
             found, count, more = await self._transactions.wait(future)
             pairs += [(bytes(pair.key), bytes(pair.value)) for pair in found]
             if not count or not more or (limit and len(pairs) >= limit):

@@ -1,9 +1,10 @@
-"""Our operations as FoundationDB transactions.
+"""Carries out operations as FoundationDB transactions.
 
-A transaction reads what the operations look at, plans on it and writes; FoundationDB itself refuses
-the commit when something that was read has changed. The version of a node is the versionstamp of
-its last write, which is part of its value. Every write leaves a token, so that a commit whose
-outcome was unknown is found, and not done again; tokens that are spent go with later writes.
+A transaction reads the data that the operations depend on, plans and writes; FoundationDB itself
+refuses the commit if something that was read has changed. The version of a node is the versionstamp
+of its last write, which is part of its value. Every write also writes a token, by which a commit
+with unknown outcome is found instead of being repeated. Later writes remove tokens that are not
+needed any more.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from .keys import ENDING, FdbKeys, decode_lease, decode_node, encode_node, encod
 T = TypeVar("T")
 
 SPENT_TOKENS_MAX = 16
-"""How many old tokens one write removes."""
+"""Number of old tokens that one write removes."""
 
 
 class FdbCommits:
@@ -44,7 +45,7 @@ class FdbCommits:
     ) -> Version:
         """Carry out all operations or none; return the version of everything written.
 
-        ``allowed_fence`` and ``sequences``: as ``MovableStore.load``.
+        ``allowed_fence`` and ``sequences`` are those of ``MovableStore.load``.
         """
 
         async def body(reads: Reads) -> str:
@@ -64,7 +65,10 @@ class FdbCommits:
     async def create(
         self, path: str, data: bytes, owner: Owner | None, deadline: float, *, sequential: bool
     ) -> tuple[str, Version]:
-        """One node; its path and version. SessionLostError when the owner's lease is gone."""
+        """Create one node; return its path and version.
+
+        Raises SessionLostError if the owner's lease has ended, and as ``commit``.
+        """
 
         async def body(reads: Reads) -> tuple[str, str]:
             epoch = await self.open_epoch(reads)
@@ -84,7 +88,7 @@ class FdbCommits:
     async def write(
         self, body: Callable[[Reads], Awaitable[T]], deadline: float
     ) -> tuple[T, bytes]:
-        """Runs and commits ``body`` once, whatever becomes of single commits."""
+        """Run and commit ``body`` exactly once, even if single commits have unknown outcomes."""
         token = self._keys.token(self._new_token())
         spent = self._spent[:SPENT_TOKENS_MAX]
 
@@ -102,14 +106,14 @@ class FdbCommits:
         try:
             written = await self._transactions.write(with_token, find_committed, deadline)
         except IndeterminateError:
-            self._spent.append(token)  # it may be there
+            self._spent.append(token)  # it may have been written
             raise
         self._spent = [old for old in self._spent if old not in spent]
         self._spent.append(token)
         return written
 
     async def clear_tokens(self, deadline: float) -> None:
-        """Removes the tokens that are left, before the store closes."""
+        """Remove the remaining tokens, before the store closes."""
         while self._spent:
             spent = self._spent[:SPENT_TOKENS_MAX]
 
@@ -118,30 +122,30 @@ class FdbCommits:
                     reads.transaction.clear(old)
 
             async def unknown(_: Reads) -> bytes | None:
-                return None  # to clear again does no harm
+                return None  # clearing is idempotent
 
             await self._transactions.write(body, unknown, deadline)
             self._spent = self._spent[len(spent) :]
 
     async def open_epoch(self, reads: Reads) -> str:
-        """The store's epoch. Raises StoreFencedError when it was replaced."""
+        """Return the store's epoch. Raises StoreFencedError if the store was replaced."""
         fence = await self.fence(reads)
         fence.check_open()
         return fence.epoch
 
     async def fence(self, reads: Reads) -> FenceState:
-        """The gate. An epoch "" says that the store is new."""
+        """Return the migration fence; its epoch is "" if the store is new."""
         (data,) = await reads.get([self._keys.fence])
         if data is None:
             return FenceState("", "")
-        return decode_fence(data, "the gate in FoundationDB")
+        return decode_fence(data, "the migration fence in FoundationDB")
 
     def set_fence(self, transaction: FdbTransaction, state: FenceState) -> None:
-        """Writes the gate, which every write transaction reads."""
+        """Write the fence, which every write transaction reads."""
         transaction.set(self._keys.fence, state.encode())
 
     def remove(self, transaction: FdbTransaction, path: str, owner: str | None) -> None:
-        """Removes a node with all that goes with it."""
+        """Remove a node with its sequence counter, ownership mark and watch signal."""
         transaction.clear(self._keys.node(path))
         transaction.clear(self._keys.counter(path))
         if owner is not None:
@@ -152,7 +156,7 @@ class FdbCommits:
     async def _check_lease(self, reads: Reads, owner: Owner) -> None:
         (row,) = await reads.get([self._keys.lease(owner)])
         if row is None or decode_lease(row).counter == ENDING:
-            raise SessionLostError(owner)
+            raise SessionLostError(f"session {owner} has ended")
 
     async def _raise_sequence(self, reads: Reads, parent: str, number: int) -> None:
         key = self._keys.counter(parent)
@@ -170,17 +174,17 @@ class FdbCommits:
     async def _snapshot(
         self, reads: Reads, operations: Sequence[Operation], epoch: str
     ) -> Snapshot:
-        wanted = footprint(operations)
-        values = await reads.get([self._keys.node(path) for path in wanted.paths])
+        required = footprint(operations)
+        values = await reads.get([self._keys.node(path) for path in required.paths])
         nodes: dict[str, Node | None] = {}
-        for path, value in zip(wanted.paths, values, strict=True):
+        for path, value in zip(required.paths, values, strict=True):
             nodes[path] = None
             if value is not None:
                 stored = decode_node(value)
                 version = version_of(epoch, stored.stamp)
                 nodes[path] = Node(stored.data, version, stored.owner)
         names = {}
-        for path, limit in wanted.listings.items():
+        for path, limit in required.listings.items():
             pairs = await reads.range(self._keys.children(path), limit)
             names[path] = [self._keys.child_name(key) for key, _ in pairs]
         return Snapshot(Node(b"", version_of(epoch, b"")), nodes, names)
@@ -211,11 +215,11 @@ class FdbCommits:
         self._signal(transaction, path)
 
     def _signal(self, transaction: FdbTransaction, path: str) -> None:
-        """For prefix watches; blind writes, which conflict with nobody."""
+        """Write the signals for prefix watches; blind writes never conflict."""
         for ancestor in ("/", *with_ancestors(path)):
             transaction.set_versionstamped_value(self._keys.signal(ancestor), encode_stamp())
 
 
 def version_of(epoch: str, stamp: bytes) -> Version:
-    """The version of what a transaction wrote."""
+    """Return the version of a node with the versionstamp ``stamp``."""
     return Version(f"{epoch}.{stamp.hex()}")

@@ -1,14 +1,14 @@
-"""Where things are below the store's prefix in FoundationDB's ordered keys.
+"""The layout of keys and values in FoundationDB, below the store's prefix.
 
 | key | value |
 |---|---|
 | ``n`` parent 0 name | a node: see ``encode_node`` |
-| ``c`` path | next number of sequential children, decimal |
-| ``s`` path | versionstamp of the last change at or below the path: what prefix watches watch |
-| ``l`` owner | a lease: TTL and counter (all ones: it is being ended) |
-| ``o`` owner 0 path | an ephemeral node of that owner |
-| ``t`` token | versionstamp: the write with that token happened |
-| ``g`` | the gate: JSON with epoch and successor |
+| ``c`` path | the number of the next sequential child, decimal |
+| ``s`` path | versionstamp of the last change at or below the path, for prefix watches |
+| ``l`` owner | a lease: TTL and counter (all ones while it is being ended) |
+| ``o`` owner 0 path | a mark: the node is ephemeral and belongs to that owner |
+| ``t`` token | versionstamp: the write with that token was committed |
+| ``g`` | the migration fence: JSON, see ``..migration_fence`` |
 
 0 stands for a zero byte, which no path contains.
 """
@@ -37,7 +37,7 @@ class FdbKeyRange(NamedTuple):
 
 
 class StoredNode(NamedTuple):
-    """A node's value taken apart."""
+    """The decoded value of a node."""
 
     stamp: bytes
     owner: str | None
@@ -59,7 +59,7 @@ class FdbKeys:
         return b"%sn%s\x00%s" % (self._prefix, parent_of(path).encode(), name.encode())
 
     def nodes(self) -> FdbKeyRange:
-        """All nodes."""
+        """Return the key range of all nodes."""
         return FdbKeyRange(self._prefix + b"n", self._prefix + b"o")
 
     def path(self, key: bytes) -> str:
@@ -83,7 +83,7 @@ class FdbKeys:
         return FdbKeyRange(start, first[:-1] + b"\x01")
 
     def child_name(self, key: bytes) -> str:
-        """The name in a node's key."""
+        """Return the name in a node's key."""
         return key.rpartition(b"\x00")[2].decode()
 
     def counter(self, path: str) -> bytes:
@@ -91,62 +91,64 @@ class FdbKeys:
         return self._prefix + b"c" + path.encode()
 
     def signal(self, path: str) -> bytes:
-        """The key that changes with everything at or below a path."""
+        """Return the key that changes with every write at or below a path."""
         return self._prefix + b"s" + path.encode()
 
     def lease(self, owner: Owner) -> bytes:
-        """The key of a lease."""
+        """Return the key of a lease."""
         return self._prefix + b"l" + owner.encode()
 
     def lease_owner(self, key: bytes) -> Owner:
-        """The owner in a lease's key."""
+        """Return the owner in a lease's key."""
         return Owner(key[len(self._prefix) + 1 :].decode())
 
     def owned(self, owner: str, path: str) -> bytes:
-        """The mark that a node belongs to an owner."""
+        """Return the key of the mark that a node belongs to an owner."""
         return b"%so%s\x00%s" % (self._prefix, owner.encode(), path.encode())
 
     def all_owned(self, owner: str) -> FdbKeyRange:
-        """All nodes of an owner."""
+        """Return the key range of the marks of an owner."""
         first = b"%so%s\x00" % (self._prefix, owner.encode())
         return FdbKeyRange(first, first[:-1] + b"\x01")
 
     def owned_path(self, key: bytes) -> str:
-        """The path in such a mark."""
+        """Return the path in the key of a mark."""
         return key.rpartition(b"\x00")[2].decode()
 
     def token(self, token: bytes) -> bytes:
-        """The key of a write's token."""
+        """Return the key of a write's token."""
         return self._prefix + b"t" + token
 
 
 def encode_node(owner: str | None, data: bytes) -> bytes:
-    """A node's value as the parameter of a versionstamped write: the stamp comes first."""
+    """Return a node's value as the parameter of a versionstamped write; the stamp comes first."""
     name = (owner or "").encode()
     return b"".join((_NO_STAMP, bytes((len(name),)), name, data, _STAMP_AT_START))
 
 
 def encode_stamp() -> bytes:
-    """The parameter of a versionstamped write of nothing but the stamp."""
+    """Return the parameter of a versionstamped write of only the stamp."""
     return _NO_STAMP + _STAMP_AT_START
 
 
 def decode_node(value: bytes) -> StoredNode:
-    """Takes a node's value apart. Raises CorruptionError."""
+    """Decode a node's value. Raises CorruptionError."""
     if len(value) <= STAMP_BYTES or len(value) < STAMP_BYTES + 1 + value[STAMP_BYTES]:
-        raise CorruptionError("a node in FoundationDB is too short")
+        raise CorruptionError(f"a node in FoundationDB is truncated at {len(value)} bytes")
     start = STAMP_BYTES + 1
     end = start + value[STAMP_BYTES]
     return StoredNode(value[:STAMP_BYTES], value[start:end].decode() or None, value[end:])
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """A lease's value."""
+    """Return the value of a lease."""
     return _LEASE.pack(lease.ttl_ms, lease.counter)
 
 
 def decode_lease(value: bytes) -> Lease:
-    """The lease. Raises CorruptionError."""
+    """Decode a lease. Raises CorruptionError."""
     if len(value) != _LEASE.size:
-        raise CorruptionError("a lease in FoundationDB has a wrong size")
+        raise CorruptionError(
+            f"a lease in FoundationDB has {len(value)} bytes instead of {_LEASE.size}"
+        )
     return Lease(*_LEASE.unpack(value))

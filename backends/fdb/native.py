@@ -1,7 +1,7 @@
-"""The official bindings: the one module that imports them.
+"""FoundationDB's official Python bindings; no other module imports them.
 
-They need FoundationDB's own client library (libfdb_c) on the machine, for API version 730. Their
-network thread belongs to the process and does not survive a fork.
+They require FoundationDB's client library (libfdb_c) for API version 730. Their network thread
+belongs to the process and does not survive a fork.
 """
 
 from pathlib import Path
@@ -14,13 +14,17 @@ from .client import FdbTransaction
 API_VERSION = 730
 
 WATCHES_MAX = 100_000
-"""Watches of this process at once (FoundationDB's default is a tenth of it). A path that is watched
-is one; beyond the limit watches are tried again and again."""
+"""Limit of concurrent watches of this process; FoundationDB's default is a tenth of it.
+
+Each watched path needs one watch. Beyond the limit, setting a watch is retried until one is free.
+"""
 
 
 class NativeBindings:
-    """An open database of the real bindings. One of these for each handle; the bindings themselves
-    keep one database a cluster file, so what is set on it here is the same for all."""
+    """An open database of the real bindings, for one store handle.
+
+    The bindings keep one database per cluster file; options set here apply to all its handles.
+    """
 
     def __init__(self, cluster_file: Path | None) -> None:
         try:
@@ -28,14 +32,16 @@ class NativeBindings:
             self._database = fdb.open(None if cluster_file is None else str(cluster_file))
             self._database.options.set_max_watches(WATCHES_MAX)
         except Exception as error:  # the bindings raise plain Exception for a missing library
-            raise ConfigurationError(f"FoundationDB's client cannot be used: {error}") from error
+            raise ConfigurationError(
+                f"FoundationDB's client library cannot be used: {error}"
+            ) from error
         self.error: type[Exception] = fdb.FDBError
 
     def directory(self, names: tuple[str, ...], timeout_ms: int) -> bytes:
-        """The prefix of a directory, made if it is not there. Blocks for the time-out at most.
+        """Return the prefix of a directory and create it if needed; blocks up to ``timeout_ms``.
 
-        Raises MetadataUnavailableError. To make it again is safe, so an unknown outcome is tried
-        again as any other.
+        The creation is idempotent and is therefore retried after an unknown outcome too. Raises
+        MetadataUnavailableError.
         """
         transaction = self._database.create_transaction()
         transaction.options.set_timeout(timeout_ms)
@@ -51,11 +57,11 @@ class NativeBindings:
                     raise MetadataUnavailableError(f"FoundationDB: {final}") from error
 
     def transaction(self) -> FdbTransaction:
-        """A new transaction."""
+        """Return a new transaction."""
         transaction: FdbTransaction = self._database.create_transaction()
         return transaction
 
     def first_at_or_after(self, key: bytes) -> object:
-        """A key selector."""
+        """Return a key selector."""
         selector: object = fdb.KeySelector.first_greater_or_equal(key)
         return selector

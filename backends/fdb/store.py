@@ -1,16 +1,16 @@
-"""``fdb:///cluster.file?dir=a/b``: the contract over FoundationDB 7.3.
+"""The metadata store ``fdb:///cluster.file?dir=a/b`` in FoundationDB 7.3.
 
-The path names the cluster file (``fdb:?dir=a`` takes the machine's default one), ``dir`` the
-directory (default ``rhumbline``) in which the store lives. Sessions are leases (see ``..leases``).
+The path names the cluster file (``fdb:?dir=a`` uses the machine's default file); ``dir`` is the
+FoundationDB directory of the store (default ``rhumbline``). Sessions are leases (see ``..leases``).
 
-No tenants: the cluster must not have ``tenant_mode=required``.
+The store does not use tenants; the cluster must not have ``tenant_mode=required``.
 
-TLS is configured in FoundationDB's own way: ``:tls`` behind the coordinators' addresses in the
+TLS is configured in FoundationDB's own way: ``:tls`` after the coordinators' addresses in the
 cluster file, and FDB_TLS_CA_FILE, FDB_TLS_CERTIFICATE_FILE, FDB_TLS_KEY_FILE, FDB_TLS_PASSWORD and
 FDB_TLS_VERIFY_PEERS in the environment of every process.
 
-Commits carry tokens of ours (see ``.commit``), not FoundationDB's automatic idempotency, which 7.3
-calls experimental and which leaves time-outs in doubt all the same.
+Commits write tokens (see ``.commit``) instead of using FoundationDB's automatic idempotency, which
+is experimental in 7.3 and leaves the outcome of a time-out unknown as well.
 """
 
 import asyncio
@@ -44,20 +44,26 @@ from .watcher import FdbWatcher
 T = TypeVar("T")
 
 PAGE_NODES_MAX = 100
-"""Nodes read in one transaction where all are read: 10 MB at most, far below its five seconds."""
+"""Number of nodes that a full scan reads in one transaction.
+
+They have at most 10 MB, which takes much less than the five seconds of a transaction.
+"""
 
 END_BATCH_NODES_MAX = 100
-"""Nodes of a session removed in one transaction: at 30 kB for the longest paths, with all that
-hangs on each, 3 MB of the 10 that a transaction may have."""
+"""Number of a session's nodes that are removed in one transaction.
+
+A node with the longest path needs 30 kB with all its keys; 100 nodes use 3 of the 10 MB that a
+transaction may have.
+"""
 
 
 async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
-    """Opens the cluster and the directory. Raises as ``open_store``."""
+    """Open the cluster and the directory. Raises as ``open_store``."""
     from .native import NativeBindings
 
     names = tuple(uri.check_options(("dir",)).get("dir", "rhumbline").split("/"))
     if uri.authority or "" in names:
-        raise uri.error("should be fdb:///path/of/cluster.file?dir=name/name")
+        raise uri.error("is not of the form fdb:///path/of/cluster.file?dir=name/name")
     bindings = NativeBindings(Path(uri.path) if uri.path else None)
     prefix = await asyncio.to_thread(bindings.directory, names, timeout_ms)
     store = FdbStore(f"fdb://{uri.path}?dir={'/'.join(names)}", bindings, prefix, timeout_ms)
@@ -84,7 +90,7 @@ class FdbStore:
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
 
     async def start(self) -> None:
-        """Makes what a new store needs."""
+        """Initialise a new store, and start observing leases."""
 
         async def body(reads: Reads) -> bool:
             if not (await self._commits.fence(reads)).epoch:
@@ -148,7 +154,7 @@ class FdbStore:
         )
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
         check_target(path)
         check_data(data)
         self._check_open()
@@ -179,14 +185,14 @@ class FdbStore:
         return await self._leases.open(ttl_ms)
 
     async def close(self) -> None:
-        """Ends sessions and watches. The bindings' network thread stays with the process."""
+        """End sessions and watches. The network thread of the bindings keeps running."""
         if self._is_closed:
             return
         await self._leases.aclose()
         self._is_closed = True
         self._watcher.watches.close()
         await self._tasks.aclose()
-        with suppress(MetadataError):  # then a few small keys stay
+        with suppress(MetadataError):  # a few small keys remain then
             await self._commits.clear_tokens(self._deadline())
         self._transactions.is_closed = True
 
@@ -229,17 +235,17 @@ class FdbStore:
         return await self._read(body)
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Removes row and nodes if the counter is still this one (None: whatever it is).
+        """Remove the row and its nodes if the counter is still ``counter`` (None: any).
 
-        An owner of more nodes than a transaction may remove is marked as ending: it can neither
-        beat nor make nodes any more. The row goes with the last of them, so that after a crash
-        others find it silent, as any, and go on.
+        An owner with more nodes than one transaction may remove is marked as ending: it can neither
+        renew its lease nor create nodes. The row is removed with its last nodes; after a crash,
+        observers find the lease expired as usual and continue the removal.
         """
         while not await self._end_batch(owner, counter):
             counter = ENDING
 
     async def _end_batch(self, owner: Owner, counter: int | None) -> bool:
-        """Whether all is gone (or another counter says that the session lives)."""
+        """Remove a batch of nodes; return True if nothing is left or the counter has changed."""
         key = self._keys.lease(owner)
 
         async def body(reads: Reads) -> tuple[bool]:
@@ -283,7 +289,7 @@ class FdbStore:
         return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root, in transactions of some hundred each."""
+        """Yield all nodes including the root, in pages of ``PAGE_NODES_MAX``."""
         numbers = {}
         async for _, pairs in self._pages(self._keys.counters()):
             numbers.update({self._keys.counter_parent(key): int(value) for key, value in pairs})

@@ -1,4 +1,4 @@
-"""Watches on FoundationDB's, which are of single keys and fire once: a task for each path."""
+"""Watches on top of FoundationDB's, which cover single keys and fire once; one task per path."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,8 +14,9 @@ from .keys import FdbKeys
 class FdbWatcher:
     """Keeps one native watch for each watched path.
 
-    A path with a prefix watch watches its signal, which also changes when the node itself does;
-    then plain watches at that path may fire for what is below it, as hints may.
+    For a path with a prefix watch, the native watch covers the path's signal key, which changes
+    with the node and everything below it. Plain watches at the same path may then fire without a
+    change of their node, which the contract permits.
     """
 
     def __init__(

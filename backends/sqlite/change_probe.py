@@ -1,9 +1,9 @@
-"""Whether anybody can have committed since the last look: one system call, instead of a question
-to SQLite in its thread fifty times a second.
+"""Detects with one system call that no process has committed since the last check.
 
-Every commit writes to the write-ahead log, which changes its size or its time of change. That time
-goes by ticks of some milliseconds, and two commits of one tick may look the same; so a look counts
-only if the last change is ``SETTLED_MS`` old when it begins.
+This saves a query in SQLite's thread fifty times a second. Every commit writes to the write-ahead
+log, which changes the log's size or its modification time. That time advances in ticks of some
+milliseconds, and two commits within one tick may leave the same values. A check is therefore only
+remembered if the last modification is more than ``SETTLED_MS`` old when the check begins.
 """
 
 import os
@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 SETTLED_MS = 100
-"""Far above the tick of any kernel (10 ms at most)."""
+"""Well above the timestamp tick of any kernel, which is at most 10 ms."""
 
 _Stamp = tuple[int, int, int]
 
 
 class ChangeProbe:
-    """Of one database file."""
+    """The probe of one database file."""
 
     def __init__(self, path: Path) -> None:
         self._log = f"{path}-wal"
@@ -25,18 +25,18 @@ class ChangeProbe:
 
     @property
     def is_certain(self) -> bool:
-        """Nothing was committed since the last look began."""
+        """True if nothing was committed since the last check began; False if that is unknown."""
         return self._checked is not None and self._stamp() == self._checked
 
     def begin_check(self) -> None:
-        """A look begins now."""
+        """Remember the state of the log, before the database is queried."""
         stamp = self._stamp()
         self._checked = None
         if stamp is not None and time.time_ns() - stamp[2] > SETTLED_MS * 1_000_000:
             self._checked = stamp
 
     def reset(self) -> None:
-        """The look failed."""
+        """Discard the remembered state, since the query failed."""
         self._checked = None
 
     def _stamp(self) -> _Stamp | None:

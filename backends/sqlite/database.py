@@ -1,7 +1,8 @@
-"""The blocking half: one connection, used by one thread; every method is one short transaction.
+"""The blocking part of the SQLite store: one connection, used by one thread.
 
-WAL mode with ``synchronous=FULL``: a commit that returned is on disk. Writers of several processes
-take turns by ``BEGIN IMMEDIATE``; who waits longer than its deadline gets MetadataUnavailableError.
+Every method is one short transaction. The database is in WAL mode with ``synchronous=FULL``: a
+commit that has returned is on disk. ``BEGIN IMMEDIATE`` serialises the writers of all processes; a
+writer that waits beyond its deadline raises MetadataUnavailableError.
 """
 
 import sqlite3
@@ -31,10 +32,10 @@ from .schema import prepare
 T = TypeVar("T")
 
 PAGE = 2_000
-"""Nodes read at once where all are read."""
+"""Number of nodes in a page of a full scan."""
 
 CHANGES_KEPT = 10_000
-"""Newest entries of the change log; a watcher further behind fires all its watches."""
+"""Number of newest change log entries that are kept; a handle further behind fires all watches."""
 
 
 Body = Callable[["SqliteWriter"], object]
@@ -42,15 +43,15 @@ Body = Callable[["SqliteWriter"], object]
 
 
 class BusyError(MetadataUnavailableError):
-    """Others held the file for as long as it was waited for; nothing was written."""
+    """Other writers held the file until the deadline; nothing was written."""
 
 
 class Database:
-    """An open file. ``deadline`` arguments are ``time.monotonic()`` seconds."""
+    """An open database file. ``deadline`` arguments are ``time.monotonic()`` seconds."""
 
     def __init__(self, path: Path, *, adopt: bool, deadline: float) -> None:
         if path.is_dir() or not path.parent.is_dir():
-            raise ConfigurationError(f"{path} must be a file in a directory that exists")
+            raise ConfigurationError(f"{path} is not a file in an existing directory")
         self._path = path
         self._commits = 0
         self._checked_version = (-1, -1)
@@ -64,11 +65,11 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._connection.close()
 
     def read(self, body: "Callable[[SqliteReader], T]", deadline: float) -> T:
-        """Runs ``body`` on one snapshot."""
+        """Run ``body`` on one snapshot."""
         with self._mapped_errors():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN")
@@ -78,17 +79,17 @@ class Database:
                 self._connection.execute("ROLLBACK")
 
     def write(self, bodies: Sequence[Body], deadline: float) -> list[object]:
-        """Runs ``bodies`` in one transaction, one commit for all; what each returned or raised.
+        """Run ``bodies`` in one transaction with one commit; return what each returned or raised.
 
-        A body that raises a MetadataError leaves nothing of itself and does not hold up the
-        others. Any other failure is raised, and counts for all of them: BusyError when it was not
-        their turn by ``deadline``.
+        A body that raises a MetadataError is rolled back alone and does not affect the others. Any
+        other failure is raised and applies to all bodies, such as BusyError if the write lock was
+        not obtained by ``deadline``.
         """
         with self._mapped_errors():
             self._wait_at_most(deadline)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                outcomes = [self._write_one(body) for body in bodies]
+                outcomes = [self._write_single(body) for body in bodies]
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -97,7 +98,7 @@ class Database:
             self._commits += 1
             return outcomes
 
-    def _write_one(self, body: Body) -> object:
+    def _write_single(self, body: Body) -> object:
         self._connection.execute("SAVEPOINT one")
         try:
             outcome = body(SqliteWriter(self._connection))
@@ -108,7 +109,7 @@ class Database:
         return outcome
 
     def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
-        """Like ``SqliteReader.changes_after``, but one cheap query if nobody committed."""
+        """Do as ``SqliteReader.changes_after``, with one cheap query if nothing was committed."""
         with self._mapped_errors():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._checked_version:
@@ -123,7 +124,7 @@ class Database:
                 self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 break
             except sqlite3.OperationalError as error:
-                # Changing the mode of a new file does not wait for others who do the same.
+                # The busy time-out does not apply if several processes set the mode of a new file.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 self._wait_at_most(deadline)
@@ -141,14 +142,14 @@ class Database:
             raise IndeterminateError(f"{self._path}: commit failed: {error}") from error
 
     def _wait_at_most(self, deadline: float) -> None:
-        left_ms = int((deadline - time.monotonic()) * 1000)
-        if left_ms <= 0:
-            raise BusyError(f"{self._path}: too busy to begin in time")
-        self._connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+        remaining_ms = int((deadline - time.monotonic()) * 1000)
+        if remaining_ms <= 0:
+            raise BusyError(f"{self._path}: locked by other writers until the deadline")
+        self._connection.execute(f"PRAGMA busy_timeout = {remaining_ms}")
 
     @contextmanager
     def _mapped_errors(self) -> Iterator[None]:
-        """Turns SQLite's errors into ours."""
+        """Convert SQLite's errors."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -171,7 +172,7 @@ class SqliteReader:
 
     @property
     def fence(self) -> FenceState:
-        """The gate, as this transaction sees it."""
+        """The migration fence as this transaction sees it."""
         if self._fence is None:
             rows = self._connection.execute(
                 "SELECT name, value FROM fact"
@@ -184,7 +185,7 @@ class SqliteReader:
         return self._fence
 
     def node(self, path: str) -> Node | None:
-        """The node at ``path``, or None."""
+        """Return the node at ``path``, or None."""
         row = self._connection.execute(
             "SELECT data, revision, owner, sequence FROM node WHERE parent = ? AND name = ?",
             _key(path),
@@ -195,11 +196,11 @@ class SqliteReader:
         return Node(data, self.version(revision), owner, sequence)
 
     def child_names(self, path: str, limit: int) -> list[str]:
-        """The first ``limit`` names of children, in order."""
+        """Return the first ``limit`` names of children, in order."""
         return self._names(path, "", limit)
 
     def value(self, path: str, *, stale_ok: bool) -> Value:
-        """What ``get`` answers. Raises NoNodeError, StoreFencedError."""
+        """Return the result of ``get``. Raises NoNodeError, StoreFencedError."""
         if not stale_ok:
             self.fence.check_open()
         node = self.node(path)
@@ -208,19 +209,22 @@ class SqliteReader:
         return Value(node.data, node.version)
 
     def names_after(self, path: str, after: str | None, limit: int | None) -> list[str]:
-        """What ``children`` answers. Raises NoNodeError, StoreFencedError."""
+        """Return the result of ``children``. Raises NoNodeError, StoreFencedError."""
         self.fence.check_open()
         if self.node(path) is None:
             raise NoNodeError(path)
         return self._names(path, after or "", -1 if limit is None else limit)
 
     def leases(self) -> dict[Owner, Lease]:
-        """All leases."""
+        """Return all leases."""
         rows = self._connection.execute("SELECT owner, ttl_ms, counter FROM lease").fetchall()
         return {Owner(owner): Lease(ttl_ms, counter) for owner, ttl_ms, counter in rows}
 
     def changes_after(self, number: int) -> tuple[int, list[str] | None]:
-        """The last change's number, and the paths changed after ``number`` (None: too many)."""
+        """Return the number of the last change, and the paths changed after ``number``.
+
+        The paths are None if the change log does not reach back to ``number``.
+        """
         first, last = self._connection.execute(
             "SELECT min(number), max(number) FROM change"
         ).fetchone()
@@ -232,11 +236,11 @@ class SqliteReader:
         return last, [path for (path,) in rows]
 
     def version(self, revision: int) -> Version:
-        """The version of what was written at a revision."""
+        """Return the version of a node that was written at a revision."""
         return Version(f"{self.fence.epoch}.{revision}")
 
     def page(self, after: int) -> tuple[int, list[tuple[str, Node]]]:
-        """Some nodes behind a row, and the last row of them (-1: there is none)."""
+        """Return the last row (-1 if there is none) and the nodes of the page after a row."""
         rows = self._connection.execute(
             "SELECT rowid, parent, name, data, revision, owner, sequence FROM node"
             " WHERE rowid > ? ORDER BY rowid LIMIT ?",
@@ -257,15 +261,15 @@ class SqliteReader:
 
 
 class SqliteWriter(SqliteReader):
-    """Reads and writes within a transaction. A closed store refuses to be written."""
+    """Reads and writes within a transaction."""
 
     def plan(self, allowed_fence: FenceState | None = None) -> TransactionPlan:
-        """An empty plan for this transaction. Raises StoreFencedError."""
+        """Return an empty plan for this transaction. Raises StoreFencedError."""
         self.fence.check(allowed_fence)
         return TransactionPlan(self)
 
     def commit(self, plan: TransactionPlan) -> Version:
-        """Writes what a plan decided."""
+        """Write the changes of a plan; return their version."""
         run = self._connection.execute
         ((revision,),) = run(
             "UPDATE fact SET value = value + 1 WHERE name = 'revision' RETURNING value"
@@ -293,7 +297,7 @@ class SqliteWriter(SqliteReader):
         return self.version(revision)
 
     def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replaces the gate if it is ``old``."""
+        """Replace the fence if it is ``old``; False if it is not."""
         if self.fence != old:
             return False
         facts = [(name, value) for name, value in asdict(new).items() if value is not None]
@@ -305,32 +309,32 @@ class SqliteWriter(SqliteReader):
         return True
 
     def raise_sequence(self, path: str, number: int) -> None:
-        """The next sequential child gets at least this number."""
+        """Make ``number`` the minimum number of the next sequential child."""
         self._connection.execute(
             "UPDATE node SET sequence = max(sequence, ?) WHERE parent = ? AND name = ?",
             (number, *_key(path)),
         )
 
     def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Makes a lease, if it is not there. Raises StoreFencedError."""
+        """Create a lease if it does not exist. Raises StoreFencedError."""
         self.fence.check_open()
         self._connection.execute("INSERT OR IGNORE INTO lease VALUES (?, ?, 0)", (owner, ttl_ms))
 
     def renew_lease(self, owner: Owner) -> bool:
-        """Raises the counter; False: the lease is gone."""
+        """Increment the counter; False if the lease does not exist any more."""
         cursor = self._connection.execute(
             "UPDATE lease SET counter = counter + 1 WHERE owner = ?", (owner,)
         )
         return cursor.rowcount == 1
 
     def check_lease(self, owner: Owner) -> None:
-        """Raises SessionLostError when the lease is gone."""
+        """Raise SessionLostError if the lease does not exist any more."""
         row = self._connection.execute("SELECT 1 FROM lease WHERE owner = ?", (owner,)).fetchone()
         if row is None:
-            raise SessionLostError(owner)
+            raise SessionLostError(f"session {owner} has ended")
 
     def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Removes a lease and its nodes, if its counter is this one (None: any)."""
+        """Remove a lease and its nodes if the counter is still ``counter`` (None: any)."""
         row = self._connection.execute(
             "SELECT counter FROM lease WHERE owner = ?", (owner,)
         ).fetchone()
@@ -357,5 +361,5 @@ def _path(parent: str, name: str) -> str:
 
 
 def _key(path: str) -> tuple[str, str]:
-    """(parent, name); the root is ("", "")."""
+    """Return (parent, name); the root is ("", "")."""
     return ("", "") if path == "/" else (parent_of(path), path.rpartition("/")[2])

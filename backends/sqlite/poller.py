@@ -1,7 +1,8 @@
-"""Tells watches of changes, those of other processes too, by looking at the file again and again.
+"""Polls the database file for changes by this and other processes, and fires the watches.
 
-A timer and no task, since every process of a cluster does this fifty times a second: most of the
-times one system call says that there is nothing to ask SQLite in its thread (see ``quiet``).
+Since every process of a cluster does this fifty times a second, it uses a timer instead of a task:
+usually one system call shows that nothing has changed (see ``change_probe``), and SQLite's thread
+is not used.
 """
 
 import asyncio
@@ -14,21 +15,21 @@ from ..watches import Watches
 from .change_probe import ChangeProbe
 
 POLL_MS = 20
-"""How often it is asked whether another process changed a watched file."""
+"""Interval in milliseconds between checks with the probe."""
 
 CHECK_INTERVAL_MS_MAX = 1_000
-"""So often the file itself is asked, whatever its write-ahead log looks like from outside."""
+"""Longest interval in milliseconds between queries of the database, whatever the probe says."""
 
 ReadChanges = Callable[[int], Awaitable[tuple[int, list[str] | None]]]
-"""The number of the last change, and the paths changed after a number (None: too many to say)."""
+"""Returns the number of the last change, and the paths changed after a number (None: unknown)."""
 
 
 class Poller:
-    """Of one handle. It looks while it is started, from the beginning each time."""
+    """The poller of one handle; each ``start`` fires all watches once."""
 
     def __init__(self, path: Path, read_changes: ReadChanges, tasks: Tasks) -> None:
         self.watches: Watches | None = None
-        """Set before the first start."""
+        """The watches to fire; set before the first start."""
         self._read_changes = read_changes
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
@@ -41,17 +42,17 @@ class Poller:
 
     @property
     def is_running(self) -> bool:
-        """Between ``start`` and ``stop``."""
+        """True between ``start`` and ``stop``."""
         return self._timer is not None or self._task is not None
 
     def start(self) -> None:
-        """Begins. Safe to repeat."""
+        """Start polling. Safe to repeat."""
         if not self.is_running:
             self._last_number = -1
             self._start_check()
 
     def stop(self) -> None:
-        """Ends. Safe to repeat."""
+        """Stop polling. Safe to repeat."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -60,7 +61,7 @@ class Poller:
             self._task = None
 
     def check_soon(self) -> None:
-        """This handle itself changed something."""
+        """Check without delay, since this handle itself changed something."""
         if self._task is not None:
             self._is_check_wanted = True
         elif self._timer is not None:

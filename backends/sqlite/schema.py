@@ -1,4 +1,4 @@
-"""The database file: its tables, whose it is, and what is refused."""
+"""The tables of the database file, and the checks of its identity, format and host."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from ...core.protocol.errors import CorruptionError, ForeignDataError
 APPLICATION_ID = 0x52484D42
 FORMAT = 1
 CHECK_BYTES_MAX = 64 << 20
-"""Files up to this size are checked in full when they are opened."""
+"""Files up to this size in bytes are checked completely when they are opened."""
 
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -32,10 +32,10 @@ CREATE TABLE change (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NUL
 
 
 def prepare(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
-    """Makes the tables in a new file, and checks an old one.
+    """Create the tables in a new file, or check an existing file.
 
-    Raises ForeignDataError (somebody else's database, a newer format, another host's) and
-    CorruptionError. ``adopt``: this host takes a file over that was moved here.
+    ``adopt`` lets this host take over a file that belonged to another host. Raises ForeignDataError
+    (a database of another application, format or host) and CorruptionError.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -82,13 +82,13 @@ def _make(connection: sqlite3.Connection) -> None:
 def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
     facts = dict(connection.execute("SELECT name, value FROM fact").fetchall())
     if not {"epoch", "revision", "boot", "machine"} <= facts.keys():
-        raise CorruptionError(f"{path} is damaged: it does not say whose it is")
+        raise CorruptionError(f"{path} is damaged: the facts about its epoch and host are missing")
     boot, machine = host_identity()
     if not adopt and facts["boot"] != boot and facts["machine"] != machine:
         raise ForeignDataError(
-            f"{path} belongs to host {facts['machine']!r} and this is {machine!r}: a SQLite store "
-            "serves the processes of one host; if the file was moved for good, open it once with "
-            "?adopt=yes"
+            f"{path} belongs to host {facts['machine']!r}, but this is {machine!r}: a SQLite store "
+            "serves the processes of one host; if the file was moved permanently, open it once "
+            "with ?adopt=yes"
         )
     if (facts["boot"], facts["machine"]) != (boot, machine):
         connection.execute("UPDATE fact SET value = ? WHERE name = 'boot'", (boot,))
@@ -96,7 +96,7 @@ def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> N
 
 
 def host_identity() -> tuple[str, str]:
-    """(This boot of the kernel, which containers share; the name of the machine)."""
+    """Return the boot id of the kernel, which containers share, and the id of the machine."""
     boot = _line(Path("/proc/sys/kernel/random/boot_id"))
     return boot or socket.gethostname(), _line(Path("/etc/machine-id")) or socket.gethostname()
 

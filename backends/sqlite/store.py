@@ -1,7 +1,7 @@
-"""``sqlite:///path``: the contract over one SQLite file.
+"""The metadata store ``sqlite:///path`` in one SQLite file.
 
-Options: ``adopt=yes`` takes over a file that was moved here from another host.
-The loop never waits for the disk: all of SQLite happens in one thread of this handle.
+The option ``adopt=yes`` takes over a file that was moved from another host. The event loop never
+waits for the disk: each handle uses SQLite only in a thread of its own.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
-    """Opens the file, or makes it. Raises as ``open_store``."""
+    """Open the file, or create it. Raises as ``open_store``."""
     options = uri.check_options(("adopt",))
     path = Path(uri.path)
     if uri.authority or not path.is_absolute():
-        raise uri.error("should be sqlite:///absolute/path/of/a/file")
+        raise uri.error("is not of the form sqlite:///absolute/path/of/a/file")
     if options.get("adopt", "yes") != "yes":
-        raise uri.error("has adopt other than yes")
+        raise uri.error(f"has adopt={options['adopt']!r}; the only value is yes")
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
     loop = asyncio.get_running_loop()
     opening = partial(
@@ -66,7 +66,7 @@ class SqliteStore:
         self._is_closed = False
         self._tasks = Tasks()
         self.poller = Poller(path, self._changes_after, self._tasks)
-        """What tells the watches; runs only while there are any."""
+        """Fires the watches; runs only while there are any."""
         self._watches = self.poller.watches = Watches(self._watches_changed)
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
         self._leases.start()
@@ -106,7 +106,7 @@ class SqliteStore:
         return await self._write(body)
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
         check_target(path)
         check_data(data)
 
@@ -196,7 +196,7 @@ class SqliteStore:
         return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root."""
+        """Yield all nodes including the root."""
         row = 0
         while row >= 0:
             row, nodes = await self._read(partial(SqliteReader.page, after=row))
@@ -228,23 +228,26 @@ class SqliteStore:
         self._check_open()
         write = self._writes.submit(body, time.monotonic() + self.timeout_ms / 1000)
         try:
-            result = await self._answer(write.outcome)
+            result = await self._wait_for_job(write.outcome)
         except TimeoutError:
             if self._writes.withdraw(write):
-                raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
-            raise IndeterminateError(f"{self.uri} did not say in time how a write ended") from None
+                raise MetadataUnavailableError(self._late("a write did not begin")) from None
+            raise IndeterminateError(self._late("a write did not end")) from None
         self.poller.check_soon()
         return cast(T, result)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         self._check_open()
         try:
-            return await self._answer(self._thread.submit(work))
+            return await self._wait_for_job(self._thread.submit(work))
         except TimeoutError:
-            raise MetadataUnavailableError(f"{self.uri} did not answer in time") from None
+            raise MetadataUnavailableError(self._late("no result")) from None
 
-    async def _answer(self, job: "Future[T]") -> T:
-        """A disk that hangs cannot hold the caller beyond its deadline for long."""
+    def _late(self, what: str) -> str:
+        return f"{self.uri}: {what} within the time-out of {self.timeout_ms} ms"
+
+    async def _wait_for_job(self, job: "Future[T]") -> T:
+        """Wait for a job for at most 1.5 time-outs, in case the disk hangs."""
         async with asyncio.timeout(self.timeout_ms / 1000 * 1.5):
             answer = asyncio.wrap_future(job)
             answer.add_done_callback(_retrieve)
@@ -268,6 +271,6 @@ class SqliteStore:
 
 
 def _retrieve(answer: "asyncio.Future[Any]") -> None:
-    """Looks at an error whose caller was cancelled: otherwise asyncio reports it as forgotten."""
+    """Retrieve the error of a cancelled caller; otherwise asyncio reports it as never retrieved."""
     if not answer.cancelled():
         answer.exception()

@@ -1,8 +1,8 @@
-"""Writes that wait for the thread: all that wait when it is free share one commit.
+"""The queue of writes for SQLite's thread; all writes waiting when it is free share one commit.
 
-A commit is a sync of the disk, so a process that opens a thousand streams at once pays for a few
-tens of them and not for thousands. Each keeps its own deadline: while others hold the file, those
-that are late drop out of the group and the rest wait on.
+A commit is a sync of the disk. With shared commits a process that opens a thousand streams at once
+needs a few dozen syncs instead of thousands. Each write keeps its own deadline: while other
+processes hold the file, late writes fail and leave the group, and the others continue to wait.
 """
 
 import threading
@@ -19,7 +19,7 @@ _PAUSE_S = 0.005
 
 
 class Write:
-    """A write on its way."""
+    """A queued or running write."""
 
     __slots__ = ("body", "deadline", "outcome")
 
@@ -30,17 +30,17 @@ class Write:
 
 
 class WriteQueue:
-    """The writes of one handle, in order."""
+    """The queued writes of one handle, in order."""
 
     def __init__(self, database: Database, thread: ThreadPoolExecutor) -> None:
         self._database = database
         self._thread = thread
         self._lock = threading.Lock()
         self._waiting: deque[Write] = deque()
-        self._is_scheduled = False  # the thread will come and look
+        self._is_scheduled = False  # a job of the thread will process the queue
 
     def submit(self, body: Body, deadline: float) -> Write:
-        """Queues a write; ``outcome`` hears of it from the thread."""
+        """Queue a write; the thread completes its ``outcome``."""
         write = Write(body, deadline)
         with self._lock:
             self._waiting.append(write)
@@ -50,7 +50,7 @@ class WriteQueue:
         return write
 
     def withdraw(self, write: Write) -> bool:
-        """Takes a write back that was not begun. False: it was."""
+        """Remove a write from the queue; False if it has already begun."""
         with self._lock:
             if write not in self._waiting:
                 return False
@@ -58,7 +58,7 @@ class WriteQueue:
             return True
 
     def _run_group(self) -> None:
-        """In the thread: one transaction, then the thread's next job, so that reads get a turn."""
+        """Run one transaction in the thread; reads queued there run before the next one."""
         with self._lock:
             count = min(len(self._waiting), _GROUP_WRITES_MAX)
             writes = [self._waiting.popleft() for _ in range(count)]
@@ -69,7 +69,7 @@ class WriteQueue:
             try:
                 outcomes = self._write(writes)
             except BusyError:
-                time.sleep(_PAUSE_S)  # who has time left waits on, without those who have not
+                time.sleep(_PAUSE_S)  # the writes that are not late continue to wait
             except BaseException as error:
                 for write in writes:
                     write.outcome.set_exception(error)
@@ -83,16 +83,18 @@ class WriteQueue:
                 return
 
     def _write(self, writes: Sequence[Write]) -> list[object]:
-        """One commit; it waits for its turn until the first of them is late."""
+        """Commit once; wait for the write lock until the earliest deadline of the group."""
         deadline = min(write.deadline for write in writes)
         return self._database.write([write.body for write in writes], deadline)
 
 
 def _fail_late(writes: Sequence[Write]) -> list[Write]:
-    """Those whose deadline is to come; the others hear that theirs has passed."""
+    """Fail the writes whose deadline has passed; return the others."""
     now = time.monotonic()
     for write in writes:
         if write.deadline <= now:
-            late = MetadataUnavailableError("the metadata file was too busy to begin in time")
+            late = MetadataUnavailableError(
+                "the metadata file was locked by other writers until the deadline"
+            )
             write.outcome.set_exception(late)
     return [write for write in writes if write.deadline > now]

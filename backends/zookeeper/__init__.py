@@ -1,1 +1,1 @@
-"""The metadata store in Apache ZooKeeper, on the paths and values of Apache BookKeeper."""
+"""The metadata store in Apache ZooKeeper, with the paths and values of Apache BookKeeper."""

@@ -1,9 +1,9 @@
-"""kazoo behind asyncio: the one module that imports it.
+"""An asyncio adapter for kazoo; no other module imports kazoo.
 
-kazoo runs a client in threads of its own. Requests go in through its queue, which keeps their
-order, and answers, events and changes of state come out through ``loop.call_soon_threadsafe``; the
-loop never waits for a thread. Requests of our own add two things to kazoo: multi-requests whose
-creations answer with the node's Stat, and persistent recursive watches (ZooKeeper 3.6).
+kazoo runs its client in threads of its own. Requests enter through kazoo's queue, which keeps their
+order; responses, events and state changes return through ``loop.call_soon_threadsafe``. The loop
+never waits for a thread. This module defines two requests that kazoo lacks: multi-requests whose
+creations return the node's Stat, and persistent recursive watches (ZooKeeper 3.6).
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _IN_DOUBT = (
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """Where the servers are and how to be let in. ``auth`` is "scheme:credential"."""
+    """The addresses of the servers and the credentials; ``auth`` is "scheme:credential"."""
 
     hosts: str
     auth: str | None = None
@@ -78,38 +78,38 @@ class ZooKeeperAccess:
 
     @property
     def is_tls(self) -> bool:
-        """Whether any option of TLS was given."""
+        """True if any TLS option was given."""
         return any((self.tls_ca, self.tls_cert, self.tls_key))
 
 
 class Request(Protocol):
-    """What kazoo can send."""
+    """A request that kazoo can send."""
 
     def serialize(self) -> bytes:
-        """Its bytes."""
+        """Return the request's bytes."""
         ...
 
 
 class Stat(Protocol):
-    """What identifies a state of a znode: its creating transaction and its count of changes."""
+    """The part of a znode's Stat that identifies a state of the node."""
 
     @property
     def czxid(self) -> int:
-        """The transaction that created it."""
+        """The transaction that created the node."""
         ...
 
     @property
     def version(self) -> int:
-        """How often it was changed."""
+        """The number of changes since the creation."""
         ...
 
 
 class ConnectionGone(Exception):
-    """The connection went before the answer came; it may have been carried out."""
+    """The connection was lost before the response; the request may have been carried out."""
 
 
 class MultiFailed(Exception):
-    """A multi-request of which nothing was done, and the first operation that did not hold."""
+    """The failure of a multi-request without effect; ``index`` is its first failed operation."""
 
     def __init__(self, index: int, error: RhumblineError) -> None:
         super().__init__(index, error)
@@ -118,7 +118,7 @@ class MultiFailed(Exception):
 
 
 class Requests:
-    """The requests, with the access list that new nodes get."""
+    """Constructors of requests; ``is_private`` selects the access control list of new nodes."""
 
     def __init__(self, *, is_private: bool) -> None:
         self._acl = CREATOR_ALL_ACL if is_private else OPEN_ACL_UNSAFE
@@ -126,62 +126,62 @@ class Requests:
     def create(
         self, path: str, data: bytes, *, ephemeral: bool = False, sequential: bool = False
     ) -> Request:
-        """Answers (path, Stat)."""
+        """Create a node; the response is (path, Stat)."""
         flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENTIAL if sequential else 0)
         request: Request = jute.Create2(path, data, self._acl, flags)
         return request
 
     @staticmethod
     def put(path: str, data: bytes, version: int) -> Request:
-        """Answers Stat."""
+        """Set the data; the response is the Stat."""
         request: Request = jute.SetData(path, data, version)
         return request
 
     @staticmethod
     def delete(path: str, version: int) -> Request:
-        """Answers True."""
+        """Delete a node; the response is True."""
         request: Request = jute.Delete(path, version)
         return request
 
     @staticmethod
     def check(path: str, version: int) -> Request:
-        """Only in a multi-request; ``ANY_VERSION``: the node exists."""
+        """Check a version, or with ``ANY_VERSION`` the existence; only within a multi-request."""
         request: Request = jute.CheckVersion(path, version)
         return request
 
     @staticmethod
     def sync(path: str) -> Request:
-        """Requests behind it see everything that was committed before."""
+        """Make later requests of the connection see everything committed before."""
         request: Request = jute.Sync(path)
         return request
 
     @staticmethod
     def get(path: str) -> Request:
-        """Answers (data, Stat)."""
+        """Read a node; the response is (data, Stat)."""
         request: Request = jute.GetData(path, None)
         return request
 
     @staticmethod
     def exists(path: str) -> Request:
-        """Answers Stat or None."""
+        """Read the Stat of a node; the response is the Stat or None."""
         request: Request = jute.Exists(path, None)
         return request
 
     @staticmethod
     def names(path: str) -> Request:
-        """Answers the names of the children, in no order, and the parent's Stat."""
+        """List children; the response is (names in arbitrary order, Stat of the parent)."""
         request: Request = jute.GetChildren2(path, None)
         return request
 
 
 class Multi(NamedTuple):
-    """Operations that happen together or not at all. Answers their answers, or MultiFailed."""
+    """A multi-request: operations that are carried out together or not at all."""
 
     operations: Sequence[Any]
     type: int = 14
 
     def serialize(self) -> bytes:
-        """The request's bytes."""
+        """Return the bytes of the request."""
         parts = bytearray()
         for operation in self.operations:
             parts += jute.MultiHeader(operation.type, False, -1).serialize()
@@ -190,7 +190,7 @@ class Multi(NamedTuple):
 
     @staticmethod
     def deserialize(data: bytes, offset: int) -> list[Any]:
-        """The answers; a failed multi-request is a list of error codes."""
+        """Return the results; those of a failed multi-request are errors."""
         results: list[Any] = []
         while True:
             header, offset = jute.MultiHeader.deserialize(data, offset)
@@ -237,12 +237,12 @@ class _RemoveWatches(NamedTuple):
 
 
 def watch_request(path: str, *, is_recursive: bool) -> Request:
-    """From now on events of a node, or of it and all below it, until the connection goes."""
+    """Return a request for the events of a node, or recursively, until the connection is lost."""
     return _AddWatch(path, is_recursive)
 
 
 def unwatch_request(path: str) -> Request:
-    """Ends what ``watch_request`` began."""
+    """Return a request that ends the watches of a path."""
     return _RemoveWatches(path)
 
 
@@ -252,7 +252,7 @@ def _read_stat(data: bytes, offset: int) -> tuple[Any, int]:
 
 
 class _Events(defaultdict[str, set[Any]]):
-    """In place of kazoo's table of one-shot watches: every event of a node goes to one function."""
+    """A replacement for kazoo's table of one-shot watches that passes every event to a function."""
 
     def __init__(self, on_event: Callable[[str], None]) -> None:
         super().__init__(set)
@@ -264,12 +264,12 @@ class _Events(defaultdict[str, set[Any]]):
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """kazoo's client with our table of watches, which it makes anew for each connection.
+    """kazoo's client with the ``_Events`` table, which is created anew for each connection.
 
-    It never names the last transaction that it saw: a server that knows less would refuse it, and
-    for ever if the servers lost their data. Instead such a server says that the session is gone,
-    and a new one begins. What a handle has seen needs no such guard: current reads go behind a
-    ``sync``, and stale ones may be stale.
+    The client never sends the id of the last transaction that it saw. A server that is behind that
+    transaction would refuse the connection, permanently if the servers lost their data. Without the
+    id such a server reports the session as expired, and a new one begins. Reads do not need this
+    guard: current reads follow a ``sync``, and stale reads may be stale.
     """
 
     def __init__(self, on_event: Callable[[str], None], **options: object) -> None:
@@ -278,7 +278,7 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     @property
     def last_zxid(self) -> int:
-        """What kazoo tells servers when it connects."""
+        """The last seen transaction, as kazoo sends it when it connects; always 0."""
         return 0
 
     @last_zxid.setter
@@ -291,7 +291,7 @@ class _Client(KazooClient):  # type: ignore[misc]
 
 
 class _Reply:
-    """What kazoo's thread sets, and the loop's future of it."""
+    """A result that kazoo's thread sets, and the future of the loop that receives it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -319,7 +319,7 @@ class _Reply:
 
 
 def map_error(error: Exception) -> RhumblineError:
-    """kazoo's error as ours."""
+    """Return the Rhumbline error for an error of kazoo."""
     for kazoo_type, error_type in _ERRORS.items():
         if isinstance(error, kazoo_type):
             return error_type(f"ZooKeeper: {type(error).__name__}")
@@ -327,10 +327,11 @@ def map_error(error: Exception) -> RhumblineError:
 
 
 class ZooKeeperConnection:
-    """One ZooKeeper session, which reconnects by itself.
+    """A ZooKeeper session that reconnects automatically.
 
-    ``on_connected`` is called from the loop after each connect, ``on_expired`` when the servers
-    gave the session up (a new one begins at once), ``on_event`` with a watched node's path.
+    The callbacks run in the loop: ``on_connected`` after each connect, ``on_expired`` when the
+    servers have expired the session (a new one begins at once), ``on_event`` with the path of a
+    watched node.
     """
 
     def __init__(
@@ -364,13 +365,13 @@ class ZooKeeperConnection:
         self._client.add_listener(self._on_kazoo_state)
 
     async def start(self) -> None:
-        """Begins to connect; ``read`` and ``write`` wait for it."""
+        """Start connecting; ``read`` and ``write`` wait for the connection."""
         await _in_thread(self._client.start_async)
 
     async def aclose(self, *, reconnect_ms_max: int = 0) -> None:
-        """Ends the session at the servers if they can be reached soon. Safe to repeat.
+        """End the session at the servers if they can be reached. Safe to repeat.
 
-        ``reconnect_ms_max``: how long a connection that is down is given to come back and say so.
+        A lost connection has ``reconnect_ms_max`` milliseconds to come back for this.
         """
         if self._is_closed:
             return
@@ -384,10 +385,11 @@ class ZooKeeperConnection:
     async def read(
         self, *requests: Request, deadline: float, missing_ok: bool = False
     ) -> list[Any]:
-        """The answers, in order, from one connection. Again after a lost one, until the deadline.
+        """Send requests on one connection and return the responses, in order.
 
-        ``missing_ok``: None instead of NoNodeError.
-        Raises what the first request that failed raised, or MetadataUnavailableError.
+        After a lost connection all requests are repeated until ``deadline``. With ``missing_ok``
+        the response is None where a node does not exist. Raises the error of the first failed
+        request, or MetadataUnavailableError.
         """
         while True:
             await self._wait_connected(deadline)
@@ -396,21 +398,21 @@ class ZooKeeperConnection:
             except ConnectionGone:
                 continue
             except SessionLostError:
-                await asyncio.sleep(0.01)  # kazoo begins a new session; a read needs no old one
+                await asyncio.sleep(0.01)  # kazoo begins a new session, which serves reads as well
             except TimeoutError:
-                raise MetadataUnavailableError("ZooKeeper did not answer in time") from None
+                raise MetadataUnavailableError("no response from ZooKeeper in time") from None
 
     async def write(self, request: Multi, *, deadline: float) -> list[Any]:
-        """The answers of a ``Multi``. Sent once.
+        """Send a ``Multi`` once and return its results.
 
-        Raises MetadataUnavailableError (not sent), IndeterminateError, SessionLostError and
+        Raises MetadataUnavailableError (it was not sent), IndeterminateError, SessionLostError and
         MultiFailed.
         """
         await self._wait_connected(deadline)
         try:
             (results,) = await self._answers([request], deadline)
         except (ConnectionGone, TimeoutError) as error:
-            raise IndeterminateError(f"ZooKeeper: no answer to a write: {error!r}") from None
+            raise IndeterminateError(f"no response from ZooKeeper to a write: {error!r}") from None
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, zk.RolledBackError):
                 raise MultiFailed(index, map_error(result))
@@ -434,7 +436,7 @@ class ZooKeeperConnection:
         except BaseException:
             for future in futures:
                 if not future.cancel() and not future.cancelled():
-                    future.exception()  # looked at, or asyncio reports it as forgotten
+                    future.exception()  # otherwise asyncio reports it as never retrieved
             raise
         outcomes = [(future.exception(), future) for future in futures]
         for error, _ in outcomes:
@@ -449,9 +451,9 @@ class ZooKeeperConnection:
         except TimeoutError:
             if self._client.client_state == KeeperState.AUTH_FAILED:
                 raise UnauthorizedError("ZooKeeper refused the credentials") from None
-            raise MetadataUnavailableError("no ZooKeeper server can be reached") from None
+            raise MetadataUnavailableError("no ZooKeeper server could be reached in time") from None
         if self._loop.time() >= deadline:
-            raise MetadataUnavailableError("ZooKeeper did not answer in time")
+            raise MetadataUnavailableError("no response from ZooKeeper in time")
         if self._is_closed:
             raise ClosedError("the ZooKeeper connection is closed")
 
@@ -483,7 +485,7 @@ class ZooKeeperConnection:
 
 
 async def _in_thread(work: Callable[[], object]) -> None:
-    """Runs blocking work in a daemon thread: a server that hangs cannot keep the process alive."""
+    """Run blocking work in a daemon thread, so that a hanging server does not block the exit."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

@@ -1,8 +1,9 @@
-"""Our operations as one ZooKeeper multi-request.
+"""Carries out the operations of a transaction as one ZooKeeper multi-request.
 
-In order: the gate, the guards of what is compared, the operations with the parents that they need,
-the guards of what is created. When it fails, the origin of the operation that failed says what to
-do: raise its error, look at the gate again, or try again with what was learned.
+The request consists of the check of the fence, checks of the guards of compared nodes, the
+operations with the parents that they need, and writes of the guards of created nodes. If it fails,
+the origin of the failed part decides what follows: its error is raised, the fence is read again, or
+the request is built again from current data.
 """
 
 import asyncio
@@ -26,22 +27,23 @@ from .client import (
 from .migration_fence import NAME, ZooKeeperFence
 
 SEQUENCE_BATCH_CHILDREN_MAX = 500
-"""Children made to raise a count in one request: some 100 kB."""
+"""Children created in one request to raise a sequence number; about 100 kB."""
 
 _FENCE, _RETRY = -1, -2
 
 
 def created_children(stat: Any) -> int:  # noqa: ANN401 - kazoo's ZnodeStat
-    """How many children were ever made below a znode; what the next sequential one is numbered.
+    """Return the number of children ever created below a znode: the next sequence number.
 
-    ZooKeeper reports twice that minus those that are there, as the count of changes.
+    ``cversion`` counts creations and deletions of children: it is twice this number minus the
+    number of existing children.
     """
     count: int = (stat.cversion + stat.numChildren) // 2
     return count
 
 
 class CreateFlags(NamedTuple):
-    """How a single creation is made."""
+    """The flags of a single creation."""
 
     ephemeral: bool = False
     sequential: bool = False
@@ -49,7 +51,10 @@ class CreateFlags(NamedTuple):
 
 @dataclass(slots=True)
 class _RequestBuilder:
-    """A multi-request in the making. ``origins`` says for each part which operation it serves."""
+    """A multi-request under construction; ``origins`` has the operation's index for each part.
+
+    An origin may also be ``_FENCE`` or ``_RETRY``, for parts that belong to no single operation.
+    """
 
     parts: list[Request] = field(default_factory=list)
     origins: list[int] = field(default_factory=list)
@@ -61,7 +66,7 @@ class _RequestBuilder:
 
 
 class ZooKeeperCommits:
-    """Carries out operations whose paths are full ones, with the chroot."""
+    """Carries out operations whose paths include the chroot."""
 
     def __init__(
         self, fence: ZooKeeperFence, requests: Requests, reader: ZooKeeperConnection
@@ -78,10 +83,10 @@ class ZooKeeperCommits:
         flags: CreateFlags = CreateFlags(),  # noqa: B008 - it is immutable
         allowed_fence: FenceState | None = None,
     ) -> list[tuple[str, Version] | None]:
-        """All or nothing; (path, version) of what each Create and Put wrote.
+        """Carry out all operations or none; return (path, version) for each Create and Put.
 
-        ``connection`` is the session's for an ephemeral node. Raises the error of the first
-        operation that does not hold, StoreFencedError, MetadataUnavailableError and
+        For an ephemeral node, ``connection`` is that of its session. Raises the error of the first
+        operation whose condition fails, StoreFencedError, MetadataUnavailableError and
         IndeterminateError.
         """
         with_parents = False
@@ -94,7 +99,9 @@ class ZooKeeperCommits:
             except MultiFailed as failure:
                 origin = builder.origins[failure.index]
                 if isinstance(failure.error, InvalidArgumentError):
-                    raise InvalidArgumentError("an ephemeral node has no children") from failure
+                    raise InvalidArgumentError(
+                        "an ephemeral node cannot have children"
+                    ) from failure
                 if origin == _FENCE:
                     await self._fence.read_or_create(deadline)
                     self._fence.state.check(allowed_fence)
@@ -104,7 +111,9 @@ class ZooKeeperCommits:
                     with_parents = True
                 continue
             return self._written(operations, builder, results)
-        raise MetadataUnavailableError("ZooKeeper: others changed the same nodes all the time")
+        raise MetadataUnavailableError(
+            "ZooKeeper: concurrent changes of the same nodes until the deadline"
+        )
 
     def _written(
         self, operations: Sequence[Operation], builder: _RequestBuilder, results: list[Any]
@@ -122,7 +131,7 @@ class ZooKeeperCommits:
         return written
 
     def version(self, stat: Stat) -> Version:
-        """The version of a znode: the store's life, the node's life, its count of changes."""
+        """Return the version of a znode: epoch of the store, creation id, number of changes."""
         return Version(f"{self._fence.state.epoch}.{stat.czxid:x}.{stat.version}")
 
     @staticmethod
@@ -135,7 +144,10 @@ class ZooKeeperCommits:
     async def raise_sequence(
         self, parent: str, number: int, deadline: float, allowed_fence: FenceState
     ) -> None:
-        """ZooKeeper counts the children that were ever made: so they are made, and go at once."""
+        """Create and delete children until the next sequence number is at least ``number``.
+
+        ZooKeeper numbers children by their creations and has no other way to raise the number.
+        """
         while (missing := number - await self._created_children(parent, deadline)) > 0:
             name = f"{parent.rstrip('/')}/{NAME}-count"
             parts = [await self._fence.condition(allowed_fence, deadline)]
@@ -198,47 +210,47 @@ class ZooKeeperCommits:
                     builder.add(_RETRY, requests.create(ancestor, b""))
                     builder.created.append(ancestor)
                 builder.add(origin, requests.create(path, data, **flags._asdict()))
-                if not flags.sequential:  # its path is not used again
+                if not flags.sequential:  # a sequential path is never used again
                     builder.created.append(path)
 
     def _add_absence(
         self, builder: _RequestBuilder, origin: int, path: str, missing: list[str]
     ) -> None:
-        """ZooKeeper can check that a node is not there only by making and removing it."""
+        """Check that a node does not exist: ZooKeeper must create and delete it for that."""
         for ancestor in missing:
             builder.add(_RETRY, self._requests.create(ancestor, b""))
         builder.add(origin, self._requests.create(path, b""))
-        for made in (path, *reversed(missing)):
-            builder.add(_RETRY, self._requests.delete(made, ANY_VERSION))
+        for created_path in (path, *reversed(missing)):
+            builder.add(_RETRY, self._requests.delete(created_path, ANY_VERSION))
 
     async def _expectations(
         self, operations: Sequence[Operation], builder: _RequestBuilder, deadline: float
     ) -> dict[int, int]:
-        """The znode versions to compare, after a look at who the nodes are, with their guards.
+        """Return the znode versions to compare, by origin, and add the checks of their guards.
 
-        A version that cannot be right becomes one that no znode has, so that the server finds out
-        in the order of the operations which one fails.
+        If the node is not the one of the expected version, the result is a version that no znode
+        has. The server then determines, in the order of the operations, which one fails.
         """
-        wanted = {
+        expected = {
             origin: (operation.path, expect)
             for origin, operation in enumerate(operations)
             if (expect := _expect_of(operation)) is not None
         }
-        if not wanted:
+        if not expected:
             return {}
-        guards = list(dict.fromkeys(self._fence.guard(path) for path, _ in wanted.values()))
-        requests_ = [*guards, *(path for path, _ in wanted.values())]
+        guards = list(dict.fromkeys(self._fence.guard(path) for path, _ in expected.values()))
+        requests_ = [*guards, *(path for path, _ in expected.values())]
         _, *stats = await self._reader.read(
             self._requests.sync(self._fence.path),
             *(self._requests.exists(path) for path in requests_),
             deadline=deadline,
         )
         for guard, stat in zip(guards, stats, strict=False):
-            if stat is not None:  # a store without guards has no gate either
+            if stat is not None:  # a store without guards has no fence either
                 builder.add(_RETRY, self._requests.check(guard, stat.version))
         versions = {}
         found = stats[len(guards) :]
-        for (origin, (_, expect)), stat in zip(wanted.items(), found, strict=True):
+        for (origin, (_, expect)), stat in zip(expected.items(), found, strict=True):
             is_right = stat is not None and self._is_same_node(expect, stat)
             versions[origin] = int(expect.rpartition(".")[2]) if is_right else IMPOSSIBLE_VERSION
         return versions
@@ -249,7 +261,7 @@ class ZooKeeperCommits:
         return is_number and head == f"{self._fence.state.epoch}.{stat.czxid:x}"
 
     async def _present(self, operations: Sequence[Operation], deadline: float) -> dict[str, bool]:
-        """Which ancestors of all these paths are there."""
+        """Return for each ancestor of the operations' paths whether it exists."""
         paths: dict[str, None] = {}
         for operation in operations:
             ancestor = parent_of(operation.path)
@@ -264,14 +276,14 @@ class ZooKeeperCommits:
 
 
 class _Ancestors:
-    """Which ancestors are there while the operations are done one after the other."""
+    """The existing ancestors while the operations are applied in order."""
 
     def __init__(self, present: dict[str, bool] | None) -> None:
-        """None: nobody looked; all are taken to be there until an operation fails."""
+        """``present`` is None if it is unknown; all ancestors are then assumed to exist."""
         self._present = present
 
     def missing(self, path: str) -> list[str]:
-        """The ancestors that are not there, the highest first."""
+        """Return the missing ancestors, the highest first."""
         missing: list[str] = []
         if self._present is None:
             return missing
@@ -282,14 +294,14 @@ class _Ancestors:
         return missing[::-1]
 
     def make(self, path: str) -> list[str]:
-        """``missing``, and from now on they and ``path`` are there."""
+        """Return ``missing(path)``, and mark these ancestors and ``path`` as existing."""
         missing = self.missing(path)
         if self._present is not None:
             self._present.update(dict.fromkeys((*missing, path), True))
         return missing
 
     def deleted(self, path: str) -> None:
-        """``path`` was deleted."""
+        """Mark ``path`` as deleted."""
         if self._present is not None:
             self._present[path] = False
 

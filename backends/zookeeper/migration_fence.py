@@ -1,13 +1,13 @@
-"""What this store keeps beside its users' nodes, below ``<chroot>/.rhumbline``.
+"""The migration fence and the guards of a ZooKeeper store, below ``<chroot>/.rhumbline``.
 
-- The node itself: the state of the gate (see ``..gate``).
-- ``gate-<epoch>``: every write checks in its own transaction that it exists. Who closes the store
-  deletes it, and so no write that was begun before can happen after; a server that lost its data
-  has none, so writes and versions of the old life never match the new one.
-- ``guard-00`` .. ``guard-0f``: a znode's version begins at 0 again when it was deleted and made
-  again, and ZooKeeper compares nothing else. So every creation also writes the guard that its path
-  hashes to; compare-and-set reads that guard, then the node's czxid, and checks in the transaction
-  that the guard has not moved: then the node is still the one that was meant.
+- The node ``.rhumbline`` itself holds the state of the fence (see ``..migration_fence``).
+- ``gate-<epoch>``: every write checks in its own transaction that this node exists. Closing the
+  store deletes it; no write that began earlier can take effect afterwards. A server that lost its
+  data does not have the node, so writes and versions of the earlier content never match.
+- ``guard-00`` .. ``guard-0f``: ZooKeeper compares only the version of a znode, which restarts at 0
+  when the node is deleted and created again. Therefore every creation also writes the guard to
+  which its path hashes. A compare-and-set reads that guard and then the node's czxid, and checks in
+  its transaction that the guard is unchanged: the node is then still the same one.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NAME = FENCE_PATH[1:]
 
 
 class ZooKeeperFence:
-    """The epoch of the store, and the checks that writes carry."""
+    """The fence as this process last read it, and the checks that all writes contain."""
 
     def __init__(
         self,
@@ -40,17 +40,17 @@ class ZooKeeperFence:
 
     @property
     def path(self) -> str:
-        """The node that every write checks."""
+        """The path of the node that every write checks."""
         return f"{self._home}/gate-{self.state.epoch}"
 
     def guard(self, path: str) -> str:
-        """The guard of a path (which is a full one, with the chroot)."""
+        """Return the guard of a path; the path includes the chroot."""
         return f"{self._home}/guard-{crc32(path.encode()) % GUARDS:02x}"
 
     async def read_or_create(self, deadline: float) -> int:
-        """Reads the gate, and makes what is missing in a new store; its znode version.
+        """Read the fence, or create the nodes of a new store; return the fence's znode version.
 
-        Raises CorruptionError when the node holds something else, MetadataUnavailableError.
+        Raises CorruptionError if the node is malformed, and MetadataUnavailableError.
         """
         while True:
             try:
@@ -73,7 +73,7 @@ class ZooKeeperFence:
         return self.state != before
 
     async def condition(self, allowed_fence: FenceState | None, deadline: float) -> Request:
-        """What a write checks: that the gate is open, or is this closed one."""
+        """Return the check for a write: the fence is open, or is exactly ``allowed_fence``."""
         if allowed_fence is None:
             return self._requests.check(self.path, ANY_VERSION)
         version = await self.read_or_create(deadline)
@@ -81,8 +81,10 @@ class ZooKeeperFence:
         return self._requests.check(self._home, version)
 
     async def swap(self, old: FenceState, new: FenceState, deadline: float) -> bool:
-        """Replaces the gate if it is ``old``. When it returns, no write that began before and
-        checked ``old`` can happen any more."""
+        """Replace the fence if it is ``old``; False if it is not.
+
+        After the return, no write that began earlier and checked ``old`` can take effect.
+        """
         version = await self.read_or_create(deadline)
         if self.state != old:
             return False

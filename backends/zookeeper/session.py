@@ -1,4 +1,4 @@
-"""A session: a ZooKeeper connection of its own, whose ephemeral nodes go with it."""
+"""A session: a ZooKeeper connection of its own, which owns the ephemeral nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,12 +6,18 @@ from collections.abc import Callable
 from .client import ZooKeeperAccess, ZooKeeperConnection
 
 CLOSE_RECONNECT_MS = 1_200
-"""Behind kazoo's longest pause between attempts to connect: then the nodes go at once, and not only
-when the TTL is over."""
+"""Time in milliseconds for a reconnect before a session is closed.
+
+It is longer than kazoo's longest pause between connection attempts. A connection that comes back in
+this time lets the nodes be removed at once instead of after the TTL.
+"""
 
 
 class ZooKeeperSession:
-    """Lost when the servers say so, which a process that cannot reach them hears later."""
+    """A session that is lost when the servers report it as expired.
+
+    A process without contact to the servers learns of the loss only after it has reconnected.
+    """
 
     def __init__(self, access: ZooKeeperAccess, ttl_ms: int) -> None:
         self.is_lost = False
@@ -35,7 +41,7 @@ class ZooKeeperSession:
             await self._stopping
 
     def _lose(self) -> None:
-        """The servers gave it up; the new session that kazoo begins is of no use."""
+        """Mark the session as lost and stop the new session that kazoo begins."""
         self.is_lost = True
         self._stopping = asyncio.get_running_loop().create_task(self.connection.aclose())
         for callback in self._on_lost:

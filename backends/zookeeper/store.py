@@ -1,14 +1,15 @@
-"""``zk://host1,host2:2181/chroot``: the contract over ZooKeeper 3.6 or newer.
+"""The metadata store ``zk://host1,host2:2181/chroot`` in ZooKeeper 3.6 or newer.
 
-Nodes are znodes at their own paths below the chroot, values are raw, so that Apache BookKeeper and
-we read each other. Options: ``tls_ca``, ``tls_cert``, ``tls_key`` (files; any of them means TLS,
-with the servers' names checked) and ``auth_file`` (a file with one line "scheme:credential", such
-as ``digest:user:password``; new nodes are then readable and writable by that identity only).
+Nodes are znodes at their own paths below the chroot, and values are stored unchanged, so that
+Apache BookKeeper and Rhumbline can read each other's metadata. Options: ``tls_ca``, ``tls_cert``,
+``tls_key`` (files; any of them enables TLS, with verification of host names) and ``auth_file`` (a
+file with one line "scheme:credential", such as ``digest:user:password``; new nodes are then
+readable and writable by that identity only).
 
-Reads are preceded by ``sync`` on the same connection. That is answered by the leader without asking
-its followers, so a leader that lost them and has not noticed (which takes ``syncLimit`` ticks at
-most) can hide the writes of its successor for that long; writes and compare-and-set have no such
-gap. A session is a connection of its own.
+Each read is preceded by a ``sync`` on the same connection. The leader responds to it without
+contacting its followers. A leader that has lost its followers and has not yet noticed (at most
+``syncLimit`` ticks) can therefore miss writes of its successor for that long. Writes and
+compare-and-set are not affected. Each session uses a connection of its own.
 """
 
 import asyncio
@@ -55,22 +56,22 @@ from .session import ZooKeeperSession
 
 PORT = 2181
 SYSTEM = "/zookeeper"
-"""ZooKeeper's own nodes, at the root of a store without a chroot."""
+"""The path of ZooKeeper's own nodes, which a store without a chroot hides."""
 
 PAGE_REQUESTS_MAX = 200
-"""Requests sent at once where all nodes are read."""
+"""Number of requests that a full scan sends at once."""
 
 SEQUENCE_RAISES_PER_S_MIN = 500
-"""How slowly a count may rise at worst."""
+"""Lowest rate at which a sequence number is raised, for the deadline of ``load``."""
 
 CONNECTION_SESSION_MS_MAX = 6_000
-"""The session of the connection for plain calls: how soon it notices a server that hangs."""
+"""Session time-out of the connection for plain calls; bounds the detection of hanging servers."""
 
 _OPTIONS = ("tls_ca", "tls_cert", "tls_key", "auth_file")
 
 
 async def open_zookeeper(uri: StoreUri, timeout_ms: int) -> "ZooKeeperStore":
-    """Connects, and makes what the store needs in a new chroot. Raises as ``open_store``."""
+    """Connect, and initialise a new chroot. Raises as ``open_store``."""
     options = uri.check_options(_OPTIONS)
     chroot = "" if uri.path in ("", "/") else check_path(uri.path.rstrip("/"))
     hosts = ",".join(str(host) for host in uri.hosts(PORT))
@@ -96,9 +97,9 @@ async def _secret(uri: StoreUri, file: str | None) -> str | None:
     try:
         line = (await asyncio.to_thread(Path(file).read_text)).strip()
     except OSError as error:
-        raise uri.error(f"names an auth_file that cannot be read: {error}") from error
+        raise uri.error(f"has an auth_file that cannot be read: {error}") from error
     if line.count(":") < 1 or "\n" in line:
-        raise uri.error("names an auth_file that is not one line scheme:credential")
+        raise uri.error("has an auth_file that does not contain one line scheme:credential")
     return line
 
 
@@ -130,7 +131,7 @@ class ZooKeeperStore:
         self._commits = ZooKeeperCommits(self.fence, self._requests, self._connection)
 
     async def start(self) -> None:
-        """Connects."""
+        """Connect and read the migration fence."""
         await self._connection.start()
         await self.fence.read_or_create(self._deadline())
 
@@ -145,7 +146,7 @@ class ZooKeeperStore:
     ) -> list[str]:
         """Return at most ``limit`` names of direct children after ``after``, in byte order.
 
-        ZooKeeper always sends all of them.
+        ZooKeeper always sends all names, whatever the limit.
         """
         znode = self._znode(path)
         names, _ = await self._read(self._requests.names(znode))
@@ -181,13 +182,13 @@ class ZooKeeperStore:
         except (ClosedError, SessionLostError):
             self._check_open()
             if ephemeral is not None:
-                raise SessionLostError("the ZooKeeper session is gone") from None
+                raise SessionLostError("the ZooKeeper session has expired") from None
             raise
         assert written is not None
         return written[0][len(self._chroot) :], written[1]
 
     async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and the errors of ``create``."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
         check_target(path)
         check_data(data)
         (version,) = await self._commit([Put(path, data, expect)])
@@ -211,7 +212,7 @@ class ZooKeeperStore:
         return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> ZooKeeperSession:
-        """Opens a session; the servers round the TTL to between 2 and 20 of their ticks."""
+        """Open a session; the servers limit its TTL to between 2 and 20 of their ticks."""
         self._check_open()
         if ttl_ms < 1:
             raise InvalidArgumentError(f"session TTL {ttl_ms} ms is below 1 ms")
@@ -260,7 +261,7 @@ class ZooKeeperStore:
         return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """All nodes with the root, level by level, many requests at once."""
+        """Yield all nodes including the root, level by level, with many requests at once."""
         self._check_open()
         level = ["/"]
         await self._connection.read(self._requests.sync(self.fence.path), deadline=self._deadline())
@@ -275,17 +276,19 @@ class ZooKeeperStore:
     async def load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Writes through a closed gate. ZooKeeper's counts rise in transactions of their own."""
+        """Write although the fence is closed; sequence numbers are raised in later transactions."""
         check_operations(operations)
         self._check_open()
-        znode = [_with_path(operation, self._znode(operation.path)) for operation in operations]
-        await self._commits.commit(znode, self._connection, self._deadline(), allowed_fence=fence)
+        on_znodes = [_with_path(operation, self._znode(operation.path)) for operation in operations]
+        await self._commits.commit(
+            on_znodes, self._connection, self._deadline(), allowed_fence=fence
+        )
         for path, number in sequences.items():
             deadline = self._deadline() + number / SEQUENCE_RAISES_PER_S_MIN
             await self._commits.raise_sequence(self._znode(path), number, deadline, fence)
 
     async def _page(self, paths: list[str]) -> tuple[list[tuple[str, Node]], list[str]]:
-        """These nodes, and which of them have children."""
+        """Return the nodes at ``paths``, and the paths of those with children."""
         answers = await self._connection.read(
             *(self._requests.get(self._znode_unchecked(path)) for path in paths),
             deadline=self._deadline(), missing_ok=True,
@@ -333,14 +336,14 @@ class ZooKeeperStore:
     def _own_session(self, session: Session) -> ZooKeeperSession:
         if not isinstance(session, ZooKeeperSession) or session not in self._sessions:
             if isinstance(session, ZooKeeperSession) and session.is_lost:
-                raise SessionLostError("the ZooKeeper session is gone")
+                raise SessionLostError("the ZooKeeper session has expired")
             raise InvalidArgumentError("the session belongs to another store handle")
         if session.is_lost:
-            raise SessionLostError("the ZooKeeper session is gone")
+            raise SessionLostError("the ZooKeeper session has expired")
         return session
 
     async def _read(self, request: Request, *, stale_ok: bool = False) -> Any:  # noqa: ANN401
-        """The answer of a store whose gate was still open after it. Raises StoreFencedError."""
+        """Read, and check that the fence was still open afterwards. Raises StoreFencedError."""
         self._check_open()
         deadline = self._deadline()
         if stale_ok:
@@ -354,20 +357,22 @@ class ZooKeeperStore:
             if fence is not None and answer is not None:
                 return answer
             if fence is not None:
-                raise NoNodeError("ZooKeeper: NoNodeError")
+                raise NoNodeError("ZooKeeper: no such node")
             await self.fence.refresh(deadline)
 
     async def _commit(self, operations: Sequence[Operation]) -> list[Version | None]:
         self._check_open()
-        znode = [_with_path(operation, self._znode(operation.path)) for operation in operations]
+        on_znodes = [_with_path(operation, self._znode(operation.path)) for operation in operations]
         try:
-            written = await self._commits.commit(znode, self._connection, self._deadline())
+            written = await self._commits.commit(on_znodes, self._connection, self._deadline())
         except SessionLostError:
             self._check_open()
-            raise MetadataUnavailableError("the ZooKeeper connection began anew") from None
-        return [None if written is None else written[1] for written in written]
+            raise MetadataUnavailableError(
+                "the ZooKeeper session expired; a new one began"
+            ) from None
+        return [None if result is None else result[1] for result in written]
 
-    # --- watches: armed at the server for this connection, then fired once
+    # --- watches: each is armed at the server once per connection, then fired once
 
     def _connected(self) -> None:
         self._armed.clear()
@@ -400,7 +405,7 @@ class ZooKeeperStore:
                         )
                     self._watches.fire_at(path)
             except NoNodeError:
-                continue  # the watch was not there any more
+                continue  # the server had already removed the watch
             except MetadataUnavailableError:
                 self._armed.pop(path, None)
                 self._to_arm[path] = None

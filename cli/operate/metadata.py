@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import click
 
 from ...backends.migration import (
-    End,
     Migration,
+    MigrationEnd,
     MigrationOutcome,
     highest_ledger_id,
     next_ledger_id,
@@ -104,7 +104,7 @@ async def migrate(
     success, migrate in the other direction to go back.
     """
     async with AsyncExitStack() as closing:
-        ends = [End(await _opened(closing, session, uri), uri) for uri in (source, target)]
+        ends = [MigrationEnd(await _opened(closing, session, uri), uri) for uri in (source, target)]
         progress = ProgressBar()
         migration = Migration(
             ends[0],

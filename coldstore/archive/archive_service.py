@@ -84,7 +84,7 @@ class ArchiveService:
         self._token = f"archiver-{runtime.random_bytes(_TOKEN_BYTES).hex()}".encode()
 
     async def run(self) -> None:
-        """Run passes until cancelled. Errors of the stores are reported, and the pass is retried."""
+        """Run passes until cancelled. Report errors of the stores, and retry after the pause."""
         while True:
             result = ArchivePass()
             try:

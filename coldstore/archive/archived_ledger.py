@@ -258,6 +258,6 @@ def _control_entries(first: int, last: int, position: int, txid: int) -> list[Le
 
 
 def _retrieve_exception(task: "asyncio.Task[pa.Table]") -> None:
-    """Retrieve the exception of a prefetch that may never be awaited, so asyncio does not log it."""
+    """Retrieve the exception of a prefetch, so that asyncio logs none if it is never awaited."""
     if not task.cancelled():
         task.exception()

@@ -38,8 +38,8 @@ class ColdArchives:
                 raise CorruptionError(f"{folder}/{part.name}: the part is missing") from error
             if found.size_bytes != part.size_bytes or found.sha256 not in (None, part.sha256):
                 raise CorruptionError(
-                    f"{folder}/{part.name}: {found.size_bytes} bytes with SHA-256 {found.sha256}, the "
-                    f"manifest says {part.size_bytes} bytes with SHA-256 {part.sha256}"
+                    f"{folder}/{part.name}: {found.size_bytes} bytes with SHA-256 {found.sha256}, "
+                    f"the manifest says {part.size_bytes} bytes with SHA-256 {part.sha256}"
                 )
 
     async def delete(self, stream: str, segment: Segment) -> None:
@@ -56,7 +56,7 @@ class ColdArchives:
         known = (segment.last_entry_id, segment.record_count, segment.start_sequence_id)
         if found != known:
             raise CorruptionError(
-                f"stream {stream}: the archive of segment {segment.lssn} is of another segment: last "
-                f"entry, records and start are {found}, the metadata says {known}"
+                f"stream {stream}: the archive of segment {segment.lssn} is of another segment: "
+                f"last entry, records and start are {found}, the metadata says {known}"
             )
         return manifest

@@ -41,7 +41,7 @@ class Part:
 class Manifest:
     """The manifest of an archived segment.
 
-    ``last_entry_id`` is that of the ledger, so it may be the id of an entry of control records only.
+    ``last_entry_id`` is that of the ledger, so its entry may hold control records only.
     Raises CorruptionError if the parts contradict the totals.
     """
 
@@ -99,8 +99,8 @@ class Manifest:
             fields: dict[str, Any] = json.loads(data)
             if (found := fields.pop("format")) != FORMAT:
                 raise ForeignDataError(
-                    f"archive manifest has format {found!r}, this version reads format {FORMAT}: use "
-                    "a newer version"
+                    f"archive manifest has format {found!r}, this version reads format {FORMAT}: "
+                    "use a newer version"
                 )
             parts = tuple(Part(**part) for part in fields.pop("parts"))
             return cls(**fields, parts=parts)

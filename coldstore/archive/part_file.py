@@ -57,7 +57,7 @@ class PartFile:
         footer_bytes = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
         if footer_bytes > size_bytes:
             raise CorruptionError(
-                f"{key}: a footer of {footer_bytes} bytes is larger than the file of {size_bytes} bytes"
+                f"{key}: a footer of {footer_bytes} bytes in a file of {size_bytes} bytes"
             )
         if footer_bytes > len(tail):
             tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
@@ -144,8 +144,8 @@ class _SparseFile:
         found = memoryview(self._pieces.get(begin, b""))[self._offset - begin :][:size]
         if len(found) != size:
             raise CorruptionError(
-                f"{self._key}: the Parquet reader wants {size} bytes at {self._offset}, which are not in the "
-                "columns that the footer names"
+                f"{self._key}: {size} bytes at offset {self._offset} are not in the columns "
+                "that the footer names"
             )
         self._offset += size
         return found

@@ -74,7 +74,7 @@ async def restore_stream(
         txid = segment.last_txid
         creation = Create(paths.segment(segment.lssn), encoded(segment))
         try:
-            # The check keeps a late request from changing another stream of this name (rule STR-23).
+            # The check keeps a late request from changing a successor of the stream (STR-23).
             await idempotent_writes.transact(store, [Check(paths.stream, version)], creation)
         except NodeExistsError:
             stored = await streams.segment(first.stream, segment.lssn)

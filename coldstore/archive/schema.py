@@ -27,7 +27,7 @@ _ORDERED = ["lssn", "entry_id", "slot", "txid", "created_ms"]
 
 
 def parquet_writer_options() -> dict[str, Any]:
-    """Return settings of the Parquet writer: zstd, page checksums, statistics of ordered columns."""
+    """Return the settings of the Parquet writer: zstd, page checksums, selected statistics."""
     return {
         "compression": "zstd",
         "use_dictionary": _REPEATING,

@@ -90,7 +90,7 @@ class SegmentArchiver:
         return cls(runtime, cold, ledgers, StreamStore(store, namespace))
 
     async def archive(self, stream: str, lssn: int) -> Manifest:
-        """Archive segment ``lssn``, which must be the first of its stream or follow an archived one.
+        """Archive segment ``lssn``, the first of its stream or the successor of an archived one.
 
         Safe to repeat and to run concurrently. Raises InvalidArgumentError if the segment does not
         exist, is not completed or is not next in the chain; CorruptionError or GapError if it
@@ -137,8 +137,8 @@ class SegmentArchiver:
         await self._delete_unused_parts(manifest)
         if manifest.stream_identity != record.identity:
             raise CorruptionError(
-                f"stream {stream}: the archive of segment {lssn} belongs to a deleted stream of the "
-                f"same name: identity {manifest.stream_identity}, not {record.identity}"
+                f"stream {stream}: the archive of segment {lssn} is of another stream: "
+                f"identity {manifest.stream_identity}, not {record.identity}"
             )
         if stored.segment.residence is Residence.HOT:
             updated = stored.segment.with_residence(Residence.HOT_AND_ARCHIVE)
@@ -163,8 +163,8 @@ class SegmentArchiver:
             parts.append(await self._put_part(f"{folder}/{name}", name, writer))
         if totals.records != segment.record_count:
             raise GapError(
-                f"stream {stream}: segment {segment.lssn} has {totals.records} records, its metadata "
-                f"says {segment.record_count}"
+                f"stream {stream}: segment {segment.lssn} has {totals.records} records, its "
+                f"metadata says {segment.record_count}"
             )
         manifest = Manifest(
             namespace=self._streams.namespace,

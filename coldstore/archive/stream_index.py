@@ -51,7 +51,7 @@ class StreamIndex:
         return Dlsn(min(self._known()), 0, 0)
 
     def end(self) -> Dlsn:
-        """Return the position after the last segment before the first gap. Raises NoSuchStreamError."""
+        """Return the end of the last segment before a gap. Raises NoSuchStreamError."""
         lssn = min(self._known())
         while lssn in self.manifests:
             lssn += 1

@@ -26,29 +26,38 @@ def _require(holds: bool, requirement: str) -> None:
 async def objects_are_read_back(store: ColdStore) -> None:
     """Check reads of the whole object, of ranges, and at the end."""
     data = bytes(range(256)) * 300
-    _require(await store.put_if_absent("round/trip.bin", data), "a new key is taken")
-    _require(await store.get("round/trip.bin") == data, "whole")
-    _require(await store.get("round/trip.bin", 100) == data[100:], "from an offset")
-    _require(await store.get("round/trip.bin", 100, 50) == data[100:150], "a range")
-    _require(await store.get("round/trip.bin", len(data) - 5, 50) == data[-5:], "a short range")
-    _require(await store.get("round/trip.bin", len(data), 50) == b"", "at the end")
-    _require(await store.get("round/trip.bin", 0, 0) == b"", "nothing")
+    _require(
+        await store.put_if_absent("round/trip.bin", data), "put_if_absent of a new key returns True"
+    )
+    _require(await store.get("round/trip.bin") == data, "get returns the whole object")
+    _require(await store.get("round/trip.bin", 100) == data[100:], "get reads from an offset")
+    _require(await store.get("round/trip.bin", 100, 50) == data[100:150], "get reads a range")
+    _require(
+        await store.get("round/trip.bin", len(data) - 5, 50) == data[-5:],
+        "get returns less at the end of the object",
+    )
+    _require(
+        await store.get("round/trip.bin", len(data), 50) == b"", "get at the end returns nothing"
+    )
+    _require(await store.get("round/trip.bin", 0, 0) == b"", "get of 0 bytes returns nothing")
 
 
 async def empty_objects_are_kept(store: ColdStore) -> None:
     """Check that an object of 0 bytes is listed and readable."""
     await store.put_if_absent("empty/one", b"")
-    _require((await store.stat("empty/one")).size_bytes == 0, "size")
-    _require(await store.get("empty/one") == b"", "bytes")
-    _require(await store.list("empty") == ["empty/one"], "list")
+    _require((await store.stat("empty/one")).size_bytes == 0, "stat returns size 0")
+    _require(await store.get("empty/one") == b"", "get returns no bytes")
+    _require(await store.list("empty") == ["empty/one"], "list includes it")
 
 
 async def an_existing_key_is_not_replaced(store: ColdStore) -> None:
     """Check that a second write returns False and changes nothing."""
-    _require(await store.put_if_absent("once/key", b"first"), "first")
-    _require(not await store.put_if_absent("once/key", b"second"), "second")
-    _require(not await store.put_if_absent("once/key", b"first"), "the same bytes again")
-    _require(await store.get("once/key") == b"first", "kept")
+    _require(await store.put_if_absent("once/key", b"first"), "the first put returns True")
+    _require(not await store.put_if_absent("once/key", b"second"), "the second put returns False")
+    _require(
+        not await store.put_if_absent("once/key", b"first"), "a put of the same bytes returns False"
+    )
+    _require(await store.get("once/key") == b"first", "the first bytes are kept")
 
 
 async def one_of_several_concurrent_writers_succeeds(store: ColdStore) -> None:
@@ -59,8 +68,11 @@ async def one_of_several_concurrent_writers_succeeds(store: ColdStore) -> None:
         successes = await run_all(
             [store.put_if_absent(key, body) for body in bodies], "racing writers"
         )
-        _require(sum(successes) == 1, f"{sum(successes)} winners")
-        _require(await store.get(key) == bodies[successes.index(True)], "the winner's bytes")
+        _require(sum(successes) == 1, f"{sum(successes)} of {_WRITERS} writers succeeded, not 1")
+        _require(
+            await store.get(key) == bodies[successes.index(True)],
+            "get returns the bytes of the successful writer",
+        )
 
 
 async def absent_keys_are_reported(store: ColdStore) -> None:
@@ -72,7 +84,7 @@ async def absent_keys_are_reported(store: ColdStore) -> None:
             continue
         raise AssertionError(f"{call.__name__} of an absent key raised nothing")
     await store.delete("absent/key")
-    _require(await store.list("absent") == [], "list")
+    _require(await store.list("absent") == [], "list omits an absent key")
 
 
 async def a_deleted_key_can_be_put_again(store: ColdStore) -> None:
@@ -80,8 +92,8 @@ async def a_deleted_key_can_be_put_again(store: ColdStore) -> None:
     await store.put_if_absent("again/key", b"old")
     await store.delete("again/key")
     await store.delete("again/key")
-    _require(await store.put_if_absent("again/key", b"new"), "taken")
-    _require(await store.get("again/key") == b"new", "read")
+    _require(await store.put_if_absent("again/key", b"new"), "a deleted key can be put")
+    _require(await store.get("again/key") == b"new", "get returns the new bytes")
 
 
 async def lists_are_sorted_and_match_whole_parts(store: ColdStore) -> None:
@@ -89,10 +101,10 @@ async def lists_are_sorted_and_match_whole_parts(store: ColdStore) -> None:
     keys = ["list/a/1", "list/a/2", "list/a/x/3", "list/ab/1", "list/b"]
     for key in reversed(keys):
         await store.put_if_absent(key, key.encode())
-    _require(await store.list("list") == keys, "all")
-    _require(await store.list("list/a") == keys[:3], "below a")
-    _require(await store.list("list/b") == ["list/b"], "a key itself")
-    _require(set(keys) <= set(await store.list()), "the whole store")
+    _require(await store.list("list") == keys, "list is sorted")
+    _require(await store.list("list/a") == keys[:3], "list returns only keys below list/a")
+    _require(await store.list("list/b") == ["list/b"], "list of a key returns the key itself")
+    _require(set(keys) <= set(await store.list()), "list without a prefix returns every key")
 
 
 async def the_checksum_is_sha256_or_none(store: ColdStore) -> None:
@@ -100,8 +112,10 @@ async def the_checksum_is_sha256_or_none(store: ColdStore) -> None:
     data = b"checksum me" * 1000
     await store.put_if_absent("checksum/key", data)
     found = await store.stat("checksum/key")
-    _require(found.size_bytes == len(data), "size")
-    _require(found.sha256 in (None, hashlib.sha256(data).hexdigest()), "checksum")
+    _require(found.size_bytes == len(data), "stat returns the size")
+    _require(
+        found.sha256 in (None, hashlib.sha256(data).hexdigest()), "stat returns the SHA-256 or None"
+    )
 
 
 async def malformed_keys_are_refused(store: ColdStore) -> None:
@@ -122,7 +136,7 @@ async def a_large_object_is_read_in_parallel_ranges(store: ColdStore) -> None:
     parts = await run_all(
         [store.get("large/object", at, step) for at in range(0, len(data), step)], "ranges"
     )
-    _require(b"".join(parts) == data, "joined")
+    _require(b"".join(parts) == data, "the ranges join to the object")
 
 
 async def a_cancelled_put_is_atomic(store: ColdStore) -> None:
@@ -134,7 +148,7 @@ async def a_cancelled_put_is_atomic(store: ColdStore) -> None:
     with contextlib.suppress(asyncio.CancelledError):  # only the content of the store matters here
         await put
     try:
-        _require(await store.get("cancel/key") == data, "a torn object")
+        _require(await store.get("cancel/key") == data, "the object is incomplete")
     except NoSuchObjectError:
         return
 

@@ -91,13 +91,15 @@ class HdfsColdStore:
 
         def call() -> bytes:
             size = int(self._client.status(path)["length"])
-            wanted = size - offset if length is None else min(length, size - offset)
-            if wanted <= 0:
+            expected_bytes = size - offset if length is None else min(length, size - offset)
+            if expected_bytes <= 0:
                 return b""
-            with self._client.read(path, offset=offset, length=wanted) as reader:
+            with self._client.read(path, offset=offset, length=expected_bytes) as reader:
                 data: bytes = reader.read()
-            if len(data) != wanted:
-                raise UnavailableError(f"HDFS, {path}: received {len(data)} of {wanted} bytes")
+            if len(data) != expected_bytes:
+                raise UnavailableError(
+                    f"HDFS, {path}: received {len(data)} of {expected_bytes} bytes"
+                )
             return data
 
         return await self._calls.read(lambda: _with_typed_errors(call, path))

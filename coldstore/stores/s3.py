@@ -184,7 +184,7 @@ class S3ColdStore:
             except _ExistsError:
                 return False
             except _RacingError:
-                continue  # a concurrent writer of the key is not finished: retry to see which one won
+                continue  # a concurrent write of this key is in progress: retry to see the outcome
         raise UnavailableError(
             f"S3, {name}: {_RACES_MAX} attempts conflicted with other writers of this key"
         )

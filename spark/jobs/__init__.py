@@ -1,1 +1,1 @@
-"""Jobs over archives: archive, verify, replay; by spark-submit or by ``rhumbline spark``."""
+"""The Spark jobs archive, verify and replay, run by spark-submit or ``rhumbline spark``."""

@@ -1,4 +1,4 @@
-"""The command line of the jobs: ``python -m rhumbline.spark.jobs JOB ...``; see ``submit.py``."""
+"""The command line of the Spark jobs: ``python -m rhumbline.spark.jobs JOB ...``."""
 
 import argparse
 import re
@@ -15,48 +15,54 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True)
 
     def job(name: str, text: str) -> argparse.ArgumentParser:
-        one = jobs.add_parser(name, help=text, description=text)
-        one.add_argument("--cold", required=True, help="URI of the cold store")
-        one.add_argument("--master", help="Spark's master, where spark-submit does not say it")
-        return one
+        command = jobs.add_parser(name, help=text, description=text)
+        command.add_argument("--cold", required=True, help="URI of the cold store")
+        command.add_argument("--master", help="Spark's master, unless spark-submit sets it")
+        return command
 
-    archiving = job("archive", "copies completed segments to the cold store")
-    archiving.add_argument("streams", nargs="*", help="default: all")
-    verifying = job("verify", "reads every byte of an archive and walks the chain")
+    archiving = job("archive", "copy completed segments to the cold store")
+    archiving.add_argument("streams", nargs="*", help="streams to archive (default: all)")
+    verifying = job("verify", "read every byte of an archive and check the chain of segments")
     verifying.add_argument("prefix", nargs="?", default="", help="NAMESPACE or NAMESPACE/STREAM")
-    replaying = job("replay", "appends an archive's records to a stream, once")
+    replaying = job("replay", "append archived records to a stream, exactly once")
     replaying.add_argument("source", help="NAMESPACE/STREAM in the archive")
     replaying.add_argument("target", help="stream to append to")
-    replaying.add_argument("--new-txids", action="store_true", help="do not keep the txids")
-    replaying.add_argument("--starting", default="earliest", help="as option startingOffsets")
-    replaying.add_argument("--ending", default="latest", help="as option endingOffsets")
-    for one in (archiving, replaying):
-        one.add_argument("--metadata", required=True, help="URI of the cluster")
-        one.add_argument("--namespace", default="default")
-        one.add_argument("--region", help="of the executors")
-    for one in (archiving, verifying):
-        one.add_argument("--tasks", type=int, help="how many at once")
+    replaying.add_argument(
+        "--new-txids", action="store_true", help="assign new txids instead of keeping them"
+    )
+    replaying.add_argument(
+        "--starting", default="earliest", help="first position, as in option startingOffsets"
+    )
+    replaying.add_argument(
+        "--ending", default="latest", help="end position, as in option endingOffsets"
+    )
+    for command in (archiving, replaying):
+        command.add_argument("--metadata", required=True, help="URI of the cluster")
+        command.add_argument("--namespace", default="default", help="namespace of the streams")
+        command.add_argument("--region", help="region of the executors")
+    for command in (archiving, verifying):
+        command.add_argument("--tasks", type=int, help="number of parallel tasks")
     return parser
 
 
-def _cause(text: str) -> str:
-    """What Spark wraps into many lines: the error of ours, if it is one."""
-    ours = re.findall(r"^rhumbline\.\S+Error: (.*)$", text, re.MULTILINE)
-    return str(ours[-1]) if ours else text
+def _root_cause(text: str) -> str:
+    """Return the message of a RhumblineError inside Spark's message, or else all of ``text``."""
+    own_errors = re.findall(r"^rhumbline\.\S+Error: (.*)$", text, re.MULTILINE)
+    return str(own_errors[-1]) if own_errors else text
 
 
 def main(given: list[str]) -> int:
-    """Runs a job; returns the exit code. One line on stderr says what went wrong."""
+    """Run a job and return the exit code. An error is printed to stderr in one line."""
     options = _parser().parse_args(given)
     spark = open_session(f"rhumbline {options.job}", master=options.master)
     try:
         if options.job == "archive":
             from .archive import ArchiveJob, archive
 
-            place = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
-            done = archive(spark, place, options.streams, tasks=options.tasks)
-            records = sum(one.record_count for one in done)
-            print(f"archived {len(done)} segments, {records:,} records")
+            job = ArchiveJob(options.metadata, options.namespace, options.region, options.cold)
+            manifests = archive(spark, job, options.streams, tasks=options.tasks)
+            records = sum(manifest.record_count for manifest in manifests)
+            print(f"archived {len(manifests)} segments, {records:,} records")
         elif options.job == "verify":
             from .verify import verify
 
@@ -68,16 +74,16 @@ def main(given: list[str]) -> int:
             from .replay import ReplayJob, replay
 
             namespace, _, stream = options.source.partition("/")
-            plan = ReplayJob(
+            replay_job = ReplayJob(
                 options.cold, namespace, stream, options.metadata, options.namespace,
                 options.region, options.target, not options.new_txids, options.starting,
                 options.ending,
             )  # fmt: skip
-            replay(spark, plan)
+            replay(spark, replay_job)
             print(f"replayed {options.source} into {options.namespace}/{options.target}")
         return 0
     except (RhumblineError, PySparkException) as error:
-        print(f"rhumbline: {_cause(str(error))}", file=sys.stderr)
+        print(f"rhumbline: {_root_cause(str(error))}", file=sys.stderr)
         return 1
     finally:
         spark.stop()

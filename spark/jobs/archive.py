@@ -1,4 +1,4 @@
-"""The job ``archive``: executors copy completed segments, the driver links them in order."""
+"""The job ``archive``: executors upload completed segments, the driver publishes manifests."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
@@ -12,7 +12,7 @@ from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.segment_archiver import SegmentArchiver
 from ...coldstore.stores.open_store import open_cold_store
 
-_LISTED_MAX = 1000
+_PAGE_STREAMS = 1000
 
 SegmentKey = tuple[str, int]
 """Stream and LSSN."""
@@ -20,7 +20,7 @@ SegmentKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveJob:
-    """Where the segments are and where their archive is; travels to executors."""
+    """The cluster and the cold store of an archive job; pickled for executors."""
 
     metadata: str
     namespace: str
@@ -29,47 +29,49 @@ class ArchiveJob:
 
 
 def archive(
-    spark: SparkSession, place: ArchiveJob, streams: Iterable[str] = (), *, tasks: int | None = None
+    spark: SparkSession, job: ArchiveJob, streams: Iterable[str] = (), *, tasks: int | None = None
 ) -> list[Manifest]:
-    """Archives the completed segments of ``streams`` (default: all) that have no archive yet.
+    """Archive the completed segments of ``streams`` (default: all) that have no archive yet.
 
-    Each task uploads and reads back segments, of whatever streams; the driver then puts the
-    manifests in order of LSSN. A crash leaves parts that no manifest names, which the next attempt
-    sweeps. Safe to repeat, and to run beside other archivers.
+    Each task uploads segments and reads them back. The driver then publishes the manifests of each
+    stream in order of LSSN. A crash leaves parts without a manifest, which the next attempt
+    deletes. Safe to repeat and to run beside other archivers (rule STR-22).
     """
-    waiting = asyncio.run(_waiting(place, tuple(streams)))
-    if not waiting:
+    segments = asyncio.run(_unarchived_segments(job, tuple(streams)))
+    if not segments:
         return []
-    parallel = min(len(waiting), tasks or spark.sparkContext.defaultParallelism)
+    parallel = min(len(segments), tasks or spark.sparkContext.defaultParallelism)
     uploads = (
-        spark.sparkContext.parallelize(waiting, parallel)
-        .mapPartitions(lambda segments: _uploaded(place, segments))
+        spark.sparkContext.parallelize(segments, parallel)
+        .mapPartitions(lambda partition: _upload(job, partition))
         .collect()
     )
     manifests = [(stream, Manifest.decode(data)) for stream, data in uploads]
-    return asyncio.run(_committed(place, sorted(manifests, key=lambda one: (one[0], one[1].lssn))))
+    return asyncio.run(
+        _commit(job, sorted(manifests, key=lambda upload: (upload[0], upload[1].lssn)))
+    )
 
 
-async def _waiting(place: ArchiveJob, streams: tuple[str, ...]) -> list[SegmentKey]:
+async def _unarchived_segments(job: ArchiveJob, streams: tuple[str, ...]) -> list[SegmentKey]:
     from ...client.connect import Client
 
-    async with Client(place.metadata, namespace=place.namespace, region=place.region) as client:
+    async with Client(job.metadata, namespace=job.namespace, region=job.region) as client:
         namespace = client.namespace()
         names = list(streams)
         while not streams:
             after = names[-1] if names else None
-            page = await namespace.streams(after=after, limit=_LISTED_MAX)
+            page = await namespace.streams(after=after, limit=_PAGE_STREAMS)
             names += page
             if not page:
                 break
         return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
 
 
-def _uploaded(place: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tuple[str, bytes]]:
-    """On an executor."""
+def _upload(job: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tuple[str, bytes]]:
+    """Upload segments. Runs on an executor."""
 
     async def work() -> list[tuple[str, bytes]]:
-        async with _Archiving(place) as archiver:
+        async with _ArchiverContext(job) as archiver:
             return [
                 (stream, (await archiver.upload(stream, lssn)).encode())
                 for stream, lssn in segments
@@ -78,25 +80,25 @@ def _uploaded(place: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tup
     return iter(asyncio.run(work()))
 
 
-async def _committed(place: ArchiveJob, uploads: list[tuple[str, Manifest]]) -> list[Manifest]:
-    async with _Archiving(place) as archiver:
+async def _commit(job: ArchiveJob, uploads: list[tuple[str, Manifest]]) -> list[Manifest]:
+    async with _ArchiverContext(job) as archiver:
         return [await archiver.commit(stream, manifest) for stream, manifest in uploads]
 
 
-class _Archiving:
-    """An archiver with what it needs, as a context."""
+class _ArchiverContext:
+    """A segment archiver with its own client and cold store, as a context manager."""
 
-    def __init__(self, place: ArchiveJob) -> None:
+    def __init__(self, job: ArchiveJob) -> None:
         from ...client.connect import Client
 
-        self._place = place
-        self._cold = open_cold_store(place.cold)
-        self._client = Client(place.metadata, namespace=place.namespace, region=place.region)
+        self._job = job
+        self._cold = open_cold_store(job.cold)
+        self._client = Client(job.metadata, namespace=job.namespace, region=job.region)
 
     async def __aenter__(self) -> SegmentArchiver:
         client = await self._client.__aenter__()
         return SegmentArchiver.for_namespace(
-            self._place.namespace,
+            self._job.namespace,
             self._cold,
             runtime=client.runtime,
             ledgers=client.ledgers,

@@ -1,4 +1,4 @@
-"""The job ``replay``: an archive becomes records of a stream again, once."""
+"""The job ``replay``: appends archived records to a stream, exactly once."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,10 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """What goes where. ``starting`` and ``ending`` are as the options of the data source."""
+    """The source and target of a replay.
+
+    ``starting`` and ``ending`` are values of the options ``startingOffsets`` and ``endingOffsets``.
+    """
 
     cold: str
     source_namespace: str
@@ -22,36 +25,36 @@ class ReplayJob:
 
     @property
     def write_id(self) -> str:
-        """The same archive from the same start into the same stream is one replay."""
+        """The write id: repeats with the same archive, stream and start are one replay."""
         return f"replay {self.cold} {self.source_namespace}/{self.source} {self.starting}"
 
 
-def replay(spark: SparkSession, plan: ReplayJob) -> None:
-    """Appends the archived records to the target, in order, by one task.
+def replay(spark: SparkSession, job: ReplayJob) -> None:
+    """Append the archived records to the target stream in order, in one task.
 
-    A repeat goes on where the last one ended, also when the archive has grown meanwhile. Records
-    get new positions, and keep their txids if so asked; then the target's last txid may not be
-    above the first. Raises what Spark raises.
+    A repeat continues where the last run ended, also if the archive has grown meanwhile. Records
+    get new positions. With ``keeps_txids`` they keep their txids; the last txid of the target must
+    then not be above the first archived one. Raises the errors of Spark.
     """
     rows = (
         spark.read.format("rhumbline")
-        .option("archive", plan.cold)
-        .option("namespace", plan.source_namespace)
-        .option("subscribe", plan.source)
-        .option("startingOffsets", plan.starting)
-        .option("endingOffsets", plan.ending)
+        .option("archive", job.cold)
+        .option("namespace", job.source_namespace)
+        .option("subscribe", job.source)
+        .option("startingOffsets", job.starting)
+        .option("endingOffsets", job.ending)
         .option("columns", "txid,payload")
         .load()
     )
     writing = (
         rows.coalesce(1)  # one task reads the splits in order
         .write.format("rhumbline")
-        .option("metadata", plan.metadata)
-        .option("namespace", plan.namespace)
-        .option("stream", plan.target)
-        .option("keepTxids", str(plan.keeps_txids).lower())
-        .option("writeId", plan.write_id)
+        .option("metadata", job.metadata)
+        .option("namespace", job.namespace)
+        .option("stream", job.target)
+        .option("keepTxids", str(job.keeps_txids).lower())
+        .option("writeId", job.write_id)
     )
-    if plan.region is not None:
-        writing = writing.option("region", plan.region)
+    if job.region is not None:
+        writing = writing.option("region", job.region)
     writing.mode("append").save()

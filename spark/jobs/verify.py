@@ -1,4 +1,4 @@
-"""The job ``verify``: executors read every byte of an archive, and the chain is walked."""
+"""The job ``verify``: executors read every byte of an archive and check the chain of segments."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -10,37 +10,40 @@ from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.verify import verify_next
 from ...coldstore.stores.open_store import open_cold_store
 
-Link = tuple[bytes, bytes | None]
-"""Manifests of a segment and of the one before it in its stream, encoded."""
+EncodedLink = tuple[bytes, bytes | None]
+"""The encoded manifests of a segment and of the previous segment of the stream, if any."""
 
 
 def verify(
     spark: SparkSession, cold: str, prefix: str = "", *, tasks: int | None = None
 ) -> dict[str, list[str]]:
-    """Checks all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM). Asks no server.
+    """Verify all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM). Contacts no cluster.
 
-    Returns the faults of each segment ("namespace/stream/lssn"); none: every byte is right. Raises
-    CorruptionError for manifests that cannot be read, and what the store raises.
+    Return the faults by segment ("namespace/stream/lssn"); the list of an intact segment is empty.
+    Raises CorruptionError for manifests that cannot be read, and the errors of the cold store.
     """
-    manifests = asyncio.run(_listed(cold, prefix))
+    manifests = asyncio.run(_read_manifests(cold, prefix))
     if not manifests:
         return {}
-    links: list[Link] = []
-    for number, one in enumerate(manifests):
-        before = manifests[number - 1] if number else None
-        if before is not None and (before.namespace, before.stream) != (one.namespace, one.stream):
-            before = None
-        links.append((one.encode(), None if before is None else before.encode()))
+    links: list[EncodedLink] = []
+    for number, manifest in enumerate(manifests):
+        previous = manifests[number - 1] if number else None
+        if previous is not None and (previous.namespace, previous.stream) != (
+            manifest.namespace,
+            manifest.stream,
+        ):
+            previous = None
+        links.append((manifest.encode(), None if previous is None else previous.encode()))
     parallel = min(len(links), tasks or 4 * spark.sparkContext.defaultParallelism)
     found = (
         spark.sparkContext.parallelize(links, parallel)
-        .mapPartitions(lambda some: _verified(cold, some))
+        .mapPartitions(lambda partition: _verify_links(cold, partition))
         .collect()
     )
     return dict(found)
 
 
-async def _listed(cold: str, prefix: str) -> list[Manifest]:
+async def _read_manifests(cold: str, prefix: str) -> list[Manifest]:
     store = open_cold_store(cold)
     try:
         return await list_manifests(store, prefix)
@@ -48,18 +51,20 @@ async def _listed(cold: str, prefix: str) -> list[Manifest]:
         await store.close()
 
 
-def _verified(cold: str, links: Iterable[Link]) -> Iterator[tuple[str, list[str]]]:
-    """On an executor."""
+def _verify_links(cold: str, links: Iterable[EncodedLink]) -> Iterator[tuple[str, list[str]]]:
+    """Verify segments. Runs on an executor."""
 
     async def work() -> list[tuple[str, list[str]]]:
         store = open_cold_store(cold)
         found = []
         try:
-            for data, before in links:
-                one = Manifest.decode(data)
-                previous = None if before is None else Manifest.decode(before)
-                verdict = await verify_next(store, one, previous)
-                found.append((f"{one.namespace}/{one.stream}/{one.lssn}", verdict.faults))
+            for data, previous_data in links:
+                manifest = Manifest.decode(data)
+                previous = None if previous_data is None else Manifest.decode(previous_data)
+                result = await verify_next(store, manifest, previous)
+                found.append(
+                    (f"{manifest.namespace}/{manifest.stream}/{manifest.lssn}", result.faults)
+                )
         finally:
             await store.close()
         return found

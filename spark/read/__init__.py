@@ -1,1 +1,1 @@
-"""Reading streams in Spark: planning splits, batch and streaming queries."""
+"""Reads streams in Spark: options, planning, batch queries and streaming queries."""

@@ -1,4 +1,4 @@
-"""Batch queries: archive and ledgers as they are when the query is planned."""
+"""Batch queries: they read archive and ledgers as of the moment of planning."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class RhumblineBatchReader(DataSourceReader):
-    """See DataSourceReader. It travels to executors, so it holds only options and ranges."""
+    """See DataSourceReader. It is pickled for executors, so it holds only options and ranges."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._ranges = Ranges()
 
     def partitions(self) -> list[InputPartition]:
-        """Part files of the archive, and the rest by segments."""
+        """Return one split for each part file of the archive and for each segment in ledgers."""
         planner = Planner(self._options)
         try:
             found: list[InputPartition] = []
             for stream in planner.streams():
-                if self._ranges.wants(stream):
+                if self._ranges.includes_stream(stream):
                     start = planner.start(stream)
                     end = planner.stop(stream)
                     found += planner.splits(stream, start, end, self._ranges)
@@ -36,19 +36,20 @@ class RhumblineBatchReader(DataSourceReader):
         return found or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The rows of one of them."""
+        """Yield the rows of one split."""
         return read_split(self._options, partition)
 
 
 class FilteringBatchReader(RhumblineBatchReader):
-    """Reads only what the filters of the query can need.
+    """Skips files and row groups that cannot pass the filters of the query.
 
-    Only where it is asked for: Spark (4.3) plans a loaded DataFrame once, with the filters of the
-    query that it sees first, and keeps that plan also for uses of the DataFrame without them.
+    This reader is used only with the option ``pushFilters``. Spark 4.3 plans a loaded DataFrame
+    once, with the filters of the first query, and reuses that plan for later queries on the same
+    DataFrame even if they have other filters. Those queries would miss rows.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Learns which files and row groups are needed; Spark applies all filters itself."""
-        for one in filters:
-            self._ranges.learn(one)
-            yield one
+        """Narrow the ranges, and return all filters, because Spark applies each one itself."""
+        for pushed in filters:
+            self._ranges.add_filter(pushed)
+            yield pushed

@@ -1,4 +1,4 @@
-"""The columns of the data source, and how they are made of the archive's."""
+"""The columns of the data source and their derivation from the columns of the archive."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,31 +27,32 @@ _ARROW_TYPES = {
     "created": pa.timestamp("us", tz="UTC"),
     "payload": pa.binary(),
 }
-_MADE_OF = {
+_SOURCE_COLUMNS = {
     "stream": (),
     "dlsn": ("lssn", "entry_id", "slot"),
     "created": ("created_ms",),
 }
 BATCH_ROWS_MAX = 50_000
+"""Most rows of an Arrow batch that is passed to Spark."""
 
 
 def spark_schema(columns: Sequence[str]) -> str:
-    """The schema in Spark's words."""
+    """Return the schema of ``columns`` as a DDL string of Spark."""
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
 
 
 def stored_columns(columns: Sequence[str]) -> list[str]:
-    """The columns of the archive that these are made of; one at least, to count rows."""
+    """Return the archive columns that ``columns`` derive from; at least one, to count rows."""
     needed: set[str] = set()
     for name in columns:
-        needed.update(_MADE_OF.get(name, (name,)))
+        needed.update(_SOURCE_COLUMNS.get(name, (name,)))
     return sorted(needed) or ["entry_id"]
 
 
 def arrow_batches(
     stored: "pa.Table", stream: str, columns: Sequence[str]
 ) -> Iterator["pa.RecordBatch"]:
-    """The rows of ``stored`` (columns as in the archive) as Spark gets them."""
+    """Convert rows with columns of the archive to rows with ``columns``."""
     schema = pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
     for batch in stored.to_batches(max_chunksize=BATCH_ROWS_MAX):
         arrays = [_column(batch, name, stream) for name in columns]
@@ -66,6 +67,6 @@ def _column(batch: "pa.RecordBatch", name: str, stream: str) -> "pa.Array":
             pc.cast(batch.column("created_ms"), pa.timestamp("ms", tz="UTC")), _ARROW_TYPES[name]
         )
     if name == "dlsn":
-        parts = [pc.cast(batch.column(part), pa.string()) for part in _MADE_OF["dlsn"]]
+        parts = [pc.cast(batch.column(part), pa.string()) for part in _SOURCE_COLUMNS["dlsn"]]
         return pc.binary_join_element_wise(*parts, ":")
     return batch.column(name)

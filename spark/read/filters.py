@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down, as ranges of positions and txids.
+"""Converts the filters that Spark pushes down to ranges of positions and txids.
 
-A range only says which files and row groups can hold a row; Spark applies each filter itself to
-what is read. So a filter that is not understood costs speed and never rows.
+The ranges only exclude files and row groups; Spark still applies every filter to the rows that are
+read. A filter that cannot be converted therefore makes a query slower but never loses rows.
 """
 
 from dataclasses import dataclass, field
@@ -25,28 +25,28 @@ _LOWEST, _HIGHEST = 0, 2**63 - 1
 
 @dataclass(slots=True)
 class Ranges:
-    """For each column the lowest and the highest value that can be wanted."""
+    """The lowest and the highest value of each column that can pass the filters."""
 
     low: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _LOWEST))
     high: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_RANGED, _HIGHEST))
     streams: frozenset[str] | None = None
-    """None: all."""
+    """Streams that can pass the filters; None stands for all."""
 
-    def learn(self, one: Filter) -> None:
-        """Narrows the ranges by a filter that every row must pass."""
-        column: tuple[str, ...] = getattr(one, "attribute", ())
+    def add_filter(self, pushed: Filter) -> None:
+        """Narrow the ranges by a filter that every row must pass."""
+        column: tuple[str, ...] = getattr(pushed, "attribute", ())
         if len(column) != 1:
             return
         (name,) = column
-        if name == "stream" and isinstance(one, EqualTo | In):
-            names = frozenset([one.value] if isinstance(one, EqualTo) else one.value)
+        if name == "stream" and isinstance(pushed, EqualTo | In):
+            names = frozenset([pushed.value] if isinstance(pushed, EqualTo) else pushed.value)
             self.streams = names if self.streams is None else self.streams & names
-        elif name == "dlsn" and isinstance(one, EqualTo):
-            self._learn_position(one.value)
+        elif name == "dlsn" and isinstance(pushed, EqualTo):
+            self._add_position(pushed.value)
         elif name in _RANGED:
-            self._learn_number(name, one)
+            self._add_number(name, pushed)
 
-    def _learn_position(self, text: object) -> None:
+    def _add_position(self, text: object) -> None:
         try:
             position = Dlsn.parse(str(text))
         except InvalidArgumentError:
@@ -54,24 +54,24 @@ class Ranges:
         self._narrow("lssn", position.lssn, position.lssn)
         self._narrow("entry_id", position.entry_id, position.entry_id)
 
-    def _learn_number(self, name: str, one: Filter) -> None:
-        if isinstance(one, In):
-            values = [value for value in one.value if isinstance(value, int)]
-            if values and len(values) == len(one.value):
+    def _add_number(self, name: str, pushed: Filter) -> None:
+        if isinstance(pushed, In):
+            values = [value for value in pushed.value if isinstance(value, int)]
+            if values and len(values) == len(pushed.value):
                 self._narrow(name, min(values), max(values))
             return
-        value = getattr(one, "value", None)
+        value = getattr(pushed, "value", None)
         if not isinstance(value, int):
             return
-        if isinstance(one, EqualTo):
+        if isinstance(pushed, EqualTo):
             self._narrow(name, value, value)
-        elif isinstance(one, GreaterThanOrEqual):
+        elif isinstance(pushed, GreaterThanOrEqual):
             self._narrow(name, value, _HIGHEST)
-        elif isinstance(one, GreaterThan):
+        elif isinstance(pushed, GreaterThan):
             self._narrow(name, value + 1, _HIGHEST)
-        elif isinstance(one, LessThanOrEqual):
+        elif isinstance(pushed, LessThanOrEqual):
             self._narrow(name, _LOWEST, value)
-        elif isinstance(one, LessThan):
+        elif isinstance(pushed, LessThan):
             self._narrow(name, _LOWEST, value - 1)
 
     def _narrow(self, name: str, low: int, high: int) -> None:
@@ -79,9 +79,9 @@ class Ranges:
         self.high[name] = min(self.high[name], high)
 
     def may_match(self, name: str, low: int, high: int) -> bool:
-        """Whether a file or row group whose values are in [low, high] can have a wanted row."""
+        """True if a file or row group whose values are in [low, high] can hold a selected row."""
         return low <= self.high[name] and self.low[name] <= high
 
-    def wants(self, stream: str) -> bool:
-        """Whether rows of the stream can be wanted."""
+    def includes_stream(self, stream: str) -> bool:
+        """True if rows of the stream can pass the filters."""
         return self.streams is None or stream in self.streams

@@ -1,7 +1,7 @@
-"""The cluster as a query's driver sees it: segments, the newest position, rows up to a position.
+"""Reads segments, the newest position and row counts from the cluster, for a query's driver.
 
-This is the only module of the driver that talks to servers; the client is imported when a query
-names a cluster.
+This is the only module with which the driver contacts servers. It imports the client only when a
+query names a cluster.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 _ATTEMPTS_MAX = 40
 _PAUSE_S = 0.25
-_PAGE = 1000
+_PAGE_STREAMS = 1000
 
 
 class HotSegment(NamedTuple):
-    """A segment as metadata describes it; ``entries`` is None while it is in progress."""
+    """A segment according to its metadata; ``entries`` is None while it is in progress."""
 
     lssn: int
     entries: int | None
@@ -33,17 +33,17 @@ class HotSegment(NamedTuple):
 
 
 class HotStream(NamedTuple):
-    """A stream as metadata describes it."""
+    """A stream according to its metadata."""
 
     start: Dlsn
     segments: dict[int, HotSegment]
-    """With those that are truncated and not yet purged."""
+    """Segments by LSSN, including those that are truncated but not yet purged."""
 
     def is_empty_between(self, start: Dlsn, end: Dlsn) -> bool:
-        """Whether it is certain that [start, end) has no records.
+        """True if [start, end) certainly holds no records.
 
-        So it is from the end of a segment to the beginning of the next one: what was read to its
-        end may expire.
+        That is the case from the end of a segment to the beginning of the next one. A query may
+        therefore continue although the segment that it has read completely has expired.
         """
         for lssn in range(start.lssn, end.lssn + 1):
             begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
@@ -58,66 +58,68 @@ class HotStream(NamedTuple):
 
 
 def new_client(options: Options) -> "Client | ProxyClient":
-    """A client for the cluster of the query. Raises ConfigurationError when parts are missing."""
+    """Return a client for the cluster. Raises ConfigurationError if a library is missing."""
     from ...client.connect import connect
 
     assert options.metadata is not None
-    is_thin = options.metadata.startswith("grpc://")
+    uses_proxies = options.metadata.startswith("grpc://")
     return connect(
         options.metadata,
         namespace=options.namespace,
         region=options.region,
-        cold=None if is_thin else options.archive,  # proxies have a cold store of their own
+        cold=None if uses_proxies else options.archive,  # proxies open the cold store
     )
 
 
 class HotView:
-    """Looks at streams through an open client."""
+    """Reads metadata and positions of streams through an open client."""
 
     def __init__(self, client: "Client | ProxyClient") -> None:
         self._client = client
 
     async def describe(self, stream: str) -> HotStream:
-        """Start and segments. Raises NoSuchStreamError."""
+        """Return the start and the segments of a stream. Raises NoSuchStreamError."""
         found = await with_retries(lambda: self._client.namespace().describe(stream))
         segments = {
-            one.lssn: HotSegment(
-                one.lssn,
-                one.last_entry_id + 1 if one.is_completed else None,
-                one.record_count,
-                one.completed_ms,
+            segment.lssn: HotSegment(
+                segment.lssn,
+                segment.last_entry_id + 1 if segment.is_completed else None,
+                segment.record_count,
+                segment.completed_ms,
             )
-            for one in found.segments
+            for segment in found.segments
         }
         return HotStream(found.start, segments)
 
     async def end(self, stream: str) -> Dlsn:
-        """Behind the last record that is visible now: an entry border."""
+        """Return the entry boundary after the last record that is visible now."""
         from ...core.protocol.start import LATEST
 
-        async def look() -> Dlsn:
+        async def read_end() -> Dlsn:
             async with self._client.reader(stream, LATEST) as reader:
                 return reader.position
 
-        return await with_retries(look)
+        return await with_retries(read_end)
 
     async def streams(self) -> list[str]:
-        """All streams of the namespace."""
+        """Return all streams of the namespace."""
         found: list[str] = []
 
-        async def page() -> list[str]:
+        async def next_page() -> list[str]:
             after = found[-1] if found else None
-            return list(await self._client.namespace().streams(after=after, limit=_PAGE))
+            return list(await self._client.namespace().streams(after=after, limit=_PAGE_STREAMS))
 
-        while names := await with_retries(page):
+        while names := await with_retries(next_page):
             found += names
         return found
 
     async def first_at_time(self, stream: str, begin: Dlsn, ms: int) -> Dlsn | None:
-        """The first entry from ``begin`` on, in its segment, with a record made at ``ms`` or
-        later; None if none is."""
+        """Return the first entry from ``begin`` on with a record created at ``ms`` or later.
 
-        async def look() -> Dlsn | None:
+        Return None if the segment of ``begin`` has no such record.
+        """
+
+        async def find_entry() -> Dlsn | None:
             async with self._client.reader(stream, begin) as reader:
                 until = min(await self.end(stream), Dlsn(begin.lssn + 1, 0, 0))
                 while (batch := await reader.next_batch(until=until)) is not None:
@@ -125,13 +127,13 @@ class HotView:
                         return batch.first_dlsn._replace(slot=0)
             return None
 
-        return await with_retries(look)
+        return await with_retries(find_entry)
 
-    async def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
-        """As ``StreamIndex.border``."""
+    async def boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        """See StreamIndex.boundary."""
         from ...core.protocol.start import AtSequenceId
 
-        async def look() -> Dlsn:
+        async def find_boundary() -> Dlsn:
             sequence = await self._sequence_of(stream, start, end)
             if sequence is None:
                 return end
@@ -139,28 +141,31 @@ class HotView:
                 async with self._client.reader(stream, AtSequenceId(sequence + rows)) as reader:
                     found = reader.position
             except InvalidArgumentError:
-                return end  # so many records are not there yet
+                return end  # the stream has fewer records so far
             lowest = Dlsn(start.lssn, start.entry_id + 1, 0)
             return min(end, max(lowest, Dlsn(found.lssn, found.entry_id, 0)))
 
-        return await with_retries(look)
+        return await with_retries(find_boundary)
 
     async def _sequence_of(self, stream: str, start: Dlsn, end: Dlsn) -> int | None:
-        """How many records are before the first one from ``start`` on; None if there is none."""
+        """Return the sequence id of the first record in [start, end), or None if it is empty."""
         async with self._client.reader(stream, start) as reader:
             batch = await reader.next_batch(until=end)
         if batch is None:
             return None
         if batch.start_sequence_id is None:
-            raise UnavailableError(f"stream {stream}: a segment is being completed")
+            raise UnavailableError(
+                f"stream {stream}: segment {batch.lssn} has no sequence ids yet, as an earlier "
+                "segment is in progress"
+            )
         return batch.start_sequence_id + batch.record_set.position + batch.first_index
 
 
-async def with_retries(look: Callable[[], Awaitable[T]]) -> T:
-    """The result of ``look``, which is repeated for ten seconds while its errors may pass."""
+async def with_retries(operation: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of ``operation``. Retry it for ten seconds after retryable errors."""
     for _ in range(_ATTEMPTS_MAX):
         try:
-            return await look()
+            return await operation()
         except RhumblineError as error:
             if not error.retryable:
                 raise

@@ -1,4 +1,4 @@
-"""The options of the data source, named as Kafka's where they mean the same."""
+"""The read options of the data source, named like Kafka's options with the same meaning."""
 
 import json
 import re
@@ -15,73 +15,108 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record that was made at this time or later; see ``Planner.resolve``."""
+    """A bound at the first record that was created at this time or later."""
 
     ms: int | Mapping[str, int]
-    """Since 1970; for all streams, or for each of them."""
+    """Milliseconds since 1970, for all streams or by stream."""
 
-    def of(self, stream: str) -> int:
-        """The time for a stream. Raises InvalidArgumentError when none was given."""
+    def for_stream(self, stream: str) -> int:
+        """Return the time for a stream. Raises InvalidArgumentError if none was given."""
         if isinstance(self.ms, int):
             return self.ms
         if stream not in self.ms:
-            raise InvalidArgumentError(f"the timestamps say nothing of stream {stream}")
+            raise InvalidArgumentError(
+                f"the timestamps by stream have no value for stream {stream}"
+            )
         return self.ms[stream]
 
 
 Bound = str | dict[str, Dlsn] | AtTimestamp
-"""EARLIEST, LATEST, a position for each stream, or a time."""
+"""A start or end of a query: EARLIEST, LATEST, a position for each stream, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a query asked for; travels to executors. Made by ``parse_options``."""
+    """The parsed read options of a query, pickled for executors. See ``parse_options``."""
 
     subscribe: tuple[str, ...]
-    """Streams; empty where a pattern says which."""
+    """``subscribe``: names of streams, separated by commas; empty if a pattern is given."""
     pattern: str | None
-    """Regular expression for whole names of streams; who matches is looked up again and again."""
+    """``subscribePattern``: regular expression for whole names of streams.
+
+    It is matched again for every micro-batch, so a streaming query includes later streams.
+    """
     archive: str | None
-    """URI of the cold store. Without it only what is in ledgers is read."""
+    """``archive``: URI of the cold store. Without it, only records in ledgers are read."""
     metadata: str | None
-    """URI of the cluster. Without it only the archive is read, and no server is asked."""
+    """``metadata``: URI of the cluster, or of its read proxies (``grpc://``).
+
+    Without it, only the archive is read, and no server of the cluster is contacted.
+    """
     namespace: str
+    """``namespace``: namespace of the streams, by default ``default``."""
     region: str | None
-    """Region of the executors; needed where the cluster has several."""
+    """``region``: region of the executors; required if the cluster has several regions."""
     starting: Bound
+    """``startingOffsets``, ``startingTimestamp`` or ``startingOffsetsByTimestamp``: where to begin.
+
+    The default is the earliest position in batch queries and the latest in streaming queries.
+    """
     ending: Bound
+    """``endingOffsets``, ``endingTimestamp`` or ``endingOffsetsByTimestamp``: where a batch ends.
+
+    The position itself is not read. The default is the latest position.
+    """
     late_start_begins_at_latest: bool
-    """When no record is as late as the starting time: begin at the end, instead of failing."""
+    """``startingOffsetsByTimestampStrategy``: what to do if the starting time is after all records.
+
+    ``latest`` (True) begins at the end of the stream; ``error``, the default, fails the query.
+    """
     max_offsets: int | None
-    """Most records of a micro-batch; a single entry may exceed it."""
+    """``maxOffsetsPerTrigger``: most records of a micro-batch.
+
+    Each stream with new records adds at least one entry, so a micro-batch can exceed the limit.
+    """
     fails_on_data_loss: bool
+    """``failOnDataLoss``: fail if records were deleted before they were read (default ``true``).
+
+    With ``false``, the query continues with the records that still exist.
+    """
     pushes_filters: bool
-    """See ``FilteringBatchReader``: for a DataFrame that is used with one filter."""
+    """``pushFilters``: skip files and row groups that cannot pass the filters (default ``false``).
+
+    Set it only for a DataFrame that is used with a single filter; see ``FilteringBatchReader``.
+    """
     columns: tuple[str, ...]
-    """Of the result, in this order: Spark does not tell a Python source which ones it needs."""
+    """``columns``: columns of the result in this order, separated by commas; all by default.
+
+    Spark does not tell a Python source which columns a query needs, so set it for large scans.
+    """
 
 
 def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
-    """Reads the options of a query. Raises ConfigurationError naming every fault.
+    """Parse the read options of a query. Raises ConfigurationError that names every fault.
 
-    Names are taken in any case, as Spark does.
+    Names are not case sensitive, as in Spark.
     """
-    left = {name.lower(): value for name, value in given.items() if name.lower() != "path"}
+    remaining = {name.lower(): value for name, value in given.items() if name.lower() != "path"}
     faults: list[str] = []
 
     def take(name: str, default: str | None = None) -> str | None:
-        return left.pop(name.lower(), default)
+        return remaining.pop(name.lower(), default)
 
-    def bound(word: str, default: str) -> Bound:
-        """From startingOffsets, startingTimestamp or startingOffsetsByTimestamp (or ending...)."""
+    def take_bound(prefix: str, default: str) -> Bound:
+        """Parse ``{prefix}Offsets``, ``{prefix}Timestamp`` or ``{prefix}OffsetsByTimestamp``."""
         forms: dict[str, Callable[[str], Bound]] = {
-            f"{word}Offsets": _bound,
-            f"{word}Timestamp": lambda text: AtTimestamp(_whole(json.loads(text))),
-            f"{word}OffsetsByTimestamp": lambda text: AtTimestamp(_times(json.loads(text))),
+            f"{prefix}Offsets": _parse_bound,
+            f"{prefix}Timestamp": lambda text: AtTimestamp(_parse_ms(_parse_json(text))),
+            f"{prefix}OffsetsByTimestamp": lambda text: AtTimestamp(
+                _parse_timestamps(_parse_json(text))
+            ),
         }
         values = {name: text for name in forms if (text := take(name)) is not None}
         if len(values) > 1:
-            faults.append(f"{' and '.join(values)}: give one of them")
+            faults.append(f"{' and '.join(values)}: only one of these options can be set")
         for name, text in values.items():
             try:
                 return forms[name](text)
@@ -92,13 +127,13 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
     streams = tuple(part.strip() for part in (take("subscribe") or "").split(",") if part.strip())
     archive, metadata = take("archive"), take("metadata")
     columns = tuple(c.strip() for c in (take("columns") or ",".join(ALL_COLUMNS)).split(","))
-    limit = take("maxOffsetsPerTrigger")
-    loss = (take("failOnDataLoss", "true") or "").lower()
-    late = (take("startingOffsetsByTimestampStrategy", "error") or "").lower()
-    pushes = (take("pushFilters", "false") or "").lower()
-    starting = bound("starting", LATEST if is_streaming else EARLIEST)
-    ending = bound("ending", LATEST)
-    found = Options(
+    max_offsets = take("maxOffsetsPerTrigger")
+    data_loss = (take("failOnDataLoss", "true") or "").lower()
+    late_start = (take("startingOffsetsByTimestampStrategy", "error") or "").lower()
+    push_filters = (take("pushFilters", "false") or "").lower()
+    starting = take_bound("starting", LATEST if is_streaming else EARLIEST)
+    ending = take_bound("ending", LATEST)
+    options = Options(
         subscribe=streams,
         pattern=take("subscribePattern"),
         archive=archive,
@@ -107,49 +142,68 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         region=take("region"),
         starting=starting,
         ending=ending,
-        late_start_begins_at_latest=late == "latest",
-        max_offsets=int(limit) if limit is not None and limit.isdecimal() else None,
-        fails_on_data_loss=loss != "false",
-        pushes_filters=pushes == "true",
+        late_start_begins_at_latest=late_start == "latest",
+        max_offsets=int(max_offsets)
+        if max_offsets is not None and max_offsets.isdecimal()
+        else None,
+        fails_on_data_loss=data_loss != "false",
+        pushes_filters=push_filters == "true",
         columns=columns,
     )
-    faults += _faults(found, limit=limit, loss=loss, is_streaming=is_streaming)
-    if pushes not in ("true", "false"):
-        faults.append(f"pushFilters: {pushes!r} is neither true nor false")
-    if late not in ("error", "latest"):
-        faults.append(f"startingOffsetsByTimestampStrategy: {late!r} is neither error nor latest")
-    faults += [f"{name}: no such option" for name in sorted(left)]
+    faults += _find_faults(
+        options, max_offsets=max_offsets, data_loss=data_loss, is_streaming=is_streaming
+    )
+    if push_filters not in ("true", "false"):
+        faults.append(f"pushFilters: {push_filters!r} is neither true nor false")
+    if late_start not in ("error", "latest"):
+        faults.append(
+            f"startingOffsetsByTimestampStrategy: {late_start!r} is neither error nor latest"
+        )
+    faults += [f"{name}: unknown option" for name in sorted(remaining)]
     if faults:
         raise ConfigurationError("rhumbline data source: " + "; ".join(faults))
-    return found
+    return options
 
 
-def _faults(found: Options, *, limit: str | None, loss: str, is_streaming: bool) -> list[str]:
-    unknown = [name for name in found.columns if name not in ALL_COLUMNS]
+def _find_faults(
+    options: Options, *, max_offsets: str | None, data_loss: str, is_streaming: bool
+) -> list[str]:
+    unknown = [name for name in options.columns if name not in ALL_COLUMNS]
     checks = [
         (
-            bool(found.subscribe) is not bool(found.pattern),
-            "subscribe: name a stream, or several with commas; or give subscribePattern",
+            bool(options.subscribe) is not bool(options.pattern),
+            "subscribe, subscribePattern: set exactly one of them (stream names separated by "
+            "commas, or a regular expression)",
         ),
-        (_is_pattern(found.pattern), "subscribePattern: not a regular expression"),
-        (found.archive or found.metadata, "archive or metadata: say where the records are"),
+        (
+            _is_pattern(options.pattern),
+            f"subscribePattern: {options.pattern!r} is not a regular expression",
+        ),
+        (
+            options.archive or options.metadata,
+            "archive, metadata: set at least one of them (the URI of the cold store, the URI of "
+            "the cluster)",
+        ),
         (
             not unknown,
-            f"columns: no {', '.join(unknown)}; there are {', '.join(ALL_COLUMNS)}",
+            f"columns: unknown column {', '.join(unknown)}; known are {', '.join(ALL_COLUMNS)}",
         ),
-        (len(set(found.columns)) == len(found.columns), "columns: one is named twice"),
+        (len(set(options.columns)) == len(options.columns), "columns: a column is named twice"),
         (
-            limit is None or found.max_offsets,
-            f"maxOffsetsPerTrigger: {limit!r} is no number above 0",
+            max_offsets is None or options.max_offsets,
+            f"maxOffsetsPerTrigger: {max_offsets!r} is not a whole number above 0",
         ),
-        (loss in ("true", "false"), f"failOnDataLoss: {loss!r} is neither true nor false"),
         (
-            is_streaming or found.starting != LATEST,
-            "startingOffsets: a batch cannot begin at the latest",
+            data_loss in ("true", "false"),
+            f"failOnDataLoss: {data_loss!r} is neither true nor false",
         ),
-        (found.ending != EARLIEST, "endingOffsets: nothing is before the earliest"),
+        (
+            is_streaming or options.starting != LATEST,
+            "startingOffsets: a batch query cannot start at latest",
+        ),
+        (options.ending != EARLIEST, "endingOffsets: a batch query cannot end at earliest"),
     ]
-    return [text for is_well, text in checks if not is_well]
+    return [text for holds, text in checks if not holds]
 
 
 def _is_pattern(text: str | None) -> bool:
@@ -160,31 +214,40 @@ def _is_pattern(text: str | None) -> bool:
     return True
 
 
-def _whole(value: object) -> int:
+def _parse_json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not valid JSON: {error}") from error
+
+
+def _parse_ms(value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r}: write milliseconds since 1970")
+        raise ValueError(f"{value!r} is not a whole number of milliseconds since 1970")
     return value
 
 
-def _times(given: object) -> dict[str, int]:
+def _parse_timestamps(given: object) -> dict[str, int]:
     if not isinstance(given, dict):
-        raise ValueError(f'{given!r}: write {{"stream": milliseconds}}')
-    return {str(stream): _whole(value) for stream, value in given.items()}
+        raise ValueError(f'{given!r} is not of the form {{"stream": milliseconds}}')
+    return {str(stream): _parse_ms(value) for stream, value in given.items()}
 
 
-def _bound(text: str) -> Bound:
+def _parse_bound(text: str) -> Bound:
     if text.strip().lower() in (EARLIEST, LATEST):
         return text.strip().lower()
-    return parse_offsets(json.loads(text))
+    return parse_offsets(_parse_json(text))
 
 
 def parse_offsets(given: object) -> dict[str, Dlsn]:
-    """Positions by stream from their JSON form, e.g. ``{"orders": "3:1041:0"}``.
+    """Return positions by stream from decoded JSON, e.g. ``{"orders": "3:1041:0"}``.
 
     Raises ValueError.
     """
-    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
-        raise ValueError(f'{given!r}: write {{"stream": "lssn:entry:slot"}}')
+    if not isinstance(given, dict) or not all(
+        isinstance(position, str) for position in given.values()
+    ):
+        raise ValueError(f'{given!r} is not of the form {{"stream": "lssn:entry:slot"}}')
     try:
         return {str(stream): Dlsn.parse(text) for stream, text in given.items()}
     except InvalidArgumentError as error:
@@ -192,5 +255,5 @@ def parse_offsets(given: object) -> dict[str, Dlsn]:
 
 
 def format_offsets(offsets: Mapping[str, Dlsn]) -> dict[str, str]:
-    """The JSON form of positions: flat, of primitives, with the streams in order."""
+    """Return positions in their JSON form: a flat object of strings, sorted by stream."""
     return {stream: str(offsets[stream]) for stream in sorted(offsets)}

@@ -1,8 +1,8 @@
-"""The driver's part of a query: which positions there are, and which task reads what.
+"""Plans a query on the driver: finds positions and divides ranges of them into splits.
 
-What is archived is planned from manifests, without a word to a server; what is not, from the
-cluster's metadata. Both give the same records, so it does not matter which one a segment comes
-from, nor whether that changes between two attempts at a micro-batch.
+Archived segments are planned from manifests, all others from the metadata of the cluster. Both
+copies of a segment hold the same records (rule STR-22), so a repeated micro-batch may read a
+segment from the archive that an earlier attempt read from its ledger.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Planner:
-    """Opens what it needs when it is first asked; ``close`` it."""
+    """Plans the splits of a query. It opens connections on first use; ``close`` closes them."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class Planner:
         self._hot: HotView | None = None
 
     def close(self) -> None:
-        """Closes connections. Safe to repeat."""
+        """Close connections. Safe to repeat."""
         if self._is_open:
             self._is_open = False
             self._runner.run(self._closing.aclose())
@@ -54,7 +54,7 @@ class Planner:
     # --- streams --------------------------------------------------------------------------------
 
     def streams(self) -> tuple[str, ...]:
-        """The streams of the query, as they are now. Raises NoSuchStreamError if none matches."""
+        """Return the streams of the query now. Raises NoSuchStreamError if none matches."""
         return self._options.subscribe or self._run(self._matching())
 
     async def _matching(self) -> tuple[str, ...]:
@@ -68,39 +68,46 @@ class Planner:
         found = tuple(name for name in sorted(known) if pattern.fullmatch(name))
         if not found:
             raise NoSuchStreamError(
-                f"no stream of namespace {self._options.namespace} matches {pattern.pattern!r}"
+                f"subscribePattern: no stream of namespace {self._options.namespace} matches "
+                f"{pattern.pattern!r}"
             )
         return found
 
     # --- positions ------------------------------------------------------------------------------
 
     def first(self, stream: str) -> Dlsn:
-        """The first position that may be read."""
+        """Return the first position that can be read."""
         return self._run(self._first(stream))
 
     def end(self, stream: str) -> Dlsn:
-        """Behind everything that is visible now; an entry border."""
+        """Return the entry boundary after the last record that is visible now."""
         return self._run(self._end(stream))
 
     def start(self, stream: str) -> Dlsn:
-        """Where the query begins. Raises InvalidArgumentError when its options name no place."""
+        """Return the first position of the query.
+
+        Raises InvalidArgumentError if the options define no position in the stream.
+        """
         bound = self._options.starting
         if isinstance(bound, AtTimestamp):
-            at = bound.of(stream)
-            found = self._run(self._at_time(stream, at))
+            ms = bound.for_stream(stream)
+            found = self._run(self._at_time(stream, ms))
             if found is None and not self._options.late_start_begins_at_latest:
                 raise InvalidArgumentError(
-                    f"stream {stream} has no record of {at} ms or later; option "
-                    "startingOffsetsByTimestampStrategy=latest begins at its end then"
+                    f"stream {stream} has no record created at {ms} ms or later; set option "
+                    "startingOffsetsByTimestampStrategy=latest to start at the end of the stream"
                 )
             return self.end(stream) if found is None else found
         return self._resolve(bound, stream)
 
     def stop(self, stream: str) -> Dlsn:
-        """Where a batch ends. Raises InvalidArgumentError when its options name no place."""
+        """Return the end of a batch query.
+
+        Raises InvalidArgumentError if the options define no position in the stream.
+        """
         bound = self._options.ending
         if isinstance(bound, AtTimestamp):
-            return self._run(self._at_time(stream, bound.of(stream))) or self.end(stream)
+            return self._run(self._at_time(stream, bound.for_stream(stream))) or self.end(stream)
         return self._resolve(bound, stream)
 
     def _resolve(self, bound: str | dict[str, Dlsn], stream: str) -> Dlsn:
@@ -110,19 +117,22 @@ class Planner:
             return self.end(stream)
         assert isinstance(bound, dict)
         if stream not in bound:
-            raise InvalidArgumentError(f"the offsets say nothing of stream {stream}")
+            raise InvalidArgumentError(f"the offsets have no position for stream {stream}")
         return bound[stream]
 
-    def border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
-        """The last entry border in (start, end] with at most ``rows`` records before it."""
-        return self._run(self._border(stream, start, end, rows))
+    def boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+        """Return the last entry boundary in (start, end] at most ``rows`` records after ``start``.
+
+        If the first entry alone has more records, return the boundary after it.
+        """
+        return self._run(self._boundary(stream, start, end, rows))
 
     # --- splits ---------------------------------------------------------------------------------
 
     def splits(
         self, stream: str, start: Dlsn, end: Dlsn, ranges: Ranges | None = None
     ) -> list[InputPartition]:
-        """What tasks read of [start, end). Raises GapError when some of it is gone."""
+        """Return the splits of [start, end). Raises GapError if records of it were deleted."""
         return self._run(self._splits(stream, start, end, ranges or Ranges()))
 
     async def _splits(
@@ -130,8 +140,8 @@ class Planner:
     ) -> list[InputPartition]:
         manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
-        first = _first_of(manifests, end) if hot is None else hot.start
-        start = self._at_least(stream, start, end, first, hot)
+        first = _first_archived(manifests, end) if hot is None else hot.start
+        start = self._skip_deleted(stream, start, end, first, hot)
         splits: list[InputPartition] = []
         for lssn in range(start.lssn, end.lssn + 1):
             begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
@@ -141,7 +151,7 @@ class Planner:
             if not ranges.may_match("lssn", lssn, lssn):
                 continue
             if lssn in manifests:
-                _check_same(manifests[lssn], hot)
+                _check_same_segment(manifests[lssn], hot)
                 splits += _archive_splits(manifests[lssn], begin, stop, ranges)
             elif hot is not None and lssn in hot.segments:
                 splits += _hot_splits(hot, stream, begin, stop)
@@ -149,7 +159,7 @@ class Planner:
                 raise data_loss_error(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
         return splits
 
-    # --- parts ----------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------
 
     async def _first(self, stream: str) -> Dlsn:
         if self._hot is not None:
@@ -163,25 +173,25 @@ class Planner:
         await self._manifests(stream)
         return self._index(stream).end()
 
-    async def _border(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
+    async def _boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         if self._hot is None:
             manifests = await self._manifests(stream)
-            start = self._at_least(stream, start, end, _first_of(manifests, end), None)
-            return end if start >= end else await self._index(stream).border(start, end, rows)
+            start = self._skip_deleted(stream, start, end, _first_archived(manifests, end), None)
+            return end if start >= end else await self._index(stream).boundary(start, end, rows)
         while start < end:
             try:
-                return await self._hot.border(stream, start, end, rows)
+                return await self._hot.boundary(stream, start, end, rows)
             except TruncatedError:
                 hot = await self._hot.describe(stream)
-                start = self._at_least(stream, start, end, hot.start, hot)
+                start = self._skip_deleted(stream, start, end, hot.start, hot)
         return end
 
-    def _at_least(
+    def _skip_deleted(
         self, stream: str, start: Dlsn, end: Dlsn, first: Dlsn, hot: HotStream | None
     ) -> Dlsn:
-        """The later one of ``start`` and ``first``, the first position that is left.
+        """Return the later one of ``start`` and ``first``, the first position that still exists.
 
-        Raises GapError for records of [start, end) that are gone, if no data may be lost.
+        Raises GapError if records of [start, end) were deleted and the query fails on data loss.
         """
         if start >= first:
             return start
@@ -192,9 +202,9 @@ class Planner:
         return first
 
     async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
-        """The entry of the first record made at ``ms`` or later; None if there is none.
+        """Return the entry of the first record created at ``ms`` or later, or None.
 
-        Segments that were completed earlier are not looked into.
+        Segments that were completed before ``ms`` are not read.
         """
         manifests = await self._manifests(stream)
         hot = None if self._hot is None else await self._hot.describe(stream)
@@ -226,7 +236,7 @@ class Planner:
 
     def _index(self, stream: str) -> StreamIndex:
         assert self._cold is not None
-        return self._cold.of(stream)
+        return self._cold.index(stream)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         async def opened() -> T:
@@ -252,13 +262,13 @@ class Planner:
         self._is_open = True
 
 
-def _first_of(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
-    """The first position that an archive has; ``end`` if it has none."""
+def _first_archived(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
+    """Return the first archived position, or ``end`` if nothing is archived."""
     return Dlsn(min(manifests), 0, 0) if manifests else end
 
 
-def _check_same(manifest: Manifest, hot: HotStream | None) -> None:
-    """Raises CorruptionError when the archive is another cluster's."""
+def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
+    """Raise CorruptionError if the segment in the archive differs from that of the cluster."""
     segment = None if hot is None else hot.segments.get(manifest.lssn)
     if segment is None:
         return
@@ -267,7 +277,9 @@ def _check_same(manifest: Manifest, hot: HotStream | None) -> None:
         manifest.record_count,
     ):
         raise CorruptionError(
-            f"stream {manifest.stream}: the archive of segment {manifest.lssn} is another stream's"
+            f"stream {manifest.stream}: archive and cluster differ in segment {manifest.lssn}: "
+            f"{manifest.last_entry_id + 1} entries with {manifest.record_count} records, and "
+            f"{segment.entries} entries with {segment.record_count} records"
         )
 
 
@@ -276,7 +288,7 @@ def _archive_splits(
 ) -> list[InputPartition]:
     folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
     stop = manifest.last_entry_id + 1 if stop is None else stop
-    wanted = RowSelection(
+    selection = RowSelection(
         begin.entry_id,
         stop,
         begin.slot,
@@ -285,7 +297,7 @@ def _archive_splits(
     )
     return [
         ArchiveSplit(
-            manifest.stream, manifest.lssn, f"{folder}/{part.name}", part.size_bytes, wanted
+            manifest.stream, manifest.lssn, f"{folder}/{part.name}", part.size_bytes, selection
         )
         for part in manifest.parts
         if part.first_entry_id < stop
@@ -299,7 +311,9 @@ def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: int | None) -> l
     entries = hot.segments[begin.lssn].entries
     if stop is None:
         if entries is None:
-            raise CorruptionError(f"stream {stream}: an offset is beyond an open segment")
+            raise CorruptionError(
+                f"stream {stream}: an offset is after segment {begin.lssn}, which is in progress"
+            )
         stop = entries
     end = Dlsn(begin.lssn, stop, 0)
     return [HotSplit(stream, begin, end)] if begin < end else []

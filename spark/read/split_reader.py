@@ -1,4 +1,4 @@
-"""The executors' part of a query: the rows of a split, as Arrow batches."""
+"""Reads the rows of a split on an executor, as Arrow batches."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from ...proxies.client.proxy_client import ProxyClient
 
 _HOT_BYTES_MAX = 8 << 20
-"""Rows from ledgers are gathered up to this size before they leave as a batch."""
+"""Rows from ledgers are collected up to this size before they are passed on as a batch."""
 
 
 def read_split(options: Options, split: InputPartition) -> Iterator["pa.RecordBatch"]:
-    """The rows of a split. Raises GapError when they are gone and the query must not lose data."""
+    """Yield the rows of a split.
+
+    Raises GapError if records were deleted and the query fails on data loss.
+    """
     if isinstance(split, ArchiveSplit):
         return _archived(options, split)
     if isinstance(split, HotSplit):
@@ -42,16 +45,16 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
         tables = read_row_groups(
-            cold, split.key, split.size_bytes, split.wanted, stored_columns(options.columns)
+            cold, split.key, split.size_bytes, split.selection, stored_columns(options.columns)
         )
         try:
             while (table := runner.run(_next_of(tables))) is not None:
                 yield from arrow_batches(table, split.stream, options.columns)
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
-                start = Dlsn(split.lssn, split.wanted.first_entry_id, split.wanted.first_slot)
+                start = Dlsn(split.lssn, split.selection.first_entry_id, split.selection.first_slot)
                 raise data_loss_error(
-                    split.stream, start, Dlsn(split.lssn, split.wanted.end_entry_id, 0)
+                    split.stream, start, Dlsn(split.lssn, split.selection.end_entry_id, 0)
                 ) from error
         finally:
             runner.run(tables.aclose())
@@ -76,18 +79,18 @@ def _hot(options: Options, split: HotSplit) -> Iterator["pa.RecordBatch"]:
 
 
 async def _hot_tables(options: Options, split: HotSplit) -> AsyncGenerator["pa.Table", None]:
-    """The rows, gathered to batches of a size that is worth a transfer."""
-    gathered: list[pa.RecordBatch] = []
+    """Yield the rows in tables of up to _HOT_BYTES_MAX bytes or BATCH_ROWS_MAX rows."""
+    collected: list[pa.RecordBatch] = []
     size = rows = 0
     async with new_client(options) as client:
         async for batch in _hot_batches(client, options, split):
-            gathered.append(batch)
+            collected.append(batch)
             size, rows = size + batch.nbytes, rows + batch.num_rows
             if size >= _HOT_BYTES_MAX or rows >= BATCH_ROWS_MAX:
-                yield pa.Table.from_batches(gathered).combine_chunks()
-                gathered, size, rows = [], 0, 0
-        if gathered:
-            yield pa.Table.from_batches(gathered).combine_chunks()
+                yield pa.Table.from_batches(collected).combine_chunks()
+                collected, size, rows = [], 0, 0
+        if collected:
+            yield pa.Table.from_batches(collected).combine_chunks()
 
 
 async def _hot_batches(

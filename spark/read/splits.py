@@ -1,4 +1,4 @@
-"""Splits: what one Spark task reads. Half-open ranges of positions of one stream."""
+"""Splits: the half-open range of positions of one stream that one Spark task reads."""
 
 from dataclasses import dataclass
 
@@ -10,18 +10,18 @@ from ...core.protocol.dlsn import Dlsn
 
 @dataclass
 class ArchiveSplit(InputPartition):
-    """What is wanted of a part file."""
+    """Selected rows of a part file in the archive."""
 
     stream: str
     lssn: int
     key: str
     size_bytes: int
-    wanted: RowSelection
+    selection: RowSelection
 
 
 @dataclass
 class HotSplit(InputPartition):
-    """Positions [start, end) of a stream, read by the core client; ``end`` is an entry border."""
+    """Positions [start, end) of a stream, read through a client; ``end`` is an entry boundary."""
 
     stream: str
     start: Dlsn

@@ -1,8 +1,8 @@
-"""Streaming queries: half-open ranges of positions, each ending at an entry border.
+"""Streaming queries: each micro-batch is a half-open range that ends at an entry boundary.
 
-A micro-batch is decided by its two offsets alone, which Spark logs before it runs: whoever reads
-[start, end) again, after whatever crash, gets the same rows, from the archive or from ledgers.
-Nothing is remembered here between batches, and ``commit`` is not relied upon.
+The start and end offsets alone define a micro-batch, and Spark logs both before it runs the batch.
+A repeated read of [start, end), after any crash, therefore returns the same rows, from the archive
+or from ledgers. This module keeps no state between batches and does not rely on ``commit``.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ...core.protocol.dlsn import FIRST_DLSN, Dlsn
 from ...core.protocol.errors import NoSuchStreamError
-from .options import Options, parse_offsets, format_offsets
+from .options import Options, format_offsets, parse_offsets
 from .planner import Planner
 from .split_reader import read_split
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See DataSourceStreamReader."""
+    """Plans and reads the micro-batches of a query. See DataSourceStreamReader."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -37,21 +37,21 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # --- offsets --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, str]:
-        """Where a query begins that has no checkpoint."""
+        """Return the start offsets of a query without a checkpoint."""
         return format_offsets(
             {stream: self._plan().start(stream) for stream in self._plan().streams()}
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxOffsetsPerTrigger``, by records."""
+        """Return the limit of ``maxOffsetsPerTrigger``, in records."""
         limit = self._options.max_offsets
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
-        """The end of the next micro-batch; ``start`` when there is nothing new.
+        """Return the end of the next micro-batch; ``start`` if there is nothing new.
 
-        A limit of records is shared by the streams evenly. At least one entry is given, so a batch
-        may be larger by less than an entry a stream.
+        A limit of records is divided evenly among the streams. Each stream with new records adds at
+        least one entry, so a batch can exceed the limit by less than one entry a stream.
         """
         begin = self._from(start)
         end: dict[str, Dlsn] = {}
@@ -62,15 +62,15 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if share is None or latest == position:
                 end[stream] = latest
             else:
-                end[stream] = self._plan().border(stream, position, latest, share)
+                end[stream] = self._plan().boundary(stream, position, latest, share)
         return format_offsets(end)
 
     def reportLatestOffset(self) -> dict[str, str]:
-        """What is visible now, for the progress of the query."""
+        """Return the newest visible offsets, for the progress report of the query."""
         return format_offsets({s: self._plan().end(s) for s in self._plan().streams()})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing that comes later is read by this run."""
+        """Fix the end offsets of this run: it reads no record that is written later."""
         self._target = {s: self._plan().end(s) for s in self._plan().streams()}
 
     def _latest(self, stream: str) -> Dlsn:
@@ -81,12 +81,12 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         except NoSuchStreamError:
             if self._options.fails_on_data_loss:
                 raise
-            return FIRST_DLSN  # it was deleted: nothing more comes of it
+            return FIRST_DLSN  # the stream was deleted: nothing remains to be read
 
     def _from(self, start: dict[str, str]) -> dict[str, Dlsn]:
-        """Positions of all streams; one that was added to the query begins at its first.
+        """Return the positions of all streams. A new stream starts at its first position.
 
-        With a pattern none is forgotten: one that is gone may come again.
+        With a pattern, positions of streams that no longer match are kept: they may return.
         """
         known = parse_offsets(start)
         streams = self._plan().streams() if self._target is None else tuple(self._target)
@@ -98,7 +98,7 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     # --- rows -----------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
-        """The splits of [start, end)."""
+        """Return the splits of [start, end)."""
         begin, stop = parse_offsets(start), parse_offsets(end)
         return [
             split
@@ -115,16 +115,16 @@ class RhumblineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return not self._options.subscribe or stream in self._options.subscribe
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The rows of one split."""
+        """Yield the rows of one split."""
         return read_split(self._options, partition)
 
     def stop(self) -> None:
-        """Closes connections."""
+        """Close connections."""
         if self._planner is not None:
             self._planner.close()
             self._planner = None
 
-    # --- on the driver and never in executors ---------------------------------------------------
+    # --- on the driver, never in executors ------------------------------------------------------
 
     def _plan(self) -> Planner:
         if self._planner is None:

@@ -1,1 +1,1 @@
-"""Writing rows from Spark into streams, exactly once."""
+"""Writes rows from Spark to streams, exactly once."""

@@ -1,4 +1,7 @@
-"""Rows as numbered record sets: the same rows give the same sets, however Spark batches them."""
+"""Encodes rows as numbered record sets and writes them (rule STR-16).
+
+The same rows always result in the same record sets, regardless of how Spark batches the rows.
+"""
 
 import time
 from collections import deque
@@ -14,18 +17,19 @@ from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 
 _SET_BYTES = 256 << 10
 _SET_RECORDS = 2000
-_TICKETS_MAX = 128
+_PENDING_MAX = 128
+"""Most appends that wait for their acknowledgement at a time."""
 
 
 class RowWriter(Protocol):
-    """A stream that is open for writing, through the core client or through a proxy."""
+    """A stream that is open for writing, through the core client or through proxies."""
 
     async def room(self) -> None:
-        """Waits until more may be appended."""
+        """Wait until the writer accepts more appends."""
         ...
 
     def append_set(self, encoded: bytes, *, keeps_txids: bool = False) -> Awaitable[object]:
-        """Appends a numbered set, unless the stream has it."""
+        """Append a numbered record set. Raises DuplicateRecordError if the stream has it."""
         ...
 
 
@@ -37,33 +41,35 @@ async def write_rows(
     skip: int = 0,
     keeps_txids: bool = False,
 ) -> None:
-    """Writes the rows; returns when all are acknowledged. ``skip``: so many are there for certain.
+    """Write the rows and return when all are acknowledged.
 
-    Raises as appends do.
+    ``skip`` is the number of leading rows that the stream certainly has. Raises the errors of
+    appends.
     """
-    waiting: deque[Awaitable[object]] = deque()
+    pending: deque[Awaitable[object]] = deque()
     for encoded in encode_numbered_sets(producer, batches, skip=skip, keeps_txids=keeps_txids):
         await writer.room()
         with suppress(DuplicateRecordError):  # the stream has it
-            waiting.append(writer.append_set(encoded, keeps_txids=keeps_txids))
-        while len(waiting) > _TICKETS_MAX:
-            await waiting.popleft()
-    while waiting:
-        await waiting.popleft()
+            pending.append(writer.append_set(encoded, keeps_txids=keeps_txids))
+        while len(pending) > _PENDING_MAX:
+            await pending.popleft()
+    while pending:
+        await pending.popleft()
 
 
 def encode_numbered_sets(
     producer: bytes, batches: Iterable[pa.RecordBatch], *, skip: int = 0, keeps_txids: bool
 ) -> Iterator[bytes]:
-    """The record sets of a task's rows behind the first ``skip``, which are numbered too.
+    """Yield the record sets of a task's rows after the first ``skip`` rows.
 
-    Raises TxidOutOfOrderError when kept txids fall.
+    The first row of the task has number 0, so the first one that is encoded has number ``skip``.
+    Raises TxidOutOfOrderError if txids are kept and decrease.
     """
     sequence = skip
-    for payloads, txids in _runs(islice(_rows(batches, keeps_txids), skip, None)):
+    for payloads, txids in _groups(islice(_rows(batches, keeps_txids), skip, None)):
         if any(a > b for a, b in pairwise(txids)):
             raise TxidOutOfOrderError(
-                "the txids of the rows fall: order them by position, in one partition"
+                "keepTxids: the txids of the rows decrease; sort the rows in a single partition"
             )
         yield encode_record_set(
             payloads,
@@ -83,8 +89,8 @@ def _rows(batches: Iterable[pa.RecordBatch], keeps_txids: bool) -> Iterator[tupl
         yield from zip(payloads, txids, strict=True)
 
 
-def _runs(rows: Iterator[tuple[bytes, int]]) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Cut by number and size alone. A row without payload is an empty record."""
+def _groups(rows: Iterator[tuple[bytes, int]]) -> Iterator[tuple[list[bytes], list[int]]]:
+    """Group rows by count and size alone. A null payload becomes an empty record."""
     payloads: list[bytes] = []
     txids: list[int] = []
     size = 0

@@ -1,12 +1,12 @@
-"""The sink: rows become records, once, however often Spark tries.
+"""The sink: writes each row once, even if Spark retries tasks or repeats micro-batches.
 
-Every task numbers its rows under a producer id made of the query, the micro-batch and the
-partition (of the write's name and the partition, in batch queries). A task that is tried again
-sends the same numbers, and the log leaves out what it has. So rows must come to a task in the same
-order each time, as they do from a source that can be replayed.
+Each task is a numbered producer (rule STR-16). Its producer id is derived from the query, the
+micro-batch and the partition; in batch queries, from the name of the write and the partition. A
+retried task sends the same numbers, and the stream skips the records that it has. Rows must
+therefore reach a task in the same order each time, as they do from a replayable source.
 
-Through proxies any number of tasks write one stream. A core client is alone with its stream: there
-the query must have one partition.
+Through proxies, any number of tasks can write to one stream. A core client is the only writer of
+its stream, so a query without proxies must have one partition.
 """
 
 import asyncio
@@ -35,37 +35,42 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 class BatchSink(DataSourceArrowWriter):
-    """See DataSourceArrowWriter. What a failed job wrote stays; under a ``writeId`` it can be
-    repeated."""
+    """Writes the rows of a batch query. See DataSourceArrowWriter.
+
+    The records of a failed job remain in the stream; with a ``writeId`` the job can be repeated
+    without duplicates.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._name = options.write_id or f"{SystemRandom().getrandbits(128):032x}"
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
-        """Writes the rows of one task; a repeat is safe."""
+        """Write the rows of one task. Safe to repeat."""
         partition = _task().partitionId()
         return _write(self._options, f"batch {self._name}", partition, iterator)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """See DataSourceStreamArrowWriter."""
+    """Writes the rows of a streaming query. See DataSourceStreamArrowWriter."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
-        """Writes the rows of one task of a micro-batch; a repeat is safe."""
+        """Write the rows of one task of a micro-batch. Safe to repeat."""
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         if query is None or batch is None:
-            raise ConfigurationError("Spark does not say which micro-batch this is")
+            raise ConfigurationError(
+                f"rhumbline sink: Spark did not set the task properties {_QUERY_ID} and {_BATCH_ID}"
+            )
         return _write(self._options, f"query {query} {batch}", task.partitionId(), iterator)
 
 
 def _task() -> TaskContext:
     task = TaskContext.get()
-    assert task is not None, "the sink is run by Spark"
+    assert task is not None, "the sink runs only in a Spark task"
     return task
 
 
@@ -74,18 +79,18 @@ def _write(
 ) -> WriterCommitMessage:
     if partition and not options.uses_proxies:
         raise ConfigurationError(
-            "a core client writes a stream alone, and this query has several partitions: "
-            "coalesce(1), or write through proxies (metadata=grpc://...)"
+            "rhumbline sink: without proxies a stream has a single writer, but this query has "
+            "several partitions; use coalesce(1), or write through proxies (metadata=grpc://...)"
         )
     producer = hashlib.sha256(f"{name} {partition}".encode()).digest()[:16]
 
-    async def work() -> None:
+    async def write_batches() -> None:
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
-        if first is not None:  # otherwise no stream is taken over for nothing
+        if first is not None:  # an empty partition does not take the stream over
             await _write_rows(options, producer, chain([first], rows))
 
-    asyncio.run(work())
+    asyncio.run(write_batches())
     return WriterCommitMessage()
 
 
@@ -100,12 +105,14 @@ async def _write_rows(
         options.metadata, namespace=options.namespace, region=options.region
     ) as client:
         if isinstance(client, Client):
-            alone = client.namespace()
-            async with await with_retries(lambda: alone.open_writer(options.stream)) as writer:
+            namespace = client.namespace()
+            async with await with_retries(lambda: namespace.open_writer(options.stream)) as writer:
                 last = writer.last_sequence(producer)
                 skip = 0 if last is None else last + 1
                 await write_rows(writer, producer, rows, skip=skip, keeps_txids=keeps)
         else:
-            shared = client.namespace()
-            async with await with_retries(lambda: shared.open_writer(options.stream)) as thin:
-                await write_rows(thin, producer, rows, keeps_txids=keeps)
+            proxies = client.namespace()
+            async with await with_retries(
+                lambda: proxies.open_writer(options.stream)
+            ) as proxy_writer:
+                await write_rows(proxy_writer, producer, rows, keeps_txids=keeps)

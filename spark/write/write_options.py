@@ -1,4 +1,4 @@
-"""The options of the sink."""
+"""The write options of the data source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,35 +10,40 @@ from ...core.protocol.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a query that writes asked for; travels to executors. Made by ``parse_write_options``."""
+    """The parsed write options, which are pickled for executors. See ``parse_write_options``."""
 
     metadata: str
-    """URI of the cluster, or of its proxies (``grpc://``)."""
+    """``metadata``: URI of the cluster, or of its write proxies (``grpc://``)."""
     namespace: str
+    """``namespace``: namespace of the stream, by default ``default``."""
     region: str | None
-    """Region of the executors; needed where the cluster has several and there are no proxies."""
+    """``region``: region of the executors; required without proxies in a multi-region cluster."""
     stream: str
+    """``stream``: stream to which the rows are appended."""
     keeps_txids: bool
-    """Records keep the txids of their rows; these must not fall, so there is one partition."""
+    """``keepTxids``: give the records the txids of the column ``txid`` (default ``false``).
+
+    Txids must not decrease (rule STR-14), so the query must have one partition.
+    """
     write_id: str | None
-    """Names a batch write: if it is repeated under the same name, nothing is written twice."""
+    """``writeId``: name of a batch write; a repeat with the same name writes no row twice."""
 
     @property
     def uses_proxies(self) -> bool:
-        """Whether it goes through write proxies: then any number of tasks write at once."""
+        """True if the query uses write proxies; then any number of tasks can write concurrently."""
         return self.metadata.startswith("grpc://")
 
 
 def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOptions:
-    """Reads options and columns of a query. Raises ConfigurationError naming every fault."""
-    left = {name.lower(): value for name, value in given.items() if name.lower() != "path"}
-    left.pop("checkpointlocation", None)  # Spark's own
+    """Parse the options and check the columns. Raises ConfigurationError that names every fault."""
+    remaining = {name.lower(): value for name, value in given.items() if name.lower() != "path"}
+    remaining.pop("checkpointlocation", None)  # Spark's own
 
     def take(name: str) -> str | None:
-        return left.pop(name.lower(), None)
+        return remaining.pop(name.lower(), None)
 
     keeps = (take("keepTxids") or "false").lower()
-    found = WriteOptions(
+    options = WriteOptions(
         metadata=take("metadata") or "",
         namespace=take("namespace") or "default",
         region=take("region"),
@@ -48,20 +53,23 @@ def parse_write_options(given: Mapping[str, str], schema: StructType) -> WriteOp
     )
     columns = {field.name: field.dataType for field in schema.fields}
     checks = [
-        (found.metadata, "metadata: say which cluster, or grpc:// and its proxies"),
-        (found.stream, "stream: say which one"),
+        (
+            options.metadata,
+            "metadata: set it to the URI of the cluster or of its write proxies (grpc://)",
+        ),
+        (options.stream, "stream: set it to the stream to append to"),
         (keeps in ("true", "false"), f"keepTxids: {keeps!r} is neither true nor false"),
         (
             isinstance(columns.get("payload"), BinaryType | StringType),
-            "the rows need a column payload, binary or string",
+            "the rows have no column payload of type binary or string",
         ),
         (
-            not found.keeps_txids or isinstance(columns.get("txid"), LongType),
-            "keepTxids: the rows need a column txid, bigint",
+            not options.keeps_txids or isinstance(columns.get("txid"), LongType),
+            "keepTxids: the rows have no column txid of type bigint",
         ),
     ]
-    faults = [text for is_well, text in checks if not is_well]
-    faults += [f"{name}: no such option" for name in sorted(left)]
+    faults = [text for holds, text in checks if not holds]
+    faults += [f"{name}: unknown option" for name in sorted(remaining)]
     if faults:
         raise ConfigurationError("rhumbline sink: " + "; ".join(faults))
-    return found
+    return options

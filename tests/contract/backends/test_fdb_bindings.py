@@ -1,7 +1,7 @@
-"""FoundationDB's bindings, version 7.3.69, as they are written: what we use of them is there.
+"""Tests that FoundationDB's bindings, version 7.3.69, have everything that Rhumbline uses.
 
-They cannot run without FoundationDB's client library, so their source is read. A stand-in for their
-module, over the model of transactions, runs what touches them.
+The bindings cannot run without FoundationDB's client library; therefore their source is parsed. The
+code that calls them is run with a replacement of their module, over the model of transactions.
 """
 
 import ast
@@ -24,7 +24,7 @@ from rhumbline.tests.support.fakes.fdb_model import ModelError
 
 SPEC = importlib.util.find_spec("fdb")
 FUTURES = ("FutureVoid", "FutureKeyValueArray", "Value", "Key")
-"""What the calls of ``FdbTransaction`` return."""
+"""The classes of futures that the methods of ``FdbTransaction`` return."""
 
 
 def source(name: str) -> ast.Module:
@@ -33,7 +33,7 @@ def source(name: str) -> ast.Module:
 
 
 def methods(module: ast.Module, name: str) -> dict[str, list[str]]:
-    """The methods of a class, inherited ones too, with the names of their parameters."""
+    """Return the methods of a class, including inherited ones, with their parameters' names."""
     classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
     node = classes[name]
     found: dict[str, list[str]] = {}
@@ -46,8 +46,8 @@ def methods(module: ast.Module, name: str) -> dict[str, list[str]]:
     return found
 
 
-def wanted(protocol: type) -> dict[str, int]:
-    """The methods of one of our protocols, with how many parameters each takes."""
+def used_methods(protocol: type) -> dict[str, int]:
+    """Return the methods of a protocol, each with its number of parameters."""
     return {
         name: member.__code__.co_argcount
         for name, member in vars(protocol).items()
@@ -55,31 +55,31 @@ def wanted(protocol: type) -> dict[str, int]:
     }
 
 
-def test_this_is_the_version_that_was_read() -> None:
+def test_the_installed_version_is_the_one_described_here() -> None:
     assert importlib.metadata.version("foundationdb") == "7.3.69"
     assert apiversion.LATEST_API_VERSION == native.API_VERSION
 
 
-def test_every_call_of_a_transaction_is_there() -> None:
-    there = methods(source("impl.py"), "Transaction")
+def test_every_used_method_of_a_transaction_exists() -> None:
+    available = methods(source("impl.py"), "Transaction")
     generated = {"set_versionstamped_value"}
     assert generated <= {name.lower() for name in fdboptions.MutationType}
-    calls = {name: n for name, n in wanted(FdbTransaction).items() if name not in generated}
+    calls = {name: n for name, n in used_methods(FdbTransaction).items() if name not in generated}
     assert calls
     for name, count in calls.items():
-        assert len(there[name]) == count, f"{name}{there[name]}"
+        assert len(available[name]) == count, f"{name}{available[name]}"
 
 
 @pytest.mark.parametrize("name", FUTURES)
-def test_every_call_of_a_future_is_there(name: str) -> None:
-    there = methods(source("impl.py"), name)
-    for call, count in wanted(FdbFuture).items():
-        assert len(there[call]) == count, f"{call}{there[call]}"
+def test_every_used_method_of_a_future_exists(name: str) -> None:
+    available = methods(source("impl.py"), name)
+    for call, count in used_methods(FdbFuture).items():
+        assert len(available[call]) == count, f"{call}{available[call]}"
     if name in ("Value", "Key"):
-        assert "value" in there
+        assert "value" in available
 
 
-def test_options_have_the_names_types_and_numbers_that_are_used() -> None:
+def test_used_options_have_the_expected_types_and_limits() -> None:
     assert fdboptions.TransactionOption["timeout"][2] is int
     assert fdboptions.DatabaseOption["max_watches"][2] is int
     assert "1000000" in fdboptions.DatabaseOption["max_watches"][1]
@@ -87,7 +87,7 @@ def test_options_have_the_names_types_and_numbers_that_are_used() -> None:
     assert fdboptions.StreamingMode["want_all"][0] == WANT_ALL
 
 
-def test_what_opens_a_cluster_is_there() -> None:
+def test_every_used_function_for_opening_a_cluster_exists() -> None:
     exported = {
         constant.value
         for node in ast.walk(source("__init__.py"))
@@ -109,11 +109,11 @@ def bindings() -> Iterator[FakeFdbModule]:
         yield bindings
 
 
-def test_a_uri_opens_the_cluster_file_and_the_directory(bindings: FakeFdbModule) -> None:
+def test_a_uri_opens_its_cluster_file_and_directory(bindings: FakeFdbModule) -> None:
     cluster = bindings.cluster
 
     async def run() -> None:
-        cluster.faults.extend([("", 1020), ("done", 1021)])  # of the directory's transaction
+        cluster.faults.extend([("", 1020), ("done", 1021)])  # for the directory's transaction
         store = await open_without_following("fdb:///etc/x.cluster?dir=a/b")
         assert store.uri == "fdb:///etc/x.cluster?dir=a/b"
         await store.create("/n", b"x")
@@ -128,8 +128,10 @@ def test_a_uri_opens_the_cluster_file_and_the_directory(bindings: FakeFdbModule)
     assert all(key.startswith(b"dir/a/b") for key in cluster.keys)
 
 
-def test_a_cluster_that_does_not_answer_holds_up_nobody(bindings: FakeFdbModule) -> None:
-    """Neither the call nor, by a thread that is left behind, the end of the process."""
+def test_a_cluster_that_does_not_respond_blocks_neither_calls_nor_exit(
+    bindings: FakeFdbModule,
+) -> None:
+    """The call ends at its time-out, and no thread keeps the process alive."""
     bindings.cluster.is_stopped = True
     began = time.monotonic()
 
@@ -141,7 +143,7 @@ def test_a_cluster_that_does_not_answer_holds_up_nobody(bindings: FakeFdbModule)
     assert time.monotonic() - began < 5
 
 
-def test_what_the_bindings_refuse_is_a_setting_that_is_wrong(
+def test_errors_of_the_bindings_at_opening_are_configuration_errors(
     bindings: FakeFdbModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:

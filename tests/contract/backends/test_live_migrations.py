@@ -1,4 +1,4 @@
-"""Migration on real stores, under writes: sqlite, ZooKeeper, etcd, ZooKeeper, and the fdb model."""
+"""Tests of migrations between real stores and the FoundationDB model, under writes."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ import pytest
 
 from rhumbline.backends.fdb.store import FdbStore
 from rhumbline.backends.migrating_store import MigratingStore
-from rhumbline.backends.migration import End, Migration, check_equal, scan
+from rhumbline.backends.migration import Migration, MigrationEnd, check_equal, scan
 from rhumbline.backends.migration_fence import FenceState, MovableStore
 from rhumbline.backends.open_store import open_store, open_without_following
 from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
@@ -29,7 +29,7 @@ Opener = Callable[[str], Awaitable[MovableStore]]
 
 
 async def fill(store: MovableStore | MigratingStore) -> None:
-    """Some breadth, some depth, odd names, large and empty values."""
+    """Create wide and deep parts of a tree, unusual names, and large and empty values."""
     batch = [Create(f"/wide/{number % 30}/n-{number}", b"%d" % number) for number in range(NODES)]
     for start in range(0, NODES, 50):
         await store.txn(batch[start : start + 50])
@@ -39,7 +39,7 @@ async def fill(store: MovableStore | MigratingStore) -> None:
 
 async def move(opener: Opener, source: str, target: str) -> None:
     began = time.monotonic()
-    ends = [End(await opener(uri), uri) for uri in (source, target)]
+    ends = [MigrationEnd(await opener(uri), uri) for uri in (source, target)]
     outcome = await Migration(ends[0], ends[1]).run()
     print(
         f"{source.partition(':')[0]} to {target.partition(':')[0]}: {outcome.nodes} nodes in "
@@ -52,32 +52,34 @@ async def move(opener: Opener, source: str, target: str) -> None:
         await end.store.close()
 
 
-def to_real_servers() -> list[str]:
+def route_over_real_servers() -> list[str]:
     name = f"live-{uuid4().hex[:8]}"
     zookeeper = f"zk://{metadata_servers.zookeeper().address}/{name}"
     return [zookeeper, f"etcd://{metadata_servers.etcd().address}/{name}", zookeeper]
 
 
-def to_fdb_and_on() -> list[str]:
+def route_over_fdb() -> list[str]:
     fdb = fdb_uri(f"live-{uuid4().hex[:8]}")
     return [fdb, f"{fdb}-2", fdb]
 
 
 @pytest.mark.parametrize(
-    "ways",
+    "route_of",
     [
         pytest.param(
-            to_real_servers,
+            route_over_real_servers,
             id="real-servers",
             marks=[pytest.mark.needs_server("zookeeper"), pytest.mark.needs_server("etcd")],
         ),
-        pytest.param(to_fdb_and_on, id="fdb"),
+        pytest.param(route_over_fdb, id="fdb"),
     ],
 )
-def test_from_store_to_store_under_writes(ways: Callable[[], list[str]], tmp_path: Path) -> None:
-    """Nothing acknowledged is lost, nothing is done twice, and no number is given twice."""
+def test_a_migration_under_writes_loses_nothing(
+    route_of: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    """No acknowledged write is lost or applied twice, and no number is used twice."""
     sqlite = f"sqlite://{tmp_path}/m.db"
-    route = [sqlite, *ways()]
+    route = [sqlite, *route_of()]
 
     async def run() -> None:
         store = await open_store(sqlite)
@@ -119,7 +121,7 @@ def test_from_store_to_store_under_writes(ways: Callable[[], list[str]], tmp_pat
     asyncio.run(run())
 
 
-def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
+def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(tmp_path: Path) -> None:
     cluster = ModelCluster()
 
     async def opener(uri: str) -> MovableStore:
@@ -149,8 +151,8 @@ def test_to_the_model_of_foundationdb_and_back(tmp_path: Path) -> None:
 
 
 def uri_of(kind: str, path: Path) -> str | None:
-    """A new place in a kind of store; None: it is a model in this process."""
-    name = f"gate-{uuid4().hex[:8]}"
+    """Return the URI of a new location in a kind of store; None for the model in this process."""
+    name = f"fence-{uuid4().hex[:8]}"
     match kind:
         case "sqlite":
             return f"sqlite://{path}/m.db"
@@ -173,8 +175,8 @@ def uri_of(kind: str, path: Path) -> str | None:
         "fdb",
     ],
 )
-def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_path: Path) -> None:
-    """Also for handles that were open before, and ones opened behind the closed gate."""
+def test_every_write_and_current_read_obeys_the_migration_fence(kind: str, tmp_path: Path) -> None:
+    """This holds for handles opened before and after the fence was closed."""
     cluster = ModelCluster()
     uri = uri_of(kind, tmp_path)
 
@@ -210,7 +212,7 @@ def test_a_gate_is_what_every_write_and_read_of_a_store_obeys(kind: str, tmp_pat
                     await attempt
             assert (await handle.get("/n", stale_ok=True)).data == b"before"
             assert await handle.fence_state() == closed
-        other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "somebody else")
+        other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "another attempt")
         with pytest.raises(StoreFencedError):
             await mover.load([Create("/m")], {}, other)
         await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)

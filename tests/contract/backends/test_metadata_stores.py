@@ -1,4 +1,4 @@
-"""The conformance kit on every metadata store that can be had here."""
+"""The conformance kit, run on every metadata store that is available."""
 
 import asyncio
 from pathlib import Path
@@ -72,6 +72,6 @@ def test_fdb_on_a_model_of_its_transactions(check: ConformanceCheck) -> None:
 
 @pytest.mark.parametrize("check", all_checks(), ids=check_name)
 def test_fdb(check: ConformanceCheck) -> None:
-    """FoundationDB is in no package registry: only who has a cluster can run these."""
+    """Run only if the environment names a cluster, since no package registry has FoundationDB."""
     uri = fdb_uri("contract")
     run(check, StoreUnderTest(lambda: open_store(uri), uri))

@@ -1,4 +1,4 @@
-"""Several real processes on one SQLite file, and one that is killed in the middle of its writes."""
+"""Tests of several real processes on one SQLite file, some of which are killed during writes."""
 
 import asyncio
 import sys
@@ -64,7 +64,7 @@ def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_a_killed_process_was_told_is_there(tmp_path: Path) -> None:
+def test_acknowledged_writes_of_a_killed_process_are_durable(tmp_path: Path) -> None:
     uri = f"sqlite://{tmp_path}/m.db"
 
     async def run() -> None:

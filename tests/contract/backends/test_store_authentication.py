@@ -1,6 +1,6 @@
-"""TLS, passwords and client certificates, on real servers with certificates made for the test.
+"""Tests of TLS, passwords and client certificates on real servers, with generated certificates.
 
-The URIs that work are those of the guide, with other servers, places and files in them.
+The URIs that work are those of the guide, with other servers, paths and files in them.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from rhumbline.tests.support.tidy.doc_blocks import blocks
 GUIDE = Path(__file__).parents[3] / "docs/how-to/choose-a-metadata-store.md"
 
 REFUSED_MS = 700
-"""How long those try who do not even get a connection."""
+"""Time-out of clients that cannot get a connection."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificates(tmp_path_factory.mktemp("tls") / "made")
 
 
@@ -49,7 +49,7 @@ async def opened(uri: str, timeout_ms: int = 10_000) -> AsyncIterator[MetadataSt
 
 
 async def use(uri: str) -> None:
-    """Whatever a process does with a store: values, transactions, numbers, sessions, watches."""
+    """Use every kind of call: values, transactions, sequential nodes, sessions, watches."""
     async with opened(uri) as store, opened(uri) as other:
         path, version = await store.create("/a/b", b"1")
         changes = ChangeSignal()
@@ -76,11 +76,11 @@ async def refused(uri: str, error: type[RhumblineError]) -> str:
     return str(refusal.value)
 
 
-def documented(scheme: str, option: str, place: str, **files: Path) -> str:
-    """The guide's URI of a scheme that has an option, for ``place`` and these files."""
+def documented(scheme: str, option: str, location: str, **files: Path) -> str:
+    """Return the guide's URI of a scheme with an option, changed to ``location`` and ``files``."""
     shown = [line for block in blocks(GUIDE.read_text()) for line in block.text.splitlines()]
     (found,) = [line for line in shown if line.startswith(f"{scheme}://") and option in line]
-    uri = re.sub(r"://[^/]+/rhumbline", lambda _: f"://{place}", found)
+    uri = re.sub(r"://[^/]+/rhumbline", lambda _: f"://{location}", found)
     for name, file in files.items():
         uri = re.sub(rf"{name}=[^&]+", f"{name}={file}", uri)
     assert "/etc/" not in uri
@@ -88,7 +88,7 @@ def documented(scheme: str, option: str, place: str, **files: Path) -> str:
 
 
 def tls(ca: Path, pair: Pair | None = None) -> str:
-    """The options of a URI."""
+    """Return the TLS options of a URI."""
     own = "" if pair is None else f"&tls_cert={pair.cert}&tls_key={pair.key}"
     return f"tls_ca={ca}{own}"
 
@@ -103,8 +103,8 @@ def auth_file(path: Path, line: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def secure_zookeeper(made: Certificates) -> Iterator[str]:
-    """host:port of a server that takes only clients with a certificate."""
+def secure_zookeeper(certs: Certificates) -> Iterator[str]:
+    """The host:port of a server that accepts only clients with a certificate."""
     server = metadata_servers.started(ZooKeeper)
     port = free_port()
     server.java_options = [
@@ -113,9 +113,9 @@ def secure_zookeeper(made: Certificates) -> Iterator[str]:
     server.settings = [
         f"secureClientPort={port}",
         "ssl.keyStore.type=PEM",
-        f"ssl.keyStore.location={made.server.both}",
+        f"ssl.keyStore.location={certs.server.both}",
         "ssl.trustStore.type=PEM",
-        f"ssl.trustStore.location={made.ca}",
+        f"ssl.trustStore.location={certs.ca}",
         "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
     ]
     server.start()
@@ -124,25 +124,25 @@ def secure_zookeeper(made: Certificates) -> Iterator[str]:
 
 
 @ZOOKEEPER
-@pytest.mark.filterwarnings("ignore:unclosed <ssl:ResourceWarning")  # kazoo forgets failed ones
-def test_zookeeper_with_certificates_of_both_sides(
-    secure_zookeeper: str, made: Certificates
+@pytest.mark.filterwarnings("ignore:unclosed <ssl:ResourceWarning")  # kazoo leaves failed ones open
+def test_zookeeper_with_server_and_client_certificates(
+    secure_zookeeper: str, certs: Certificates
 ) -> None:
     name = unique_name()
-    place = f"zk://{secure_zookeeper}/{name}"
+    base_uri = f"zk://{secure_zookeeper}/{name}"
 
     async def run() -> None:
         await use(
             documented(
                 "zk", "tls_cert", f"{secure_zookeeper}/{name}",
-                tls_ca=made.ca, tls_cert=made.client.cert, tls_key=made.client.key,
+                tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
             )
         )  # fmt: skip
         for stranger in (
-            f"{place}?{tls(made.other_ca, made.client)}",  # it is not the server that we trust
-            f"{place}?{tls(made.ca, made.stranger)}",
-            f"{place}?{tls(made.ca)}",
-            place,
+            f"{base_uri}?{tls(certs.other_ca, certs.client)}",  # not the server's authority
+            f"{base_uri}?{tls(certs.ca, certs.stranger)}",
+            f"{base_uri}?{tls(certs.ca)}",
+            base_uri,
         ):
             await refused(stranger, MetadataUnavailableError)
 
@@ -151,17 +151,17 @@ def test_zookeeper_with_certificates_of_both_sides(
 
 @ZOOKEEPER
 def test_zookeeper_with_passwords(tmp_path: Path) -> None:
-    """What one user made is closed to others, and to who says nothing."""
+    """The nodes of one user are inaccessible to other users and to anonymous clients."""
     at = f"{metadata_servers.zookeeper().address}/{unique_name()}"
-    place = f"zk://{at}"
+    base_uri = f"zk://{at}"
     own, wrong = (auth_file(tmp_path, f"digest:me:{word}") for word in ("secret", "guess"))
 
     async def run() -> None:
         await use(documented("zk", "auth_file", at, auth_file=own))
-        async with opened(f"{place}?auth_file={own}") as store:
+        async with opened(f"{base_uri}?auth_file={own}") as store:
             assert "secret" not in store.uri
             assert "auth" not in store.uri
-        for stranger in (f"{place}?auth_file={wrong}", place):
+        for stranger in (f"{base_uri}?auth_file={wrong}", base_uri):
             assert "NoAuth" in await refused(stranger, UnauthorizedError)
 
     asyncio.run(run())
@@ -171,21 +171,21 @@ def test_zookeeper_with_passwords(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def secure_etcd(made: Certificates, request: pytest.FixtureRequest) -> Iterator[Etcd]:
-    """A server with TLS; ``certificates``: it takes only clients with one of its authority."""
+def secure_etcd(certs: Certificates, request: pytest.FixtureRequest) -> Iterator[Etcd]:
+    """A server with TLS; with ``certificates`` it accepts only clients with a certificate."""
     server = metadata_servers.started(Etcd)
-    server.flags = [f"--cert-file={made.server.cert}", f"--key-file={made.server.key}"]
-    server.tls = ssl.create_default_context(cafile=str(made.ca))
+    server.flags = [f"--cert-file={certs.server.cert}", f"--key-file={certs.server.key}"]
+    server.tls = ssl.create_default_context(cafile=str(certs.ca))
     if request.param == "certificates":
-        server.flags += [f"--trusted-ca-file={made.ca}", "--client-cert-auth"]
-        server.tls.load_cert_chain(made.client.cert, made.client.key)
+        server.flags += [f"--trusted-ca-file={certs.ca}", "--client-cert-auth"]
+        server.tls.load_cert_chain(certs.client.cert, certs.client.key)
     server.start()
     yield server
     server.remove()
 
 
 def begin_users(server: Etcd, user: str, password: str | None, prefix: str) -> None:
-    """From now on only known users get in, and ``user`` only below its prefix."""
+    """Enable authentication, and restrict ``user`` to its prefix."""
 
     def encoded(text: str) -> str:
         return b64encode(text.encode()).decode()
@@ -207,22 +207,22 @@ def begin_users(server: Etcd, user: str, password: str | None, prefix: str) -> N
 
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["certificates"], indirect=True)
-def test_etcd_with_certificates_of_both_sides(secure_etcd: Etcd, made: Certificates) -> None:
+def test_etcd_with_server_and_client_certificates(secure_etcd: Etcd, certs: Certificates) -> None:
     at = f"{secure_etcd.address}/{unique_name()}"
-    place = f"etcd://{at}"
+    base_uri = f"etcd://{at}"
 
     async def run() -> None:
         await use(
             documented(
                 "etcd", "tls_cert", at,
-                tls_ca=made.ca, tls_cert=made.client.cert, tls_key=made.client.key,
+                tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
             )
         )  # fmt: skip
         for stranger in (
-            f"{place}?{tls(made.other_ca, made.client)}",
-            f"{place}?{tls(made.ca, made.stranger)}",
-            f"{place}?{tls(made.ca)}",
-            place,
+            f"{base_uri}?{tls(certs.other_ca, certs.client)}",
+            f"{base_uri}?{tls(certs.ca, certs.stranger)}",
+            f"{base_uri}?{tls(certs.ca)}",
+            base_uri,
         ):
             await refused(stranger, MetadataUnavailableError)
 
@@ -231,12 +231,12 @@ def test_etcd_with_certificates_of_both_sides(secure_etcd: Etcd, made: Certifica
 
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["certificates"], indirect=True)
-def test_etcd_takes_the_name_in_the_certificate_as_the_user(
-    secure_etcd: Etcd, made: Certificates
+def test_etcd_uses_the_name_in_the_client_certificate_as_the_user(
+    secure_etcd: Etcd, certs: Certificates
 ) -> None:
     async def run() -> None:
         begin_users(secure_etcd, CLIENT, None, "/ours/")
-        own = tls(made.ca, made.client)
+        own = tls(certs.ca, certs.client)
         await use(f"etcd://{secure_etcd.address}/ours/a?{own}")
         await refused(f"etcd://{secure_etcd.address}/theirs?{own}", UnauthorizedError)
 
@@ -246,27 +246,27 @@ def test_etcd_takes_the_name_in_the_certificate_as_the_user(
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["passwords"], indirect=True)
 def test_etcd_with_passwords_over_tls(
-    secure_etcd: Etcd, made: Certificates, tmp_path: Path
+    secure_etcd: Etcd, certs: Certificates, tmp_path: Path
 ) -> None:
-    """A user sees its own prefix only; a handle outlives the tokens that a restart forgets."""
+    """A user can access only its own prefix; a handle survives the loss of tokens by a restart."""
     begin_users(secure_etcd, "me", "secret", "/ours/")
     own, wrong, nobody = (
         auth_file(tmp_path, line) for line in ("me:secret", "me:guess", "you:secret")
     )
-    place, ca = f"etcd://{secure_etcd.address}", tls(made.ca)
+    base_uri, ca = f"etcd://{secure_etcd.address}", tls(certs.ca)
 
     async def run() -> None:
         at = f"{secure_etcd.address}/ours/a"
-        await use(documented("etcd", "auth_file", at, tls_ca=made.ca, auth_file=own))
+        await use(documented("etcd", "auth_file", at, tls_ca=certs.ca, auth_file=own))
         for stranger in (
-            f"{place}/ours/b?{ca}&auth_file={wrong}",
-            f"{place}/ours/b?{ca}&auth_file={nobody}",
-            f"{place}/ours/b?{ca}",
-            f"{place}/theirs?{ca}&auth_file={own}",
+            f"{base_uri}/ours/b?{ca}&auth_file={wrong}",
+            f"{base_uri}/ours/b?{ca}&auth_file={nobody}",
+            f"{base_uri}/ours/b?{ca}",
+            f"{base_uri}/theirs?{ca}&auth_file={own}",
         ):
-            said = await refused(stranger, UnauthorizedError)
-            assert "secret" not in said
-        async with opened(f"{place}/ours/c?{ca}&auth_file={own}") as store:
+            message = await refused(stranger, UnauthorizedError)
+            assert "secret" not in message
+        async with opened(f"{base_uri}/ours/c?{ca}&auth_file={own}") as store:
             assert "secret" not in store.uri
             changes = ChangeSignal()
             await store.create("/n", b"before")
@@ -284,8 +284,8 @@ def test_etcd_with_passwords_over_tls(
                     return False
                 return True
 
-            await eventually(works, "the handle shows its password again")
-            await changes.wait_notified("so does its watch")
+            await eventually(works, "the handle authenticates again")
+            await changes.wait_notified("the watch authenticates again")
             await asyncio.sleep(1)
             assert not session.is_lost
 

@@ -1,4 +1,4 @@
-"""Hypothesis: any program has the same outcome on a store as on the memory store."""
+"""Tests that any program has the same outcome on every store as on the memory store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,11 +19,11 @@ LOCAL = settings(max_examples=200, deadline=None)
 REMOTE = settings(max_examples=40, deadline=None)
 
 THREADS_DRAW = pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")
-"""A client's own threads may draw random numbers (kazoo's jitter) while a program is made."""
+"""A client's threads may draw random numbers (kazoo's jitter) while a program is generated."""
 
 
-class Bench:
-    """A loop with handles that stay open over all examples."""
+class OpenHandles:
+    """An event loop with handles that stay open for all examples."""
 
     def __init__(self, open_handle: Callable[[], Awaitable[MetadataStore]]) -> None:
         self.runner = asyncio.Runner()
@@ -47,28 +47,28 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def memory() -> Iterator[Bench]:
-    yield from benches("memory:model")
+def memory() -> Iterator[OpenHandles]:
+    yield from opened_handles("memory:model")
 
 
 @pytest.fixture(scope="module")
-def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenHandles]:
     path: Path = tmp_path_factory.mktemp("model")
-    yield from benches(f"sqlite://{path}/metadata.db")
+    yield from opened_handles(f"sqlite://{path}/metadata.db")
 
 
 @pytest.fixture(scope="module")
-def zookeeper() -> Iterator[Bench]:
-    yield from benches(f"zk://{metadata_servers.zookeeper().address}/model")
+def zookeeper() -> Iterator[OpenHandles]:
+    yield from opened_handles(f"zk://{metadata_servers.zookeeper().address}/model")
 
 
 @pytest.fixture(scope="module")
-def etcd() -> Iterator[Bench]:
-    yield from benches(f"etcd://{metadata_servers.etcd().address}/model")
+def etcd() -> Iterator[OpenHandles]:
+    yield from opened_handles(f"etcd://{metadata_servers.etcd().address}/model")
 
 
 @pytest.fixture(scope="module")
-def fdb_model() -> Iterator[Bench]:
+def fdb_model() -> Iterator[OpenHandles]:
     cluster = ModelCluster()
 
     async def open_handle() -> FdbStore:
@@ -76,29 +76,29 @@ def fdb_model() -> Iterator[Bench]:
         await store.start()
         return store
 
-    yield from benches(open_handle)
+    yield from opened_handles(open_handle)
 
 
 @pytest.fixture(scope="module")
-def fdb() -> Iterator[Bench]:
-    yield from benches(fdb_uri(unique_name()))
+def fdb() -> Iterator[OpenHandles]:
+    yield from opened_handles(fdb_uri(unique_name()))
 
 
-def benches(where: str | Callable[[], Awaitable[MetadataStore]]) -> Iterator[Bench]:
-    bench = Bench(where if not isinstance(where, str) else lambda: open_store(where))
-    yield bench
-    bench.close()
+def opened_handles(target: str | Callable[[], Awaitable[MetadataStore]]) -> Iterator[OpenHandles]:
+    handles = OpenHandles(target if not isinstance(target, str) else lambda: open_store(target))
+    yield handles
+    handles.close()
 
 
 @LOCAL
 @given(program=programs())
-def test_memory(memory: Bench, program: list[ModelStep]) -> None:
+def test_memory(memory: OpenHandles, program: list[ModelStep]) -> None:
     memory.check(program)
 
 
 @LOCAL
 @given(program=programs())
-def test_sqlite(sqlite: Bench, program: list[ModelStep]) -> None:
+def test_sqlite(sqlite: OpenHandles, program: list[ModelStep]) -> None:
     sqlite.check(program)
 
 
@@ -106,7 +106,7 @@ def test_sqlite(sqlite: Bench, program: list[ModelStep]) -> None:
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_zookeeper(zookeeper: Bench, program: list[ModelStep]) -> None:
+def test_zookeeper(zookeeper: OpenHandles, program: list[ModelStep]) -> None:
     zookeeper.check(program)
 
 
@@ -114,18 +114,20 @@ def test_zookeeper(zookeeper: Bench, program: list[ModelStep]) -> None:
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_etcd(etcd: Bench, program: list[ModelStep]) -> None:
+def test_etcd(etcd: OpenHandles, program: list[ModelStep]) -> None:
     etcd.check(program)
 
 
 @LOCAL
 @given(program=programs())
-def test_fdb_on_a_model_of_its_transactions(fdb_model: Bench, program: list[ModelStep]) -> None:
+def test_fdb_on_a_model_of_its_transactions(
+    fdb_model: OpenHandles, program: list[ModelStep]
+) -> None:
     fdb_model.check(program)
 
 
 @THREADS_DRAW
 @REMOTE
 @given(program=programs())
-def test_fdb(fdb: Bench, program: list[ModelStep]) -> None:
+def test_fdb(fdb: OpenHandles, program: list[ModelStep]) -> None:
     fdb.check(program)

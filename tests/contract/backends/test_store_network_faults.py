@@ -1,7 +1,7 @@
-"""Connections that are cut in the middle, slow, or swallow what is sent: through Toxiproxy.
+"""Tests of connections through Toxiproxy that are cut within a message, slow, or drop bytes.
 
-What is asserted is safety: an acknowledged write is there, a refused one is not, an uncertain one
-says so; and that no call waits beyond its deadline for ever. Times are printed, not judged.
+They require that acknowledged writes have taken effect, that refused writes have not, that unknown
+outcomes raise IndeterminateError, and that no call hangs. Times are printed, not asserted.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from rhumbline.tests.support.servers.server_kinds import KINDS, TIMEOUT_MS, Serv
 pytestmark = [pytest.mark.parametrize("kind", KINDS), pytest.mark.needs_server("toxiproxy")]
 
 HANGS_AFTER_S = TIMEOUT_MS / 1000 * 3 + 5
-"""A deadline that was missed by this much on a busy machine would have been missed for ever."""
+"""A call that misses its deadline by this much, even on a busy machine, is assumed to hang."""
 
 BRIEF_S = 0.25
 CUTS = [
@@ -35,29 +35,29 @@ CUTS = [
 
 @pytest.fixture
 def proxy(kind: ServerKind) -> Iterator[Proxy]:
-    way = metadata_servers.toxiproxy().proxy(kind.shared().address)
-    yield way
-    way.remove()
+    made = metadata_servers.toxiproxy().proxy(kind.shared().address)
+    yield made
+    made.remove()
 
 
 @asynccontextmanager
-async def both(
+async def open_both(
     kind: ServerKind, proxy: Proxy
 ) -> AsyncIterator[tuple[MetadataStore, MetadataStore]]:
-    """(a handle through the proxy, one that goes straight), with a node /n."""
-    place = f"faults-{uuid4().hex[:8]}"
-    async with kind.opened(kind.shared().address, place) as straight:
-        await straight.create("/n", b"before")
-        async with kind.opened(proxy.address, place) as store:
+    """Return (a handle through the proxy, a direct handle) to a store with a node /n."""
+    chroot = f"faults-{uuid4().hex[:8]}"
+    async with kind.opened(kind.shared().address, chroot) as direct:
+        await direct.create("/n", b"before")
+        async with kind.opened(proxy.address, chroot) as store:
             await store.get("/n")
             try:
-                yield store, straight
+                yield store, direct
             finally:
                 proxy.heal()
 
 
 async def outcome(store: MetadataStore, data: bytes) -> type[MetadataError] | None:
-    """What a write by this handle says; None: it was carried out."""
+    """Write by this handle; return the class of the error, or None if the write succeeded."""
     async with asyncio.timeout(HANGS_AFTER_S):
         try:
             await store.put("/n", data)
@@ -66,17 +66,17 @@ async def outcome(store: MetadataStore, data: bytes) -> type[MetadataError] | No
     return None
 
 
-async def check(said: type[MetadataError] | None, straight: MetadataStore, data: bytes) -> None:
-    """Compares what was said with what is there. Only "unknown" may be either."""
-    await asyncio.sleep(0.02)  # what was sent and not heard of may still be on its way
-    is_there = (await straight.get("/n")).data == data
-    if said is not IndeterminateError:
-        assert is_there == (said is None), f"said {said}, is there: {is_there}"
+async def check(error: type[MetadataError] | None, direct: MetadataStore, data: bytes) -> None:
+    """Check that the outcome of a write agrees with the node, unless the outcome is unknown."""
+    await asyncio.sleep(0.02)  # a request without a response may still be in flight
+    is_written = (await direct.get("/n")).data == data
+    if error is not IndeterminateError:
+        assert is_written == (error is None), f"outcome {error}, but written: {is_written}"
 
 
 @contextmanager
 def cut_briefly(proxy: Proxy, count: int, stream: str) -> Iterator[None]:
-    """Cuts each connection when it has carried so much, until all is well again soon after."""
+    """Cut each connection after `count` bytes of `stream`; the proxy heals after `BRIEF_S`."""
     proxy.cut_after(count, stream)
     healing = asyncio.get_running_loop().call_later(BRIEF_S, proxy.heal)
     yield
@@ -85,7 +85,7 @@ def cut_briefly(proxy: Proxy, count: int, stream: str) -> Iterator[None]:
 
 
 async def heals(store: MetadataStore) -> None:
-    """The same handle works again."""
+    """Wait until the handle works again."""
 
     async def works() -> bool:
         return await outcome(store, b"healed") is None
@@ -93,73 +93,79 @@ async def heals(store: MetadataStore) -> None:
     await eventually(works, "the handle works again")
 
 
-def test_a_connection_cut_within_a_write(kind: ServerKind, proxy: Proxy) -> None:
+def test_a_write_over_a_connection_that_is_cut_reports_its_true_outcome(
+    kind: ServerKind, proxy: Proxy
+) -> None:
     async def run() -> None:
-        said: dict[str, list[str]] = {}
-        async with both(kind, proxy) as (store, straight):
+        outcomes: dict[str, list[str]] = {}
+        async with open_both(kind, proxy) as (store, direct):
             for stream, count in CUTS:
                 await heals(store)
                 data = uuid4().hex.encode()
                 with cut_briefly(proxy, count, stream):
                     answer = await outcome(store, data)
-                await check(answer, straight, data)
-                said.setdefault(answer.__name__ if answer else "ok", []).append(f"{stream}+{count}")
+                await check(answer, direct, data)
+                outcomes.setdefault(answer.__name__ if answer else "ok", []).append(
+                    f"{stream}+{count}"
+                )
             await heals(store)
-        for name, cuts in said.items():
+        for name, cuts in outcomes.items():
             print(f"{kind.scheme}: {name}: {', '.join(cuts)}")
 
     asyncio.run(run())
 
 
-def test_a_transaction_whose_reply_is_cut_off_is_whole_or_nothing(
+def test_a_transaction_whose_response_is_lost_is_applied_completely_or_not_at_all(
     kind: ServerKind, proxy: Proxy
 ) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             for number in range(4):
                 await heals(store)
-                both_or_none: list[Operation] = [
-                    Create(f"/made-{number}"),
+                operations: list[Operation] = [
+                    Create(f"/created-{number}"),
                     Put("/n", b"%d" % number),
                 ]
                 with (
                     cut_briefly(proxy, number * 8, "downstream"),
                     suppress(Unavailable, IndeterminateError),
                 ):
-                    await store.txn(both_or_none)
+                    await store.txn(operations)
                 await asyncio.sleep(0.02)
-                made = f"made-{number}" in await straight.children("/")
-                assert made == ((await straight.get("/n")).data == b"%d" % number)
+                is_created = f"created-{number}" in await direct.children("/")
+                assert is_created == ((await direct.get("/n")).data == b"%d" % number)
 
     asyncio.run(run())
 
 
-def test_an_unknown_outcome_is_found_by_reading(kind: ServerKind, proxy: Proxy) -> None:
-    """The helper that callers use: the write has happened exactly once, and it knows."""
+def test_an_idempotent_write_resolves_an_unknown_outcome(kind: ServerKind, proxy: Proxy) -> None:
+    """After ``idempotent_writes.put`` the write has taken effect exactly once."""
 
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             for count in (0, 10, 40):
                 await heals(store)
                 version = (await store.get("/n")).version
                 data = uuid4().hex.encode()
                 with cut_briefly(proxy, count, "downstream"):
                     written = await idempotent_writes.put(store, "/n", data, version)
-                found = await straight.get("/n")
+                found = await direct.get("/n")
                 assert (found.data, found.version) == (data, written)
 
     asyncio.run(run())
 
 
-def test_refused_connections_say_that_nothing_was_done(kind: ServerKind, proxy: Proxy) -> None:
+def test_writes_without_a_connection_have_no_effect_and_raise_unavailable(
+    kind: ServerKind, proxy: Proxy
+) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             proxy.cut()
-            await asyncio.sleep(0.2)  # until the handle has noticed
+            await asyncio.sleep(0.2)  # the handle needs time to notice
             assert await outcome(store, b"refused") is Unavailable
             with pytest.raises(Unavailable):
                 await store.get("/n")
-            await check(Unavailable, straight, b"refused")
+            await check(Unavailable, direct, b"refused")
             proxy.heal()
             await heals(store)
 
@@ -167,65 +173,65 @@ def test_refused_connections_say_that_nothing_was_done(kind: ServerKind, proxy: 
 
 
 @pytest.mark.parametrize("streams", [("upstream",), ("downstream",)], ids=lambda names: names[0])
-def test_swallowed_bytes_end_at_the_deadline(
+def test_calls_whose_bytes_are_dropped_end_at_their_deadline(
     kind: ServerKind, proxy: Proxy, streams: tuple[str, ...]
 ) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             proxy.swallow(*streams)
             began = time.monotonic()
             answer = await outcome(store, b"swallowed")
             spent_s = time.monotonic() - began
             assert answer is not None
-            await check(answer, straight, b"swallowed")
+            await check(answer, direct, b"swallowed")
             with pytest.raises(Unavailable):
                 async with asyncio.timeout(HANGS_AFTER_S):
                     await store.get("/n")
-            print(f"{kind.scheme}: {streams[0]} swallowed: {answer.__name__} in {spent_s:.2f} s")
+            print(f"{kind.scheme}: {streams[0]} dropped: {answer.__name__} in {spent_s:.2f} s")
             proxy.heal()
             await heals(store)
 
     asyncio.run(run())
 
 
-def test_a_slow_way_is_only_slow(kind: ServerKind, proxy: Proxy) -> None:
+def test_calls_over_a_slow_connection_succeed(kind: ServerKind, proxy: Proxy) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             proxy.latency(60)
             began = time.monotonic()
             await store.put("/n", b"slow")
             assert (await store.get("/n")).data == b"slow"
             print(f"{kind.scheme}: 120 ms round trip: {time.monotonic() - began:.2f} s for 2 calls")
-            await check(None, straight, b"slow")
+            await check(None, direct, b"slow")
 
     asyncio.run(run())
 
 
 def test_watches_fire_after_a_cut(kind: ServerKind, proxy: Proxy) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             changes, family = ChangeSignal(), ChangeSignal()
             store.watch("/n", changes.notify)
             store.watch("/", family.notify, prefix=True)
             await changes.drain()
             await family.drain()
             proxy.cut()
-            await straight.put("/n", b"while it was away")
+            await direct.put("/n", b"during the cut")
             proxy.heal()
-            await changes.wait_notified("a change that was missed")
-            await family.wait_notified("a change below that was missed")
+            await changes.wait_notified("a change during the cut")
+            await family.wait_notified("a change below the root during the cut")
             await changes.drain()
-            await straight.put("/n", b"after")
+            await direct.put("/n", b"after")
             await changes.wait_notified("a change after the cut")
 
     asyncio.run(run())
 
 
-def test_a_session_whose_way_is_cut_expires(kind: ServerKind, proxy: Proxy) -> None:
-    """The servers end it, somebody else claims, and the old owner hears of it when it is back."""
+def test_a_session_without_a_connection_expires(kind: ServerKind, proxy: Proxy) -> None:
+    """Its path can be claimed anew, and its owner learns of the loss after the reconnect."""
 
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             session = await store.session(kind.ttl_ms)
             lost = asyncio.Event()
             session.on_lost(lost.set)
@@ -234,11 +240,11 @@ def test_a_session_whose_way_is_cut_expires(kind: ServerKind, proxy: Proxy) -> N
             began = time.monotonic()
 
             async def is_free() -> bool:
-                return "claim" not in await straight.children("/")
+                return "claim" not in await direct.children("/")
 
-            await eventually(is_free, "the claim goes with its session")
+            await eventually(is_free, "the ephemeral node is removed with its session")
             print(f"{kind.scheme}: a claim of {kind.ttl_ms} ms: {time.monotonic() - began:.2f} s")
-            await straight.create("/claim", b"second")
+            await direct.create("/claim", b"second")
             proxy.heal()
             async with asyncio.timeout(15):
                 await lost.wait()
@@ -250,7 +256,7 @@ def test_a_session_whose_way_is_cut_expires(kind: ServerKind, proxy: Proxy) -> N
 
 def test_a_session_survives_a_short_cut(kind: ServerKind, proxy: Proxy) -> None:
     async def run() -> None:
-        async with both(kind, proxy) as (store, straight):
+        async with open_both(kind, proxy) as (store, direct):
             session = await store.session(8_000)
             await store.create("/claim", b"mine", ephemeral=session)
             proxy.cut()
@@ -258,8 +264,8 @@ def test_a_session_survives_a_short_cut(kind: ServerKind, proxy: Proxy) -> None:
             proxy.heal()
             await heals(store)
             assert not session.is_lost
-            assert (await straight.get("/claim")).data == b"mine"
+            assert (await direct.get("/claim")).data == b"mine"
             await session.close()
-            assert "claim" not in await straight.children("/")
+            assert "claim" not in await direct.children("/")
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Servers that crash, stand still, come back, lose their leader or their history."""
+"""Tests of servers that crash, freeze, restart, lose their leader or lose their history."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def kind(request: pytest.FixtureRequest) -> ServerKind:
 
 @pytest.fixture(scope="module")
 def server(kind: ServerKind) -> Iterator[Server]:
-    """One server for the tests of this file, which may hurt it and leave it running."""
+    """One server for the tests of this file, which may disturb it but leave it running."""
     made = metadata_servers.started(kind.make)
     made.start()
     yield made
@@ -42,11 +42,11 @@ def server(kind: ServerKind) -> Iterator[Server]:
 
 
 class Adders:
-    """Writers of counters; each knows what was acknowledged and what may have happened besides."""
+    """Writers of counters, which count acknowledged writes and writes with unknown outcome."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self.known = [0] * KEYS
+        self.acknowledged = [0] * KEYS
         self.unsure = [0] * KEYS
         self.refused = 0
         self.longest_pause_s = 0.0
@@ -74,22 +74,22 @@ class Adders:
             except (MetadataUnavailableError, BadVersionError):
                 self.refused += 1
                 continue
-            self.known[key] += 1
+            self.acknowledged[key] += 1
             now = time.monotonic()
             self.longest_pause_s = max(self.longest_pause_s, now - last)
             last = now
 
     async def check(self, store: MetadataStore) -> None:
-        """Nothing acknowledged is lost, and nothing was done twice."""
+        """Check that no acknowledged write was lost and no write was applied twice."""
         for key in range(KEYS):
             found = int((await store.get(f"/counters/{key}")).data)
-            assert self.known[key] <= found <= self.known[key] + self.unsure[key]
+            assert self.acknowledged[key] <= found <= self.acknowledged[key] + self.unsure[key]
 
 
-def test_what_was_acknowledged_survives_a_crash_of_the_server(
+def test_acknowledged_writes_survive_a_crash_of_the_server(
     kind: ServerKind, server: Server
 ) -> None:
-    """Killed under writes, started again with its data: values, versions, watches, counters."""
+    """Values, versions, watches and sequence numbers survive a kill and restart under writes."""
 
     async def run() -> None:
         async with kind.opened(server.address, "crash") as store:
@@ -106,12 +106,12 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server(
                 await asyncio.sleep(0.3)
                 before = changes.count
                 server.kill()
-                server.launch()  # from this thread: with the one that starts it, a server ends
+                server.launch()  # not in another thread: the server would end with that thread
                 await asyncio.to_thread(server.wait_ready)
-                count = sum(adders.known)
+                count = sum(adders.acknowledged)
 
                 async def goes_on() -> bool:
-                    return sum(adders.known) > count
+                    return sum(adders.acknowledged) > count
 
                 await eventually(goes_on, "writes after the restart")
                 adders.is_stopped = True
@@ -120,19 +120,17 @@ def test_what_was_acknowledged_survives_a_crash_of_the_server(
             second, _ = await store.create("/queue/n-", sequential=True)
             assert second > first
             await eventually(
-                lambda: _is_more(changes, before), "the watch fires after the reconnect"
+                lambda: _has_fired_since(changes, before), "the watch fires after the reconnect"
             )
             print(
-                f"{kind.scheme}: restart under writes: {sum(adders.known)} done, "
+                f"{kind.scheme}: restart under writes: {sum(adders.acknowledged)} done, "
                 f"{sum(adders.unsure)} unknown, longest pause {adders.longest_pause_s:.2f} s"
             )
 
     asyncio.run(run())
 
 
-def test_a_server_that_stands_still_costs_no_more_than_the_deadline(
-    kind: ServerKind, server: Server
-) -> None:
+def test_calls_to_a_frozen_server_end_at_their_deadline(kind: ServerKind, server: Server) -> None:
     async def run() -> None:
         async with kind.opened(server.address, "frozen") as store:
             await store.create("/n", b"before")
@@ -162,10 +160,10 @@ def test_a_server_that_stands_still_costs_no_more_than_the_deadline(
     asyncio.run(run())
 
 
-def test_a_server_that_lost_its_data_is_another_store(kind: ServerKind, server: Server) -> None:
-    """Nothing of the old life holds in the new one: no node, no version, no session.
+def test_a_server_that_lost_its_data_is_a_new_store(kind: ServerKind, server: Server) -> None:
+    """No earlier node, version or session is valid any more.
 
-    A handle that was open goes on with what is there now, and never takes one for the other.
+    A handle that was open continues with the current content.
     """
 
     async def run() -> None:
@@ -191,9 +189,9 @@ def test_a_server_that_lost_its_data_is_another_store(kind: ServerKind, server: 
                     return False
                 except NoNodeError:
                     return True
-                raise AssertionError("a node of the old life")
+                raise AssertionError("a node from before the loss of data")
 
-            await eventually(is_back, "the handle that was open finds the new life")
+            await eventually(is_back, "the open handle uses the new store")
             print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
             await changes.wait_notified("the watch fires after the reconnect")
             async with asyncio.timeout(20):
@@ -213,8 +211,8 @@ def test_a_server_that_lost_its_data_is_another_store(kind: ServerKind, server: 
     asyncio.run(run())
 
 
-def test_the_leader_of_three_is_killed_under_writes(kind: ServerKind) -> None:
-    """Nothing acknowledged is lost, sessions go on, and watches fire after the reconnect."""
+def test_no_acknowledged_write_is_lost_when_the_leader_of_three_is_killed(kind: ServerKind) -> None:
+    """Sessions survive, and watches fire after the reconnect."""
     members = metadata_servers.started(lambda: metadata_servers.ensemble(kind.make))
     try:
         asyncio.run(_lose_the_leader(kind, members))
@@ -228,7 +226,7 @@ async def _lose_the_leader(kind: ServerKind, members: list[Server]) -> None:
     async with AsyncExitStack() as closing:
         store = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
         other = await closing.enter_async_context(kind.opened(everywhere, "three", 5_000))
-        adders, more = Adders(store), Adders(other)
+        adders, second = Adders(store), Adders(other)
         await adders.prepare()
         session = await store.session(8_000)
         await store.create("/claim", b"mine", ephemeral=session)
@@ -238,70 +236,74 @@ async def _lose_the_leader(kind: ServerKind, members: list[Server]) -> None:
         async with asyncio.TaskGroup() as group:
             for key in range(KEYS // 2):
                 group.create_task(adders.run(key))
-                group.create_task(more.run(key + KEYS // 2))
+                group.create_task(second.run(key + KEYS // 2))
             await asyncio.sleep(0.5)
             leader.kill()
-            done, wait_notified = sum(adders.known), changes.count
-            more_done = sum(more.known)
+            done, wait_notified = sum(adders.acknowledged), changes.count
+            second_done = sum(second.acknowledged)
 
             async def both_go_on() -> bool:
-                return sum(adders.known) > done + 5 and sum(more.known) > more_done + 5
+                return (
+                    sum(adders.acknowledged) > done + 5
+                    and sum(second.acknowledged) > second_done + 5
+                )
 
             await eventually(both_go_on, "writes under a new leader")
-            adders.is_stopped = more.is_stopped = True
+            adders.is_stopped = second.is_stopped = True
         await eventually(
-            lambda: _is_more(changes, wait_notified), "the watch fires under a new leader"
+            lambda: _has_fired_since(changes, wait_notified), "the watch fires under a new leader"
         )
         for key in range(KEYS):
-            owner = adders if key < KEYS // 2 else more
+            owner = adders if key < KEYS // 2 else second
             found = int((await other.get(f"/counters/{key}")).data)
-            assert owner.known[key] <= found <= owner.known[key] + owner.unsure[key]
+            assert owner.acknowledged[key] <= found <= owner.acknowledged[key] + owner.unsure[key]
         assert not session.is_lost
         assert (await other.get("/claim")).data == b"mine"
         print(
-            f"{kind.scheme}: leader killed: {sum(adders.known) + sum(more.known)} done, "
-            f"{sum(adders.unsure) + sum(more.unsure)} unknown, longest pause "
-            f"{max(adders.longest_pause_s, more.longest_pause_s):.2f} s"
+            f"{kind.scheme}: leader killed: "
+            f"{sum(adders.acknowledged) + sum(second.acknowledged)} done, "
+            f"{sum(adders.unsure) + sum(second.unsure)} unknown, longest pause "
+            f"{max(adders.longest_pause_s, second.longest_pause_s):.2f} s"
         )
 
 
 async def _leader_of(members: list[Server]) -> Server:
-    """The one that leads; right after the start, or on a busy machine, that takes a while."""
+    """Wait for exactly one leader and return it; an election may take a while."""
     for _ in range(100):
         leaders = [member for member in members if _leads(member)]
         if len(leaders) == 1:
             return leaders[0]
         await asyncio.sleep(0.2)
-    raise AssertionError("the members agree on no leader")
+    raise AssertionError("the members did not elect a leader")
 
 
 @pytest.mark.needs_server("etcd")
-def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
-    """etcd drops a watch whose history is gone: it is set again, and fires."""
+def test_a_watch_survives_a_compaction_of_missed_changes() -> None:
+    """etcd cancels a watch whose history was compacted; it is set again and fires."""
     proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
     kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
 
     async def run() -> None:
         async with (
-            kind.opened(metadata_servers.etcd().address, "compacted") as straight,
+            kind.opened(metadata_servers.etcd().address, "compacted") as direct,
             kind.opened(proxy.address, "compacted") as store,
         ):
-            await straight.create("/n")
+            await direct.create("/n")
             changes = ChangeSignal()
             store.watch("/n", changes.notify)
             await changes.drain()
             proxy.cut()
             for number in range(20):
-                await straight.put("/n", b"%d" % number)
+                await direct.put("/n", b"%d" % number)
             _compact(metadata_servers.etcd())
             proxy.heal()
-            await changes.wait_notified("changes whose history is gone")
+            await changes.wait_notified("changes whose history was compacted")
             assert (await store.get("/n")).data == b"19"
             await changes.drain()
-            await straight.create("/another")
+            await direct.create("/another")
             _compact(metadata_servers.etcd())
-            await straight.put("/n", b"last")
-            await changes.wait_notified("a change after a compaction under the watch")
+            await direct.put("/n", b"last")
+            await changes.wait_notified("a change after a compaction during the watch")
 
     try:
         asyncio.run(run())
@@ -310,8 +312,8 @@ def test_a_watch_outlives_a_compaction_of_what_it_missed() -> None:
 
 
 @pytest.mark.needs_server("etcd")
-def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
-    """gRPC ends calls of a closed channel as if the caller's task had been cancelled."""
+def test_closing_a_handle_does_not_cancel_its_callers() -> None:
+    """The calls raise an error although gRPC ends calls of a closed channel as if cancelled."""
     kind = ServerKind("etcd", metadata_servers.etcd, Etcd, 1_000)
     proxy = metadata_servers.toxiproxy().proxy(metadata_servers.etcd().address)
 
@@ -332,7 +334,7 @@ def test_closing_a_handle_cancels_nobody_who_calls_it() -> None:
         proxy.remove()
 
 
-async def _is_more(changes: ChangeSignal, before: int) -> bool:
+async def _has_fired_since(changes: ChangeSignal, before: int) -> bool:
     return changes.count > before
 
 
@@ -344,7 +346,7 @@ def _leads(member: Server) -> bool:
 
 
 def _compact(server: Etcd) -> None:
-    """Forgets all history of the server up to now."""
+    """Compact all history of the server up to now."""
     status = _post(server, "maintenance/status", {})
     _post(server, "kv/compaction", {"revision": status["header"]["revision"], "physical": True})
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: it takes longer to start than they run."""
+"""One Spark session for all tests of a process, because starting a session is slow."""
 
 import functools
 import os
@@ -38,7 +38,7 @@ def _session() -> SparkSession:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyspark's own, of other libraries
+        warnings.simplefilter("ignore")  # PySpark warns about other libraries
         session = _session()
     yield session
     session.stop()

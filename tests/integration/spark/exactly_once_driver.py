@@ -1,4 +1,4 @@
-"""A Spark driver in a process of its own, to be killed: stream -> one Parquet folder a micro-batch.
+"""A Spark driver that tests kill. It writes each micro-batch to a Parquet folder of its own.
 
 Arguments: metadata URI, cold URI, checkpoint, output, ``forever`` or ``drain``.
 """
@@ -39,7 +39,7 @@ def main() -> None:
     )
 
     def keep(frame: Any, number: int) -> None:  # noqa: ANN401 - a DataFrame
-        """A batch that comes again replaces itself."""
+        """Write a batch; a repeated batch replaces its first output."""
         folder = Path(output) / f"batch-{number:06d}"
         frame.select("dlsn", "payload").write.mode("overwrite").parquet(str(folder))
 

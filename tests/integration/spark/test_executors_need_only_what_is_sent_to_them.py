@@ -1,6 +1,6 @@
-"""A Spark cluster of real processes, whose Python has pyspark and pyarrow and nothing else.
+"""Executors with only pyspark and pyarrow read archives, in a cluster of real processes.
 
-What the product is made of is sent by ``--py-files``, as the how-to says.
+The product is sent to them with ``--py-files``, as the how-to describes.
 """
 
 import re
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class SparkProcess(Server):
-    """A master, or a worker of one."""
+    """A Spark master or a worker."""
 
     name = "spark"
 
-    def __init__(self, role: str, *words: str) -> None:
+    def __init__(self, role: str, *arguments: str) -> None:
         super().__init__()
         self._role = role
-        self._words = words
+        self._arguments = arguments
 
     def command(self) -> list[str]:
         """See Server."""
@@ -44,14 +44,14 @@ class SparkProcess(Server):
         return [
             "env", f"SPARK_HOME={pyspark_folder()}", f"SPARK_SCALA_VERSION={scala}",
             "java", "-Xmx256m", *java.split(), "-cp", f"{pyspark_folder()}/jars/*", main,
-            "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0", *self._words,
+            "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0", *self._arguments,
         ]  # fmt: skip
 
     def is_ready(self) -> bool:
         """See Server."""
-        said = (self.directory / "log").read_text(errors="replace")
+        log = (self.directory / "log").read_text(errors="replace")
         ready = {"Master": "I have been elected leader", "Worker": "Successfully registered"}
-        return ready[self._role] in said
+        return ready[self._role] in log
 
 
 def pyspark_folder() -> Path:
@@ -60,7 +60,7 @@ def pyspark_folder() -> Path:
 
 @pytest.fixture
 def master() -> Iterator[str]:
-    """The address of a cluster with two workers of one core."""
+    """Yield the address of a cluster with two workers of one core."""
     head = SparkProcess("Master")
     head.start()
     address = f"spark://127.0.0.1:{head.port}"
@@ -79,7 +79,7 @@ def master() -> Iterator[str]:
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """A Python that knows only what reading an archive needs."""
+    """Return a Python interpreter with only the libraries that reading an archive needs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     (site,) = (tmp_path / "bare").glob("lib/python*/site-packages")
     for name in NEEDED:
@@ -89,12 +89,12 @@ def bare_python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shipped(tmp_path: Path) -> Path:
-    """The modules of the wheel."""
+    """Return a zip archive with the modules of the wheel."""
     path = tmp_path / "rhumbline.zip"
     with zipfile.ZipFile(path, "w") as file:
-        for one in source_tree.files():
-            if one.suffix == ".py" and one.parts[0] not in ("tests", "docs"):
-                file.write(ROOT / one, Path("rhumbline") / one)
+        for source in source_tree.files():
+            if source.suffix == ".py" and source.parts[0] not in ("tests", "docs"):
+                file.write(ROOT / source, Path("rhumbline") / source)
     return path
 
 
@@ -119,7 +119,7 @@ spark.stop()
 """
 
 
-def test_an_archive_is_read_by_executors_that_have_pyspark_and_pyarrow(
+def test_executors_with_only_pyspark_and_pyarrow_read_an_archive(
     master: str, bare_python: Path, shipped: Path, tmp_path: Path
 ) -> None:
     rows: list[Row] = archive_on_disk(tmp_path / "cold")

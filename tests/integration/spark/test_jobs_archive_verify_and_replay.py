@@ -1,4 +1,4 @@
-"""The jobs: executors archive and verify, and an archive becomes a stream again, once."""
+"""The Spark jobs: executors archive and verify segments, and replay appends records once."""
 
 import os
 import subprocess
@@ -24,14 +24,14 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
         yield cluster
 
 
-def submitted(*words: str) -> str:
-    """The output of a job that ran by spark-submit."""
+def submit_job(*arguments: str) -> str:
+    """Run a job with spark-submit and return its output."""
     command = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]",
         "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1",
         "--conf", "spark.driver.host=127.0.0.1",
-        *(word for one in QUICK_START.items() for word in ("--conf", "=".join(one))),
-        str(submit.__file__), *words,
+        *(word for setting in QUICK_START.items() for word in ("--conf", "=".join(setting))),
+        str(submit.__file__), *arguments,
     ]  # fmt: skip
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
@@ -40,22 +40,24 @@ def submitted(*words: str) -> str:
 
 
 @pytest.mark.timeout(240)
-def test_executors_archive_what_is_completed_and_it_is_replayed_once(
+def test_completed_segments_are_archived_and_replayed_once(
     spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
 ) -> None:
     written = cluster.write_segments(4)
     segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments
-    place = ArchiveJob(cluster.metadata_uri, "test", None, cluster.cold_uri)
-    done = archive(spark, place, [STREAM], tasks=2)
-    assert [one.lssn for one in done] == [segment.lssn for segment in segments]
+    job = ArchiveJob(cluster.metadata_uri, "test", None, cluster.cold_uri)
+    done = archive(spark, job, [STREAM], tasks=2)
+    assert [manifest.lssn for manifest in done] == [segment.lssn for segment in segments]
     assert all(after.follows(before) for before, after in pairwise(done))
-    assert archive(spark, place) == []
+    assert archive(spark, job) == []
     assert set(map(tuple, verify(spark, cluster.cold_uri).values())) == {()}
 
     cluster.create("again")
-    plan = ReplayJob(cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again")
+    replay_job = ReplayJob(
+        cluster.cold_uri, "test", STREAM, cluster.metadata_uri, "test", None, "again"
+    )
     for _ in range(2):
-        replay(spark, plan)
+        replay(spark, replay_job)
     first = cluster.records_of(STREAM)
     assert [(one.txid, one.payload) for one in cluster.records_of("again")] == [
         (one.txid, one.payload) for one in first
@@ -63,12 +65,12 @@ def test_executors_archive_what_is_completed_and_it_is_replayed_once(
 
     more = cluster.write_segments(segments[-1].lssn + 2)
     assert len(more) > len(written)
-    said = submitted(
+    output = submit_job(
         "archive", STREAM, "--cold", cluster.cold_uri, "--metadata", cluster.metadata_uri,
         "--namespace", "test",
     )  # fmt: skip
-    assert "archived" in said
-    replay(spark, plan)
+    assert "archived" in output
+    replay(spark, replay_job)
     assert [one.payload for one in cluster.records_of("again")] == more
 
     part = min((tmp_path / "cold/test" / STREAM).glob("lssn=*/part-*"))

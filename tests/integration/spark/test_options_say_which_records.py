@@ -1,4 +1,4 @@
-"""Options that choose streams, times and columns, each in a Spark session, batch and streaming."""
+"""Read options select streams, times and columns, in batch and streaming queries."""
 
 import json
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from rhumbline.tests.unit.coldstore.archive.archive_world import DictColdStore, 
 BEGIN_MS = 1_000_000
 SEGMENTS = ENTRIES = 3
 STEP_MS = 100
-"""From each entry to the next, in all streams alike; ten steps from segment to segment."""
+"""Time between entries of every stream; segments begin ten steps apart."""
 Row = tuple[str, str]
-"""Stream, payload."""
+"""Stream and payload."""
 
 
 def made_ms(segment: int, entry: int) -> int:
@@ -29,7 +29,7 @@ def payload(segment: int, entry: int, record: int) -> str:
 
 
 def everything(stream: str) -> list[Row]:
-    """What ``archive`` has of a stream."""
+    """Return all rows of a stream in ``archive``."""
     return [
         (stream, payload(segment, entry, record))
         for segment in range(SEGMENTS)
@@ -47,7 +47,7 @@ def before_time(rows: list[Row], ms: int) -> list[Row]:
 
 
 def write_archive(root: Path, *streams: str) -> None:
-    """Streams whose entries were made at known times, below ``root``."""
+    """Archive streams below ``root`` whose entries were created at known times."""
 
     @in_world
     async def make(world: LogWorld) -> None:
@@ -88,7 +88,7 @@ def batch(spark: SparkSession, root: Path, **given: str) -> list[Row]:
 
 
 class Stream:
-    """A streaming query that is run now and then, each time to the end of what there is."""
+    """A streaming query; each run reads to the current end."""
 
     def __init__(self, spark: SparkSession, folder: Path, **given: str) -> None:
         self._spark = spark
@@ -110,25 +110,25 @@ class Stream:
         assert query.exception() is None
 
     def rows(self) -> list[Row]:
-        """All that it has put out."""
+        """Return all rows that the query has written."""
         return rows_of(self._spark.read.parquet(str(self._folder / "rows")))
 
 
-# --- which streams ------------------------------------------------------------------------------
+# --- streams ------------------------------------------------------------------------------------
 
 
-def test_streams_are_named_or_matched_whole(spark: SparkSession, archive: Path) -> None:
+def test_streams_are_selected_by_name_or_pattern(spark: SparkSession, archive: Path) -> None:
     orders = everything("orders-eu") + everything("orders-us")
     assert batch(spark, archive, subscribe="orders-us, orders-eu") == orders
     assert batch(spark, archive, subscribePattern="orders-.*") == orders
     assert batch(spark, archive, subscribePattern="visit.") == everything("visits")
     with pytest.raises(Exception, match="no stream of namespace test matches 'orders'"):
         batch(spark, archive, subscribePattern="orders")
-    with pytest.raises(Exception, match="give subscribePattern"):
+    with pytest.raises(Exception, match="set exactly one of them"):
         batch(spark, archive, subscribe="visits", subscribePattern="visits")
 
 
-def test_a_stream_that_matches_later_is_read_from_its_beginning(
+def test_a_later_stream_that_matches_is_read_from_its_beginning(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     cold = tmp_path / "cold"
@@ -144,7 +144,7 @@ def test_a_stream_that_matches_later_is_read_from_its_beginning(
     assert query.rows() == everything("orders-us")
 
 
-def test_patterns_are_asked_of_the_cluster_where_there_is_one(
+def test_patterns_are_matched_with_the_streams_of_the_cluster(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with BackgroundCluster(tmp_path) as cluster:
@@ -158,14 +158,14 @@ def test_patterns_are_asked_of_the_cluster_where_there_is_one(
         assert query.rows() == [(STREAM, one.decode()) for one in written]
 
 
-# --- from when, until when ----------------------------------------------------------------------
+# --- times --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "at_ms",
     [0, made_ms(0, 0), made_ms(0, 1), made_ms(0, 1) + 1, made_ms(1, 0) - 1, made_ms(2, 2)],
 )
-def test_times_are_half_open_and_add_up(spark: SparkSession, archive: Path, at_ms: int) -> None:
+def test_ranges_of_time_are_half_open(spark: SparkSession, archive: Path, at_ms: int) -> None:
     rows = everything("visits")
     late = batch(spark, archive, subscribe="visits", startingTimestamp=str(at_ms))
     early = batch(spark, archive, subscribe="visits", endingTimestamp=str(at_ms))
@@ -173,7 +173,7 @@ def test_times_are_half_open_and_add_up(spark: SparkSession, archive: Path, at_m
     assert early == before_time(rows, at_ms)
 
 
-def test_each_stream_can_have_its_time(spark: SparkSession, archive: Path) -> None:
+def test_each_stream_can_have_its_own_time(spark: SparkSession, archive: Path) -> None:
     start = {"visits": made_ms(1, 1), "orders-eu": made_ms(0, 2)}
     end = {"visits": made_ms(2, 0), "orders-eu": made_ms(9, 0)}
     found = batch(
@@ -183,14 +183,14 @@ def test_each_stream_can_have_its_time(spark: SparkSession, archive: Path) -> No
     assert found == from_time(everything("orders-eu"), start["orders-eu"]) + before_time(
         from_time(everything("visits"), start["visits"]), end["visits"]
     )
-    with pytest.raises(Exception, match="nothing of stream orders-us"):
+    with pytest.raises(Exception, match="no value for stream orders-us"):
         batch(
             spark, archive, subscribe="visits,orders-us",
             startingOffsetsByTimestamp=json.dumps(start),
         )  # fmt: skip
 
 
-def test_a_time_beyond_the_last_record_is_an_error_or_the_end(
+def test_a_start_after_the_last_record_is_an_error_or_the_end(
     spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
     late = str(made_ms(2, 2) + 1)
@@ -206,7 +206,7 @@ def test_a_time_beyond_the_last_record_is_an_error_or_the_end(
     assert query.rows() == []
 
 
-def test_a_streaming_query_begins_at_a_time(
+def test_a_streaming_query_starts_at_a_time(
     spark: SparkSession, archive: Path, tmp_path: Path
 ) -> None:
     at_ms = made_ms(1, 1)
@@ -224,8 +224,8 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
         yield cluster
 
 
-def test_times_are_found_in_ledgers_too(spark: SparkSession, cluster: BackgroundCluster) -> None:
-    """Those of a real clock, so each border is the time of some record."""
+def test_times_are_also_found_in_ledgers(spark: SparkSession, cluster: BackgroundCluster) -> None:
+    """Uses times of records as bounds, because the cluster has a real clock."""
     cluster.write_segments(3)
     records = cluster.records_of()
     source = {"metadata": cluster.metadata_uri, "namespace": "test", "subscribe": STREAM}
@@ -239,10 +239,10 @@ def test_times_are_found_in_ledgers_too(spark: SparkSession, cluster: Background
             assert [text.encode() for _, text in found] == [one.payload for one in expected]
 
 
-# --- where, which columns -----------------------------------------------------------------------
+# --- columns and names --------------------------------------------------------------------------
 
 
-def test_columns_come_in_the_order_asked_for(spark: SparkSession, archive: Path) -> None:
+def test_columns_have_the_requested_order(spark: SparkSession, archive: Path) -> None:
     frame = (
         spark.read.format("rhumbline")
         .options(archive=archive.as_uri(), namespace="test", subscribe="visits")
@@ -255,7 +255,7 @@ def test_columns_come_in_the_order_asked_for(spark: SparkSession, archive: Path)
     assert first.created.timestamp() == made_ms(0, 0) / 1000
 
 
-def test_an_option_that_does_not_exist_is_named(spark: SparkSession, archive: Path) -> None:
+def test_unknown_options_are_named(spark: SparkSession, archive: Path) -> None:
     for name in ("assign", "includeHeaders", "maxOffsetPerTrigger"):
-        with pytest.raises(Exception, match=f"(?i){name}: no such option"):
+        with pytest.raises(Exception, match=f"(?i){name}: unknown option"):
             batch(spark, archive, subscribe="visits", **{name: "1"})

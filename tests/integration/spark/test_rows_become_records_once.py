@@ -1,4 +1,4 @@
-"""The sink: rows become records in order, and once, whatever is tried again."""
+"""The sink writes each row once and in order, even if writes are repeated."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +17,12 @@ def cluster(tmp_path: Path) -> Iterator[BackgroundCluster]:
         yield cluster
 
 
-def to(cluster: BackgroundCluster, stream: str, **more: str) -> dict[str, str]:
+def sink_options(cluster: BackgroundCluster, stream: str, **more: str) -> dict[str, str]:
     return {"metadata": cluster.metadata_uri, "namespace": "test", "stream": stream, **more}
 
 
-def told(cluster: BackgroundCluster, stream: str) -> list[tuple[int, bytes]]:
-    """Txid and payload of every record."""
+def records_of(cluster: BackgroundCluster, stream: str) -> list[tuple[int, bytes]]:
+    """Return txid and payload of every record."""
     return [(one.txid, one.payload) for one in cluster.records_of(stream)]
 
 
@@ -30,30 +30,34 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).selectExpr("id + 1000 as txid", "concat('row ', id) as payload")
 
 
-def test_a_batch_is_written_in_order_and_once(
+def test_a_repeated_batch_is_written_once_and_in_order(
     spark: SparkSession, cluster: BackgroundCluster
 ) -> None:
     cluster.create("copy")
     frame = rows(spark, 5000).coalesce(1)
-    options = to(cluster, "copy", keepTxids="true", writeId="monday")
+    options = sink_options(cluster, "copy", keepTxids="true", writeId="monday")
     for _ in range(2):
         frame.write.format("rhumbline").options(**options).mode("append").save()
     expected = [(1000 + n, b"row %d" % n) for n in range(5000)]
-    assert told(cluster, "copy") == expected
-    frame.write.format("rhumbline").options(**to(cluster, "copy")).mode("append").save()
-    assert [p for _, p in told(cluster, "copy")] == [p for _, p in expected] * 2
+    assert records_of(cluster, "copy") == expected
+    frame.write.format("rhumbline").options(**sink_options(cluster, "copy")).mode("append").save()
+    assert [p for _, p in records_of(cluster, "copy")] == [p for _, p in expected] * 2
 
 
 def test_several_partitions_need_proxies(spark: SparkSession, cluster: BackgroundCluster) -> None:
     cluster.create("copy")
     frame = rows(spark, 1000).repartition(2)
     with pytest.raises(Exception, match="coalesce"):
-        frame.write.format("rhumbline").options(**to(cluster, "copy")).mode("append").save()
-    with pytest.raises(Exception, match="appended to"):
-        frame.write.format("rhumbline").options(**to(cluster, "copy")).mode("overwrite").save()
+        frame.write.format("rhumbline").options(**sink_options(cluster, "copy")).mode(
+            "append"
+        ).save()
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        frame.write.format("rhumbline").options(**sink_options(cluster, "copy")).mode(
+            "overwrite"
+        ).save()
 
 
-def test_a_micro_batch_that_comes_again_is_not_written_again(
+def test_a_repeated_micro_batch_is_not_written_again(
     spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
 ) -> None:
     cluster.create("copy")
@@ -68,7 +72,7 @@ def test_a_micro_batch_that_comes_again_is_not_written_again(
             .load()
             .coalesce(1)
             .writeStream.format("rhumbline")
-            .options(**to(cluster, "copy"), checkpointLocation=str(checkpoint))
+            .options(**sink_options(cluster, "copy"), checkpointLocation=str(checkpoint))
             .trigger(availableNow=True)
             .start()
         )
@@ -77,14 +81,14 @@ def test_a_micro_batch_that_comes_again_is_not_written_again(
 
     run()
     newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    newest.unlink()  # as if the driver had died before it noted that the batch was done
+    newest.unlink()  # as if the driver had failed before it noted the end of the batch
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
     run()
     assert newest.exists()
-    assert [payload for _, payload in told(cluster, "copy")] == written
+    assert [payload for _, payload in records_of(cluster, "copy")] == written
 
 
-def test_many_tasks_write_one_stream_through_proxies_and_read_it_back(
+def test_many_tasks_write_one_stream_through_proxies(
     spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
 ) -> None:
     cluster.create("copy")
@@ -104,7 +108,7 @@ def test_many_tasks_write_one_stream_through_proxies_and_read_it_back(
         }
         for _ in range(2):
             frame.write.format("rhumbline").options(**options).mode("append").save()
-        found = told(cluster, "copy")
+        found = records_of(cluster, "copy")
         assert sorted(payload for _, payload in found) == sorted(b"row %d" % n for n in range(4000))
         source = {"metadata": f"grpc://{reads.address}", "namespace": "test", "subscribe": "copy"}
         back = spark.read.format("rhumbline").options(**source).load()

@@ -1,4 +1,4 @@
-"""Archive and ledgers are one table, record for record, while segments roll and move."""
+"""Archive and ledgers are read as one table while segments roll and are archived."""
 
 import json
 import time
@@ -29,44 +29,44 @@ def frame_options(cluster: BackgroundCluster, **more: str) -> dict[str, str]:
 
 
 def rows_of(frame: DataFrame) -> list[tuple[Dlsn, bytes]]:
-    """DLSN and payload of every row, in order of position."""
+    """Return DLSN and payload of every row in order of position."""
     rows = frame.select("dlsn", "payload").collect()
     return sorted((Dlsn.parse(row.dlsn), bytes(row.payload)) for row in rows)
 
 
-def retired(cluster: BackgroundCluster) -> int:
-    """How many segments only the archive has."""
+def retired_segments(cluster: BackgroundCluster) -> int:
+    """Return the number of segments that only the archive holds."""
     return sum(done.retired for done in cluster.passes)
 
 
 @pytest.mark.timeout(240)
-def test_batches_equal_the_log_while_it_is_written_rolled_and_archived(
+def test_batches_equal_the_log_while_it_is_written_and_archived(
     spark: SparkSession, cluster: BackgroundCluster
 ) -> None:
-    """Half-open ranges one after another, and the whole each time, until segments have moved."""
+    """Read adjacent ranges and the whole stream until several segments were archived."""
     cluster.start_writing(pause_s=0.05)
     cluster.start_archiving()
-    border = Dlsn(1, 0, 0)
+    boundary = Dlsn(1, 0, 0)
     seen: list[tuple[Dlsn, bytes]] = []
     rounds = 0
-    while rounds < 4 or retired(cluster) < 3:
+    while rounds < 4 or retired_segments(cluster) < 3:
         rounds += 1
         time.sleep(0.5)
-        start, border = border, cluster.end()
+        start, boundary = boundary, cluster.end()
         options = frame_options(
             cluster,
             startingOffsets=json.dumps({STREAM: str(start)}),
-            endingOffsets=json.dumps({STREAM: str(border)}),
+            endingOffsets=json.dumps({STREAM: str(boundary)}),
         )
         seen += rows_of(spark.read.format("rhumbline").options(**options).load())
-        whole = frame_options(cluster, endingOffsets=json.dumps({STREAM: str(border)}))
+        whole = frame_options(cluster, endingOffsets=json.dumps({STREAM: str(boundary)}))
         assert rows_of(spark.read.format("rhumbline").options(**whole).load()) == seen
     written = cluster.stop_writing()
     assert [payload for _, payload in seen] == written[: len(seen)]
     frame = spark.read.format("rhumbline").options(**frame_options(cluster)).load()
     rows = rows_of(frame)
     log = cluster.records_of()
-    assert rows == [(one.dlsn, one.payload) for one in log], "record for record"
+    assert rows == [(one.dlsn, one.payload) for one in log], "rows and records differ"
     assert [one.payload for one in log] == written
     assert not [done.faults for done in cluster.passes if done.faults]
     segments = cluster.run(cluster.client.namespace().describe(STREAM)).segments

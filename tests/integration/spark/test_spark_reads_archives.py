@@ -1,4 +1,4 @@
-"""Spark itself over archives: batches, filters, native Parquet beside, limited micro-batches."""
+"""Spark reads archives: batches, filters, limited micro-batches, and Spark's Parquet reader."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from rhumbline.tests.unit.spark.spark_world import Row, archive_on_disk
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[Row]]]:
-    """An archive of many small parts, and what is in it."""
+    """Yield an archive of many small parts and its rows."""
     root = tmp_path_factory.mktemp("cold")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
@@ -39,10 +39,10 @@ def test_a_batch_has_every_record(spark: SparkSession, archive: tuple[Path, list
     assert {r.created.timestamp() for r in found} == {1000.0}
 
 
-def test_filters_reach_the_files(
+def test_filtered_files_are_not_read(
     spark: SparkSession, archive: tuple[Path, list[Row]], tmp_path: Path
 ) -> None:
-    """What a filter excludes is not touched: it may even be gone."""
+    """Files that a filter excludes are not read, so the query works without them."""
     root, rows = archive
     shutil.copytree(root, tmp_path / "cold")
     for number in (1, 3, 4):
@@ -61,10 +61,10 @@ def test_filters_reach_the_files(
     assert where("txid = 100000").count() == 0
 
 
-def test_a_frame_that_was_filtered_still_has_every_record(
+def test_a_dataframe_that_was_filtered_still_has_every_record(
     spark: SparkSession, archive: tuple[Path, list[Row]]
 ) -> None:
-    """Spark keeps the plan of a loaded frame: it must not be that of one filter."""
+    """Spark keeps the plan of a loaded DataFrame, so it must not depend on one filter."""
     root, rows = archive
     frame = spark.read.format("rhumbline").options(**options(root)).load()
     assert frame.where("lssn = 2").count() == 30
@@ -72,18 +72,18 @@ def test_a_frame_that_was_filtered_still_has_every_record(
     assert frame.where("lssn = 2").union(frame).count() == 30 + len(rows)
 
 
-def test_any_tool_reads_the_same_from_the_files(
+def test_the_parquet_reader_of_spark_reads_the_same_records(
     spark: SparkSession, archive: tuple[Path, list[Row]]
 ) -> None:
     root, rows = archive
     native = spark.read.parquet(f"{root}/test/s/*/part-*.parquet")
     assert native.count() == len(rows)
-    ours = spark.read.format("rhumbline").options(**options(root)).load()
+    frame = spark.read.format("rhumbline").options(**options(root)).load()
     sums = [f.sum(f.length("payload")), f.max("txid"), f.count("*")]
-    assert native.agg(*sums).first() == ours.agg(*sums).first()
+    assert native.agg(*sums).first() == frame.agg(*sums).first()
 
 
-def test_streaming_goes_on_from_its_checkpoint_in_limited_batches(
+def test_streaming_continues_from_its_checkpoint_in_limited_batches(
     spark: SparkSession, archive: tuple[Path, list[Row]], tmp_path: Path
 ) -> None:
     root, rows = archive
@@ -119,4 +119,4 @@ def test_streaming_goes_on_from_its_checkpoint_in_limited_batches(
     run(maxOffsetsPerTrigger="1000")
     assert sorted(seen) == sorted(rows)
     run()
-    assert len(seen) == len(rows), "nothing new, nothing again"
+    assert len(seen) == len(rows), "no new rows and no repeated ones"

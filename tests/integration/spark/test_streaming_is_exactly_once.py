@@ -1,6 +1,6 @@
-"""A query whose driver is killed again and again ends with exactly the records written.
+"""A query whose driver is killed repeatedly outputs exactly the records that were written.
 
-Meanwhile the stream is written, rolled, archived, and truncated up to what the query has finished.
+Meanwhile the stream is written, rolled, archived, and truncated up to the last finished batch.
 """
 
 import json
@@ -20,12 +20,12 @@ from rhumbline.tests.support.processes.background_cluster import STREAM, Backgro
 
 DRIVER = Path(__file__).with_name("exactly_once_driver.py")
 START_S = 300
-"""Two JVMs' worth of patience on a machine that others use: a bound, not an expectation."""
+"""Generous time limit, in seconds, for starting a driver on a busy machine."""
 KILLS = int(os.environ.get("RHUMBLINE_SPARK_KILLS", "2"))
 
 
 class Query:
-    """The query: its files, and the driver that runs it from time to time."""
+    """A streaming query: its files and its drivers."""
 
     def __init__(self, cluster: BackgroundCluster, root: Path) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class Query:
             )
 
     def kill(self, driver: "subprocess.Popen[bytes]") -> None:
-        """The driver, its JVM and its Python workers, with SIGKILL."""
+        """Send SIGKILL to the driver, its JVM and its Python workers."""
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait(30)
 
@@ -53,11 +53,11 @@ class Query:
         return self._log.read_text()[-3000:]
 
     def newest(self) -> int:
-        """The newest finished batch; -1 before the first."""
+        """Return the number of the last finished batch; -1 before the first."""
         return max(self._numbers("commits"), default=-1)
 
     def finished_to(self) -> Dlsn | None:
-        """The end of the newest finished batch; None before the first."""
+        """Return the end of the last finished batch; None before the first."""
         done = self._numbers("commits")
         if not done:
             return None
@@ -69,7 +69,7 @@ class Query:
         return sorted(int(one.name) for one in path.glob("[0-9]*")) if path.is_dir() else []
 
     def rows(self) -> list[tuple[Dlsn, bytes]]:
-        """All that the query has put out, in order of position."""
+        """Return all rows that the query has written, in order of position."""
         found: list[tuple[Dlsn, bytes]] = []
         for path in self.output.glob("batch-*/*.parquet"):
             table = pq.read_table(path)
@@ -79,7 +79,7 @@ class Query:
 
 
 @pytest.mark.timeout(400 + 350 * KILLS)
-def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
+def test_killed_drivers_neither_lose_nor_repeat_records(tmp_path: Path) -> None:
     random = Random(11)
     with BackgroundCluster(tmp_path) as cluster:
         query = Query(cluster, tmp_path)
@@ -110,5 +110,5 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path) -> None:
         rows = query.rows()
         assert [payload for _, payload in rows] == written
         assert len({dlsn for dlsn, _ in rows}) == len(rows)
-        assert sum(done.retired for done in cluster.passes) > 1, "segments left their ledgers"
-        assert sum(done.purged for done in cluster.passes) > 0, "and some were deleted for good"
+        assert sum(done.retired for done in cluster.passes) > 1, "too few segments were retired"
+        assert sum(done.purged for done in cluster.passes) > 0, "no segment was purged"

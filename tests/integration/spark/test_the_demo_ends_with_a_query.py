@@ -1,4 +1,4 @@
-"""The demo, as a user runs it: its archive answers a Spark query when the cluster has ended."""
+"""The demo ends with a Spark query on its archive after the cluster was stopped."""
 
 import re
 from pathlib import Path
@@ -20,19 +20,19 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.timeout(300)
 def test_spark_finds_the_input_in_the_archive(log: Path) -> None:
     done = rhumbline("demo", "--plain", "--seconds", "2", str(log), timeout_s=280)
-    said = done.stdout.decode()
-    assert done.returncode == 0, said + done.stderr.decode()
-    assert done.stderr == b"", "what Spark says of itself is not shown"
-    archived, asked = said.partition("\narchive  ")[2].split("\nspark ")
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    assert done.stderr == b"", "messages of Spark are not shown"
+    archived, query = output.partition("\narchive  ")[2].split("\nspark ")
     assert re.search(rf"{LINES:,} records in \d Parquet files", archived)
-    assert "FROM log GROUP BY lssn" in asked
-    assert f"{LINES:,} records, {log.stat().st_size:,} bytes" in asked
-    assert said.endswith("OK: count, order and SHA-256 match the input\n")
+    assert "FROM log GROUP BY lssn" in query
+    assert f"{LINES:,} records, {log.stat().st_size:,} bytes" in query
+    assert output.endswith("OK: count, order and SHA-256 match the input\n")
 
 
 def test_without_spark_the_demo_ends_with_the_archive(log: Path) -> None:
     done = rhumbline("demo", "--plain", "--seconds", "1", "--no-spark", str(log), timeout_s=100)
-    said = done.stdout.decode()
-    assert done.returncode == 0, said + done.stderr.decode()
-    assert f"{LINES:,} records in" in said.partition("\narchive  ")[2]
-    assert "\nspark " not in said
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    assert f"{LINES:,} records in" in output.partition("\narchive  ")[2]
+    assert "\nspark " not in output

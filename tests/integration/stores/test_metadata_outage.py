@@ -1,6 +1,6 @@
-"""The metadata store is away: appends and reads do not notice, and what waits says so.
+"""Tests of outages of the metadata store: appends and reads continue, and other calls fail in time.
 
-RHUMBLINE_AWAY_S says for how long (default: some seconds; `make away` makes it a minute).
+RHUMBLINE_AWAY_S is the length of the outage in seconds (default: 3; `make away` uses a minute).
 """
 
 import asyncio
@@ -38,10 +38,13 @@ from rhumbline.tests.support.servers.store_locations import (
 AWAY_S = float(os.environ.get("RHUMBLINE_AWAY_S", "3"))
 SOME = 60
 EAGER = LedgerConfig(request_timeout_ms=1_000, change_mode="eager", underreplicated_ms_max=3_000)
-"""When the store is back, the bookies' sessions may have to be made anew before one of them can
-replace another: so a writer that found none asks again soon."""
+"""A configuration with quick retries of ensemble changes.
+
+After the outage the bookies may have to register again before one can replace another. A writer
+that found no replacement therefore retries soon.
+"""
 STALLS_AFTER_S = 5.0
-"""An append or a read that took so long on a busy machine would have waited for the store."""
+"""An append or a read that takes longer is assumed to have waited for the store."""
 
 
 @pytest.fixture(params=[*KINDS, *FREEZABLE_KINDS])
@@ -52,29 +55,29 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreLo
 
 @dataclass
 class Rolling:
-    """A stream whose segments are short, and the segments that its records went to."""
+    """A stream with short segments, and the segments of its records."""
 
     writer: StreamWriter
     segments: list[int] = field(default_factory=list)
 
     async def send(self, count: int = 10) -> None:
-        """Some records: enough for a segment."""
+        """Append records; ten are enough for a segment."""
         for _ in range(count):
             at = await self.writer.append(b"x" * 1_000)
             self.segments.append(at.dlsn.lssn)
 
 
 async def fragments(client: Client) -> int:
-    """The fragments of all ledgers: one more for each change of an ensemble."""
+    """Return the number of ensemble changes in all ledgers."""
     ids = await client.ledger_store.ids()
     return sum([len((await client.ledger_store.read(each))[0].fragments) - 1 for each in ids])
 
 
 @pytest.mark.timeout(AWAY_S + 120)
-def test_appends_and_reads_go_on(
+def test_appends_and_reads_continue_during_an_outage(
     location: StoreLocation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Meanwhile to open is refused, the next segment and the next bookie wait for the store."""
+    """Opening a stream fails; a new segment and the replacement of a bookie wait for the store."""
     caplog.set_level(logging.WARNING)
 
     async def run() -> None:
@@ -108,7 +111,7 @@ def test_appends_and_reads_go_on(
             finally:
                 location.make_available()
             meanwhile = max(rolling.segments) - before
-            assert meanwhile <= 1  # one may have been on its way
+            assert meanwhile <= 1  # one may have been in progress
             assert producer.repeated == 0
 
             async with asyncio.timeout(30):
@@ -123,16 +126,17 @@ def test_appends_and_reads_go_on(
             await tail.reaches(producer.sent)
             for each in (other, quiet, rolling.writer, writer):
                 await each.close()
-            said = [r.getMessage() for r in caplog.records if "metadata store" in r.getMessage()]
-            assert any("is away" in line and "open streams go on" in line for line in said)
+            messages = [record.getMessage() for record in caplog.records]
+            logged = [message for message in messages if "metadata store" in message]
+            assert any("is unavailable" in line and "streams continue" in line for line in logged)
             print(
                 f"{location.name}: {AWAY_S:.0f} s away: "
                 f"{producer.sent} appends, the slowest {slowest_s * 1000:.0f} ms; a tail in "
-                f"another region at most {reads_s * 1000:.0f} ms behind; none lost or doubled\n"
+                f"another region at most {reads_s * 1000:.0f} ms behind; none lost or duplicated\n"
                 f"  opening a stream: refused after {refused_s:.1f} s: {refusal}\n"
                 f"  segments begun meanwhile: {meanwhile}, afterwards "
                 f"{max(rolling.segments) - before - meanwhile}; a bookie that failed meanwhile was "
-                f"replaced when the store was back\n  {said[0]}"
+                f"replaced when the store was back\n  {logged[0]}"
             )
 
     asyncio.run(run())
@@ -146,7 +150,11 @@ async def while_away(
     rolling: Rolling,
     fail_a_bookie: Callable[[], None],
 ) -> tuple[float, float, Exception, float]:
-    """(the slowest append, the longest that the tail was behind, how and when opening failed)."""
+    """Run the load during the outage.
+
+    Returns the slowest append and the longest lag of the tail in seconds, and the error of opening
+    a stream with its delay in seconds.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + AWAY_S
     producer.longest_pause_s = reads_s = 0.0
@@ -167,7 +175,7 @@ async def while_away(
 
 
 async def refused(client: Client) -> tuple[Exception, float]:
-    """What it says when a stream cannot be opened, and after how long."""
+    """Return the error of opening a stream during the outage, and its delay in seconds."""
     began = time.monotonic()
     with pytest.raises(MetadataUnavailableError) as refusal:
         await client.namespace().open_writer("other")
@@ -175,7 +183,7 @@ async def refused(client: Client) -> tuple[Exception, float]:
 
 
 async def opened(client: Client, stream: str) -> StreamWriter:
-    """As soon as it can be; bookies may have to register anew."""
+    """Open a stream as soon as possible; bookies may have to register again first."""
     while True:
         try:
             return await client.namespace().open_writer(stream)

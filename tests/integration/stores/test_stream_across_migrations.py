@@ -1,8 +1,8 @@
-"""The metadata of a cluster moves from store to store while a stream is written and tailed.
+"""Tests of live migrations of the metadata while a stream is written and tailed.
 
-Nothing is lost and nothing doubled: the producer numbers its records, and the tail sees each once.
-RHUMBLINE_KILL_EVERY=1 kills the mover before and after every one of its calls (`make migrations`);
-otherwise at every ninth.
+No record may be lost or duplicated: the producer numbers its records, and the tail sees each once.
+With RHUMBLINE_KILL_EVERY=1 the migrating process is killed before and after every one of its calls
+(`make migrations`); by default only at every ninth of these moments.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from rhumbline.backends.migration import End, Migration, MigrationError, MigrationOutcome
+from rhumbline.backends.migration import Migration, MigrationEnd, MigrationError, MigrationOutcome
 from rhumbline.backends.open_store import open_without_following
 from rhumbline.client.connect import Client
 from rhumbline.core.protocol.errors import StreamLostError
@@ -41,6 +41,7 @@ from rhumbline.tests.support.servers.store_locations import (
     ETCD,
     ZOOKEEPER,
     store_location_of,
+    unique_name,
 )
 
 KILL_EVERY = int(os.environ.get("RHUMBLINE_KILL_EVERY", "9"))
@@ -48,7 +49,7 @@ MOMENTS_MAX = 400
 
 
 class Load:
-    """A stream whose owner changes, and writers of metadata; both know what was acknowledged."""
+    """A stream whose owner changes, and metadata writers; both record acknowledged writes."""
 
     def __init__(self, clients: list[Client], tail: Tail) -> None:
         self.clients = clients
@@ -68,11 +69,11 @@ class Load:
         await asyncio.sleep(0.3)
 
     async def new_ledger(self) -> None:
-        """Takes the next number for a ledger: all are different, and rise."""
+        """Allocate a ledger id; all ids must be distinct and increasing."""
         self.ledger_ids.append(await self.clients[0].ledger_store.next_id())
 
     async def end(self) -> None:
-        """Checks that nothing was lost, done twice or given twice."""
+        """Check that no write was lost or applied twice, and that no ledger id was reused."""
         self._is_over = self.writers.is_stopped = True
         for task in self._tasks:
             await task
@@ -86,14 +87,14 @@ class Load:
         while not self._is_over:
             owner = Random(self.producer.sent).choice((bonn, oslo))
             writer = await self.producer.send(owner, writer, 25)
-            if self.producer.sent % 100 == 0:  # another owner: a new segment and ledger
+            if self.producer.sent % 100 == 0:  # a new owner begins a new segment and ledger
                 writer = await self.producer.reopen(owner, writer)
-        with suppress(StreamLostError):  # an opening that failed may have taken the stream
+        with suppress(StreamLostError):  # a failed opening may have taken over the stream
             await writer.close()
 
     def line(self) -> str:
         return (
-            f"{self.producer.sent} records, 0 lost, 0 doubled, the slowest append "
+            f"{self.producer.sent} records, 0 lost, 0 duplicated, slowest append "
             f"{self.producer.longest_pause_s * 1000:.0f} ms, {self.producer.repeated} sent again; "
             f"{sum(self.writers.known)} metadata writes, longest pause "
             f"{self.writers.longest_pause_s * 1000:.0f} ms"
@@ -102,7 +103,7 @@ class Load:
 
 @asynccontextmanager
 async def loaded(first: str, path: Path) -> AsyncIterator[Load]:
-    """A cluster whose metadata is at ``first``, under load; checked at the end."""
+    """A cluster with its metadata at ``first``, under load; the load is checked at the end."""
     async with AsyncExitStack() as closing:
         cluster = await closing.enter_async_context(cluster_at(first, path / "c"))
         clients = [
@@ -117,14 +118,14 @@ async def loaded(first: str, path: Path) -> AsyncIterator[Load]:
 
 
 @asynccontextmanager
-async def migration(source: str, target: str, deaths: KillAfter) -> AsyncIterator[Migration]:
-    """A mover with handles of its own."""
+async def migration(source: str, target: str, kills: KillAfter) -> AsyncIterator[Migration]:
+    """A migration attempt with store handles of its own."""
     async with AsyncExitStack() as closing:
         ends = []
         for uri in (source, target):
             store = await open_without_following(uri)
             closing.push_async_callback(store.close)
-            ends.append(End(killable(store, deaths), uri))
+            ends.append(MigrationEnd(killable(store, kills), uri))
         yield Migration(*ends)
 
 
@@ -142,18 +143,23 @@ def kind(uri: str) -> str:
     ids=["real-servers", "fdb model", "fdb"],
 )
 def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
-    """The stores to go to, one after the other."""
+    """The URIs of the stores to which the metadata is migrated, in order."""
     sqlite = f"sqlite://{tmp_path}/metadata.db"
     if request.param != "real servers":
         with store_location_of(request.param, tmp_path) as location:
             yield [sqlite, location.uri, f"sqlite://{tmp_path}/other.db"]
         return
     zookeeper = f"zk://{metadata_servers.zookeeper().address}/{unique_name()}"
-    yield [sqlite, zookeeper, f"etcd://{metadata_servers.etcd().address}/{unique_name()}", zookeeper]
+    yield [
+        sqlite,
+        zookeeper,
+        f"etcd://{metadata_servers.etcd().address}/{unique_name()}",
+        zookeeper,
+    ]
 
 
 @pytest.mark.timeout(120)
-def test_a_stream_goes_on_across_migrations(route: list[str], tmp_path: Path) -> None:
+def test_a_stream_continues_across_migrations(route: list[str], tmp_path: Path) -> None:
     async def run() -> None:
         async with loaded(route[0], tmp_path) as load:
             await load.new_ledger()
@@ -169,8 +175,10 @@ def test_a_stream_goes_on_across_migrations(route: list[str], tmp_path: Path) ->
 
 
 @pytest.mark.timeout(120 if KILL_EVERY > 4 else 1_800)
-def test_movers_are_killed_at_every_step(route: list[str], tmp_path: Path) -> None:
-    """Before and after each call; who comes next finishes what they left, or undoes it first."""
+def test_a_migration_killed_at_any_step_can_be_completed_or_aborted(
+    route: list[str], tmp_path: Path
+) -> None:
+    """The kills happen before and after each call; the next attempt completes or aborts first."""
 
     async def run() -> None:
         ring = list(dict.fromkeys(route))
@@ -181,12 +189,12 @@ def test_movers_are_killed_at_every_step(route: list[str], tmp_path: Path) -> No
         async with loaded(route[0], tmp_path) as load:
             moment = 0
             while len(steps) < len(hops):
-                assert moment < MOMENTS_MAX, "the migration has no end"
+                assert moment < MOMENTS_MAX, "the migration does not end"
                 for number, hop in enumerate(hops):
                     is_killed = await killed_at(*hop, moment + number)
                     if is_killed:
                         kills += 1
-                        await follow(*hop, gives_up=(moment + number) % 2 == 1)
+                        await follow(*hop, aborts_first=(moment + number) % 2 == 1)
                     elif hop not in steps:
                         steps[hop] = moment + number
                     await load.new_ledger()
@@ -200,7 +208,7 @@ def test_movers_are_killed_at_every_step(route: list[str], tmp_path: Path) -> No
 
 
 async def killed_at(source: str, target: str, moment: int) -> bool:
-    """Whether the mover was killed, rather than at the end of its work."""
+    """Run an attempt; return True if it was killed, False if it completed."""
     async with migration(source, target, KillAfter(moment)) as mover:
         try:
             await mover.run()
@@ -209,10 +217,10 @@ async def killed_at(source: str, target: str, moment: int) -> bool:
     return False
 
 
-async def follow(source: str, target: str, *, gives_up: bool) -> None:
-    """Somebody else comes to finish it, perhaps after having undone what can be undone."""
-    if gives_up:
+async def follow(source: str, target: str, *, aborts_first: bool) -> None:
+    """Complete the migration by another attempt, after an abort if ``aborts_first``."""
+    if aborts_first:
         async with migration(source, target, KillAfter(10**9)) as mover:
-            with suppress(MigrationError):  # it was decided already
+            with suppress(MigrationError):  # it was committed already
                 await mover.abort()
     await move(source, target)

@@ -1,7 +1,4 @@
-"""Three regions, a writer, a tail; the owner dies, a region is cut off: the same on every store.
-
-With real sockets, files and servers.
-"""
+"""Tests of a stream in three regions on every metadata store, with real sockets and files."""
 
 import asyncio
 import time
@@ -33,7 +30,9 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreLo
 
 
 @pytest.mark.timeout(120)
-def test_owner_killed_and_region_cut(location: StoreLocation, tmp_path: Path) -> None:
+def test_a_stream_survives_a_takeover_and_a_region_cut_off(
+    location: StoreLocation, tmp_path: Path
+) -> None:
     async def run() -> None:
         async with AsyncExitStack() as closing:
             cluster = await closing.enter_async_context(cluster_at(location.uri, tmp_path / "c"))
@@ -47,7 +46,7 @@ def test_owner_killed_and_region_cut(location: StoreLocation, tmp_path: Path) ->
             await tail.reaches(SOME)
 
             began = time.monotonic()
-            writer = await oslo.namespace().open_writer(STREAM)  # the first one is not asked
+            writer = await oslo.namespace().open_writer(STREAM)  # without the first owner's consent
             takeover_s = time.monotonic() - began
             with pytest.raises(OwnershipLostError):
                 await first.append(b"from the old owner")
@@ -63,8 +62,8 @@ def test_owner_killed_and_region_cut(location: StoreLocation, tmp_path: Path) ->
             writer = await producer.send(oslo, writer, SOME)
             await tail.reaches(4 * SOME)
             print(
-                f"{location.name.partition(',')[0]}: {producer.sent} records, each once and in order; "
-                f"taken over in {takeover_s * 1000:.0f} ms"
+                f"{location.name.partition(',')[0]}: {producer.sent} records, each once and in "
+                f"order; taken over in {takeover_s * 1000:.0f} ms"
             )
             await writer.close()
 

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.backends.migrating_store import MigratingStore
-from rhumbline.backends.migration import End, Migration
+from rhumbline.backends.migration import Migration, MigrationEnd
 from rhumbline.backends.migration_fence import FenceState, MovableStore
 from rhumbline.backends.transaction_plan import Node
 from rhumbline.core.protocol.errors import (
@@ -100,8 +100,8 @@ class MigrationWorld:
         pause_ms_max: int = 10_000,
     ) -> Migration:
         return Migration(
-            End(killable(MemoryStore(self.trees[source], source), moment), source),
-            End(killable(MemoryStore(self.trees[target], target), moment), target),
+            MigrationEnd(killable(MemoryStore(self.trees[source], source), moment), source),
+            MigrationEnd(killable(MemoryStore(self.trees[target], target), moment), target),
             pause_ms_max=pause_ms_max,
             new_token=self.new_token,
         )

@@ -1,4 +1,4 @@
-"""Apache BookKeeper for tests: its client in a small Java program of ours, and its bookies."""
+"""Apache BookKeeper for tests: its client, driven by a small Java program, and its bookies."""
 
 import hashlib
 import socket
@@ -16,7 +16,7 @@ _MEMORY = ("-XX:MaxDirectMemorySize=256m",)
 
 
 def bookkeeper_jars() -> Path:
-    """The directory with bookkeeper-server's jars, of the version that pom.xml names."""
+    """Return the directory with the jars of bookkeeper-server, in the version of pom.xml."""
     installs.require("java", "javac", "mvn")
     pom = (_JAVA / "pom.xml").read_text()
 
@@ -27,7 +27,7 @@ def bookkeeper_jars() -> Path:
 
 
 def _interop_classes() -> Path:
-    """The directory with the compiled Interop program."""
+    """Return the directory with the compiled Interop program."""
     source = _JAVA / "Interop.java"
     jars = bookkeeper_jars()
 
@@ -43,9 +43,9 @@ def _digest(text: str) -> str:
 
 
 def run_java(zookeeper: str, mode: str, *steps: str) -> dict[str, str]:
-    """Runs the steps with Apache's client in wire mode ``v2`` or ``v3``; what each said, by step.
+    """Run steps with Apache's client in wire mode ``v2`` or ``v3``; return the output by step.
 
-    ``zookeeper`` is host:port. Fails the test when a step failed.
+    ``zookeeper`` is host:port. Fails the test if a step fails.
     """
     command = [
         *_JVM, *_MEMORY, "-cp", f"{_interop_classes()}:{bookkeeper_jars()}/*", "Interop",
@@ -53,14 +53,14 @@ def run_java(zookeeper: str, mode: str, *steps: str) -> dict[str, str]:
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
     lines = done.stdout.splitlines()
-    said = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("ok "))
+    outputs = dict(line.split(" ", 2)[1:] for line in lines if line.startswith("ok "))
     assert done.returncode == 0, f"Apache's client, {mode}:\n{done.stdout[-4000:]}"
-    assert list(said) == list(dict.fromkeys(steps))
-    return said
+    assert list(outputs) == list(dict.fromkeys(steps))
+    return outputs
 
 
 def initialise(zookeeper: str) -> None:
-    """Makes an empty ZooKeeper the metadata store of a new BookKeeper cluster."""
+    """Initialise an empty ZooKeeper as the metadata store of a new BookKeeper cluster."""
     main = "org.apache.bookkeeper.bookie.BookieShell"
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
         conf.write(f"metadataServiceUri=zk+hierarchical://{zookeeper}/ledgers\n")
@@ -71,7 +71,7 @@ def initialise(zookeeper: str) -> None:
 
 
 class ApacheBookie(Server):
-    """One bookie of Apache's, with default storage and its journal synced."""
+    """An Apache bookie with default storage and a synced journal."""
 
     name = "apache-bookie"
 

@@ -1,4 +1,4 @@
-"""Real cold stores for tests: an S3 server and HDFS (one NameNode, one DataNode)."""
+"""Real servers of cold stores for tests: an S3 server, and HDFS with one NameNode and DataNode."""
 
 import functools
 import getpass
@@ -39,7 +39,7 @@ _HADOOP_POM = f"""\
 
 
 class S3(Server):
-    """An S3 server over a directory; ``bucket`` exists. A stranger is known and may do nothing."""
+    """An S3 server over a directory with the bucket ``bucket``; user ``stranger`` has no rights."""
 
     name = "s3"
     access_key, secret_key = "rhumbline-test", "rhumbline-test-secret"
@@ -75,14 +75,14 @@ class S3(Server):
         try:
             urllib.request.urlopen(f"http://{self.address}/", timeout=2).close()
         except urllib.error.HTTPError:
-            return True  # it answers, and refuses us without a signature
+            return True  # it responds, and refuses the unsigned request
         except OSError:
             return False
         return True
 
 
 class Hdfs(Server):
-    """A NameNode and a DataNode, each a JVM of its own. ``port`` is the NameNode's HTTP port."""
+    """A NameNode and a DataNode in one JVM each; ``port`` is the NameNode's HTTP port."""
 
     name = "hdfs"
     user = getpass.getuser()
@@ -124,7 +124,7 @@ class Hdfs(Server):
                 "dfs.datanode.http.address": "127.0.0.1:0",
                 "dfs.datanode.hostname": "127.0.0.1",
                 "dfs.webhdfs.enabled": "true",
-                "dfs.permissions.enabled": "true",  # who starts it is the superuser
+                "dfs.permissions.enabled": "true",  # the user that starts it is the superuser
                 "dfs.namenode.safemode.extension": "0",
                 "dfs.heartbeat.interval": "1",
                 "dfs.namenode.fs-limits.min-block-size": "65536",
@@ -144,12 +144,12 @@ class Hdfs(Server):
         return self._java("namenode.NameNode")
 
     def launch(self) -> None:
-        """Starts both."""
+        """Start both processes."""
         super().launch()
         self._datanode.launch()
 
     def is_ready(self) -> bool:
-        """See Server: a DataNode is there, and the NameNode has left safe mode."""
+        """Return whether a DataNode has registered and the NameNode has left safe mode."""
         try:
             state = self._bean("FSNamesystemState")
             return state["NumLiveDataNodes"] == 1 and self._bean("NameNodeInfo")["Safemode"] == ""
@@ -157,12 +157,12 @@ class Hdfs(Server):
             return False
 
     def data_address(self) -> str:
-        """host:port to which the NameNode sends clients for the bytes of files."""
+        """Return the host:port to which the NameNode redirects clients for file contents."""
         (node,) = json.loads(str(self._bean("NameNodeInfo")["LiveNodes"])).values()
         return str(node["infoAddr"])
 
     def limit_space(self, path: str, size_bytes: int) -> None:
-        """The directory may hold so much."""
+        """Limit the size of a directory to ``size_bytes``."""
         self._put(f"{path}?op=MKDIRS")
         self._put(f"{path}?op=SETQUOTA&storagespacequota={size_bytes}&namespacequota=1000000")
 
@@ -179,7 +179,7 @@ class Hdfs(Server):
             return bean
 
     def remove(self) -> None:
-        """Ends both."""
+        """End both processes and remove their files."""
         self._datanode.remove()
         super().remove()
 
@@ -214,12 +214,12 @@ def _hdfs() -> Hdfs:
 
 
 def s3() -> S3:
-    """The shared S3 server of this test process."""
+    """Return the shared S3 server of this test process."""
     return started(_s3)
 
 
 def hdfs() -> Hdfs:
-    """The shared HDFS of this test process."""
+    """Return the shared HDFS cluster of this test process."""
     return started(_hdfs)
 
 
@@ -232,7 +232,7 @@ def s3_store(
     bucket: str = S3.bucket,
     timeout_ms: int = 60_000,
 ) -> S3ColdStore:
-    """A store in the shared server, below a fresh prefix unless one is given."""
+    """Return a store in the shared S3 server, below a new prefix unless one is given."""
     endpoint = f"http://{address or s3().address}"
     place = prefix or f"test-{next(_NUMBERS)}"
     return S3ColdStore(
@@ -254,7 +254,7 @@ def hdfs_store(
     user: str = Hdfs.user,
     timeout_ms: int = 60_000,
 ) -> HdfsColdStore:
-    """A store in the shared HDFS, below a fresh directory unless one is given."""
+    """Return a store in the shared HDFS, below a new directory unless one is given."""
     url = f"http://{address or hdfs().address}"
     place = root or f"/test-{next(_NUMBERS)}"
     return HdfsColdStore(HdfsOptions(url, place, user=user, timeout_ms=timeout_ms))

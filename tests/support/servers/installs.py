@@ -1,7 +1,7 @@
-"""Real servers for tests: where each one comes from. They are kept outside of the repository.
+"""Fetches the programs of real servers for tests into a directory outside the repository.
 
-RHUMBLINE_SERVERS names the directory (default: ~/.cache/rhumbline/servers). Nothing is installed on
-the machine: jars come by Maven, binaries from the distribution's package or by `go install`.
+RHUMBLINE_SERVERS names the directory (default: ~/.cache/rhumbline/servers). Nothing is installed
+system-wide: jars come from Maven, binaries from the distribution's package or from `go install`.
 """
 
 import contextlib
@@ -46,45 +46,45 @@ _ZOOKEEPER_POM = f"""\
 
 
 class NotInstalledError(Exception):
-    """A server cannot be had here; the message says why."""
+    """A server is not available on this machine; the message says why."""
 
 
 def zookeeper_jars() -> Path:
-    """The directory with ZooKeeper's jars and what they need."""
+    """Return the directory with ZooKeeper's jars and their dependencies."""
     require("java", "mvn")
     return installed(f"zookeeper-{ZOOKEEPER}", _fetch_zookeeper)
 
 
 def etcd_binary() -> Path:
-    """The etcd server: the machine's own, or the distribution's package unpacked."""
-    own = shutil.which("etcd")
-    if own is not None:
-        return Path(own)
+    """Return the etcd server: the installed one, or that of the distribution's package."""
+    system_binary = shutil.which("etcd")
+    if system_binary is not None:
+        return Path(system_binary)
     require("apt-get", "dpkg")
     return installed("etcd", _fetch_etcd) / "usr/bin/etcd"
 
 
 def toxiproxy_binary() -> Path:
-    """The proxy that breaks connections on command."""
+    """Return the Toxiproxy server, which injects faults into connections."""
     require("go")
     return installed(f"toxiproxy-{TOXIPROXY}", _fetch_toxiproxy) / "server"
 
 
 def grpcurl_binary() -> Path:
-    """A gRPC client that knows nothing of us but what a server's reflection says."""
+    """Return grpcurl, a gRPC client that knows a server only by its reflection service."""
     require("go")
     return installed(f"grpcurl-{GRPCURL}", _fetch_grpcurl) / "grpcurl"
 
 
 def require(*programs: str) -> None:
-    """Raises NotInstalledError if the machine lacks one of these programs."""
+    """Raise NotInstalledError if one of these programs is not installed."""
     for program in programs:
         if shutil.which(program) is None:
-            raise NotInstalledError(f"there is no {program} on this machine")
+            raise NotInstalledError(f"{program} is not installed")
 
 
 def copy_dependencies(pom: str, into: Path) -> None:
-    """Fetches the jars that a Maven project needs."""
+    """Fetch the jars of a Maven project's dependencies."""
     with tempfile.TemporaryDirectory() as work:
         Path(work, "pom.xml").write_text(pom)
         _run(
@@ -100,7 +100,7 @@ def _fetch_etcd(into: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         try:
             _run("apt-get", "download", "-q", "etcd-server", at=work)
-        except NotInstalledError:  # the list of packages may be missing or old
+        except NotInstalledError:  # the package list may be missing or outdated
             _run("apt-get", "update", "-q", at=work)
             _run("apt-get", "download", "-q", "etcd-server", at=work)
         (package,) = Path(work).glob("etcd-server_*.deb")
@@ -116,24 +116,27 @@ def _fetch_grpcurl(into: Path) -> None:
 
 
 def go_install(module: str, into: Path) -> None:
-    """Builds a Go program into the directory."""
+    """Build a Go program into the directory."""
     _run("go", "install", module, at=str(into), GOBIN=str(into))
 
 
 def installed(name: str, fetch: Callable[[Path], None]) -> Path:
-    """The directory ``name``, fetched once, whoever asks first."""
+    """Return the directory ``name``; call ``fetch`` to fill it if it does not exist.
+
+    A file lock makes concurrent test processes fetch it only once.
+    """
     root = Path(os.environ.get("RHUMBLINE_SERVERS", Path.home() / ".cache/rhumbline/servers"))
     root.mkdir(parents=True, exist_ok=True)
-    place = root / name
+    directory = root / name
     with _locked(root / f"{name}.lock"):
-        if not place.exists():
+        if not directory.exists():
             fresh = Path(tempfile.mkdtemp(dir=root))
             try:
                 fetch(fresh)
-                fresh.rename(place)
+                fresh.rename(directory)
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
-    return place
+    return directory
 
 
 @contextlib.contextmanager

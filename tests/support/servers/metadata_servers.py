@@ -1,8 +1,8 @@
-"""Real servers in processes of their own, on 127.0.0.1 and free ports, gone when the tests end.
+"""Real servers for tests, on 127.0.0.1 and free ports; they end with the test process.
 
-`zookeeper()`, `etcd()` and `toxiproxy()` give one shared server for each test process, started when
-it is first asked for; the classes start further ones to be hurt. Where one cannot be had the test
-skips with the reason (and fails where CI=true, by its mark `needs_server`).
+`zookeeper()`, `etcd()` and `toxiproxy()` return a shared server for each test process, started at
+the first call. Tests that disturb a server start their own with the classes. If a server is not
+available, the test is skipped with the reason; with CI=true it fails, by its mark `needs_server`.
 """
 
 import atexit
@@ -52,15 +52,15 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        """What is run."""
+        """Return the command line of the server."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
-        """Whether it serves."""
+        """Return whether the server accepts requests."""
         raise NotImplementedError
 
     def launch(self) -> None:
-        """Starts the process without waiting until it serves."""
+        """Start the process without waiting until it is ready."""
         assert self._process is None, f"{self.name} runs already"
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -73,7 +73,7 @@ class Server:
             )
 
     def wait_ready(self) -> None:
-        """Waits until it serves."""
+        """Wait until the server is ready. Raises RuntimeError with its log if it does not start."""
         deadline = time.monotonic() + READY_S
         while not self.is_ready():
             code = self._process.poll() if self._process is not None else None
@@ -83,12 +83,12 @@ class Server:
             time.sleep(0.02)
 
     def start(self) -> None:
-        """Starts and waits."""
+        """Start the server and wait until it is ready."""
         self.launch()
         self.wait_ready()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Ends the process and waits for its end. Safe to repeat."""
+        """End the process by a signal and wait for its exit. Safe to repeat."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -100,28 +100,28 @@ class Server:
             process.wait(20)
 
     def kill(self) -> None:
-        """As a crash does."""
+        """End the process by SIGKILL, as in a crash."""
         self.stop(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stops it without closing anything."""
+        """Stop the process by SIGSTOP; its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Lets it go on."""
+        """Let a frozen process continue."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
-        """Ends it for good and removes its directory. Safe to repeat."""
+        """End the process and remove its directory. Safe to repeat."""
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
         atexit.unregister(self.remove)
 
 
 class ZooKeeper(Server):
-    """One ZooKeeper server; with ``others`` a member of an ensemble."""
+    """A ZooKeeper server; with several ``members`` it belongs to an ensemble."""
 
     name = "zookeeper"
     tick_ms = 200
@@ -167,13 +167,13 @@ class ZooKeeper(Server):
         return self.mode() is not None
 
     def mode(self) -> str | None:
-        """standalone, leader or follower; None while it does not serve."""
+        """Return standalone, leader or follower; None if the server does not respond."""
         return self._srv_field("Mode: ")
 
     def version(self) -> str:
-        """What it says that it is."""
-        said = self._srv_field("Zookeeper version: ") or "unknown"
-        return said.split("-")[0]
+        """Return the version that the server reports."""
+        version = self._srv_field("Zookeeper version: ") or "unknown"
+        return version.split("-")[0]
 
     def _srv_field(self, field: str) -> str | None:
         try:
@@ -192,7 +192,7 @@ class ZooKeeper(Server):
 
 
 class Etcd(Server):
-    """One etcd server; with ``others`` a member of a cluster."""
+    """An etcd server; with several ``members`` it belongs to a cluster."""
 
     name = "etcd"
 
@@ -204,7 +204,7 @@ class Etcd(Server):
         self.members: Sequence[Etcd] = [self]
         self.flags: list[str] = []
         self.tls: ssl.SSLContext | None = None
-        """What a client of it needs; then ``flags`` name its certificates."""
+        """The TLS context of clients; set it if ``flags`` enable TLS."""
 
     def command(self) -> list[str]:
         cluster = ",".join(
@@ -226,7 +226,7 @@ class Etcd(Server):
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         return f"{'http' if self.tls is None else 'https'}://{self.address}"
 
     def is_ready(self) -> bool:
@@ -236,11 +236,11 @@ class Etcd(Server):
             return False
 
     def version(self) -> str:
-        """What it says that it is."""
+        """Return the version that the server reports."""
         return self._get("/version")["etcdserver"]
 
     def call(self, method: str, **body: object) -> None:
-        """A call of its JSON interface. Raises OSError when it is refused."""
+        """Call a method of the JSON interface. Raises OSError if it is refused."""
         request = urllib.request.Request(
             f"{self.url}/v3/{method}", data=json.dumps(body).encode(), method="POST"
         )
@@ -253,7 +253,7 @@ class Etcd(Server):
         return found
 
     def is_leader(self) -> bool:
-        """Whether it leads its cluster now."""
+        """Return whether the server is the leader of its cluster."""
         request = urllib.request.Request(
             f"http://{self.address}/v3/maintenance/status", data=b"{}", method="POST"
         )
@@ -273,7 +273,7 @@ Member = TypeVar("Member", ZooKeeper, Etcd)
 
 
 def ensemble(kind: Callable[[], Member], count: int = 3) -> list[Member]:
-    """Started members of one cluster."""
+    """Start the members of one cluster and wait until they are ready."""
     members = [kind() for _ in range(count)]
     for number, member in enumerate(members, 1):
         member.number, member.members = number, members
@@ -285,7 +285,7 @@ def ensemble(kind: Callable[[], Member], count: int = 3) -> list[Member]:
 
 
 class Toxiproxy(Server):
-    """The proxy server; `proxy()` makes a way to another server that can be broken."""
+    """The Toxiproxy server; `proxy()` adds a proxy to another server that can inject faults."""
 
     name = "toxiproxy"
 
@@ -305,12 +305,12 @@ class Toxiproxy(Server):
         return True
 
     def proxy(self, upstream: str) -> "Proxy":
-        """A new proxy to ``upstream`` (host:port)."""
+        """Add a proxy to ``upstream`` (host:port)."""
         self._count += 1
         return Proxy(self, f"p{self._count}", upstream)
 
     def call(self, method: str, path: str, body: object = None) -> None:
-        """One request to its HTTP interface."""
+        """Send a request to the HTTP interface."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://{self.address}{path}", data=data, method=method)
         with urllib.request.urlopen(request, timeout=5) as answer:
@@ -318,12 +318,12 @@ class Toxiproxy(Server):
 
 
 class Proxy:
-    """A way to a server, and what can happen to it."""
+    """A proxy to a server, and the faults that it can inject."""
 
     def __init__(self, server: Toxiproxy, name: str, upstream: str) -> None:
         self._server = server
         self._path = f"/proxies/{name}"
-        self._is_poisoned = False
+        self._has_toxics = False
         self.port = free_port()
         listen = f"127.0.0.1:{self.port}"
         self._definition = {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
@@ -335,16 +335,16 @@ class Proxy:
         return f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """Closes all connections and refuses new ones."""
+        """Close all connections and refuse new ones."""
         self._server.call("POST", self._path, {"enabled": False})
 
     def latency(self, latency_ms: int) -> None:
-        """Adds a delay to each direction."""
+        """Add a delay to each direction."""
         for stream in ("upstream", "downstream"):
             self._add("latency", stream, {"latency": latency_ms})
 
     def swallow(self, *streams: str) -> None:
-        """Drops all bytes of these directions (default: both) and keeps connections open.
+        """Drop all bytes of these directions (default: both) and keep connections open.
 
         "upstream" is what clients send, "downstream" what they receive.
         """
@@ -352,35 +352,35 @@ class Proxy:
             self._add("timeout", stream, {"timeout": 0})
 
     def cut_after(self, count: int, stream: str) -> None:
-        """Closes each connection when ``count`` more bytes have passed."""
+        """Close each connection when ``count`` more bytes have passed."""
         self._add("limit_data", stream, {"bytes": count})
 
     def heal(self) -> None:
-        """As if nothing had been; what was connected through a toxic has to connect again.
+        """Remove all faults; connections with a toxic are closed and must be opened again.
 
-        A poisoned proxy is made anew: taking a toxic from one with bytes on their way can hang
-        the whole server (Shopify/toxiproxy issue 558).
+        A proxy with toxics is deleted and created again, since removing a toxic while bytes are in
+        flight can hang the whole server (Shopify/toxiproxy issue 558).
         """
-        if self._is_poisoned:
+        if self._has_toxics:
             self._server.call("DELETE", self._path)
             self._server.call("POST", "/proxies", self._definition)
-            self._is_poisoned = False
+            self._has_toxics = False
         else:
             self._server.call("POST", self._path, {"enabled": True})
 
     def remove(self) -> None:
-        """Ends the proxy."""
+        """Remove the proxy."""
         with contextlib.suppress(OSError):
             self._server.call("DELETE", self._path)
 
     def _add(self, kind: str, stream: str, attributes: dict[str, int]) -> None:
         body = {"type": kind, "stream": stream, "attributes": attributes}
         self._server.call("POST", f"{self._path}/toxics", body)
-        self._is_poisoned = True
+        self._has_toxics = True
 
 
 def started(make: Callable[[], T]) -> T:
-    """What ``make`` makes, or the test skips because a server cannot be had."""
+    """Return the result of ``make``; skip the test if a server is not available."""
     try:
         return make()
     except installs.NotInstalledError as reason:
@@ -395,27 +395,27 @@ def _shared(kind: type[Server]) -> Server:
 
 
 def zookeeper() -> ZooKeeper:
-    """The shared ZooKeeper server of this test process."""
+    """Return the shared ZooKeeper server of this test process."""
     server = started(lambda: _shared(ZooKeeper))
     assert isinstance(server, ZooKeeper)
     return server
 
 
 def etcd() -> Etcd:
-    """The shared etcd server of this test process."""
+    """Return the shared etcd server of this test process."""
     server = started(lambda: _shared(Etcd))
     assert isinstance(server, Etcd)
     return server
 
 
 def toxiproxy() -> Toxiproxy:
-    """The shared Toxiproxy server of this test process."""
+    """Return the shared Toxiproxy server of this test process."""
     server = started(lambda: _shared(Toxiproxy))
     assert isinstance(server, Toxiproxy)
     return server
 
 
 def _die_with_parent() -> None:
-    """In the new process: the kernel kills it when the test process ends, however that ends."""
+    """Make the kernel kill the new process when the test process ends; called in the child."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setpgid(0, 0)

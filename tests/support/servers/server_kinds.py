@@ -1,4 +1,4 @@
-"""ZooKeeper and etcd as one kind of thing for tests that hurt them."""
+"""A common description of ZooKeeper and etcd, for tests that disturb servers."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,28 +13,28 @@ from rhumbline.tests.support.servers import metadata_servers
 from rhumbline.tests.support.servers.metadata_servers import Etcd, ZooKeeper
 
 TIMEOUT_MS = 2_000
-"""What one call of a hurt store may take: short, so that tests are."""
+"""Time-out of one call to a disturbed store; short, to keep tests short."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """A kind of server. ``shared`` gives one that nobody may hurt."""
+    """A kind of server: ``shared`` returns one that tests must not disturb, ``make`` a new one."""
 
     scheme: str
     shared: Callable[[], Any]
     make: Callable[[], Any]
     ttl_ms: int
 
-    def uri(self, addresses: str, place: str) -> str:
-        """Of the servers at host:port,host:port."""
-        return f"{self.scheme}://{addresses}/{place}"
+    def uri(self, addresses: str, chroot: str) -> str:
+        """Return the URI of a path in the servers at ``addresses`` (host:port,host:port)."""
+        return f"{self.scheme}://{addresses}/{chroot}"
 
     @asynccontextmanager
     async def opened(
-        self, addresses: str, place: str, timeout_ms: int = TIMEOUT_MS
+        self, addresses: str, chroot: str, timeout_ms: int = TIMEOUT_MS
     ) -> AsyncIterator[MetadataStore]:
-        """A handle, closed at the end."""
-        store = await open_store(self.uri(addresses, place), timeout_ms=timeout_ms)
+        """Open a handle and close it at the end."""
+        store = await open_store(self.uri(addresses, chroot), timeout_ms=timeout_ms)
         try:
             yield store
         finally:

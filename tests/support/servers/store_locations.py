@@ -1,7 +1,7 @@
-"""Metadata stores to run a story on, and how each of them is made to go away.
+"""Metadata stores for tests, each with a way to make it unavailable.
 
-FoundationDB is used where RHUMBLINE_FDB_CLUSTER_FILE names a cluster; it goes away where
-RHUMBLINE_FDB_SERVER_PID names its one server process, which is then stopped by SIGSTOP.
+FoundationDB is used if RHUMBLINE_FDB_CLUSTER_FILE names a cluster. It can be made unavailable if
+RHUMBLINE_FDB_SERVER_PID is the id of its only server process, which SIGSTOP then stops.
 """
 
 import os
@@ -29,11 +29,11 @@ TOXIPROXY = pytest.mark.needs_server("toxiproxy")
 
 
 class StoreLocation(Protocol):
-    """A store that can be made to go away."""
+    """The location of a store that can be made unavailable."""
 
     uri: str
     name: str
-    """What it is, with its version, for reports."""
+    """Kind and version of the store and its kind of outage, for reports."""
 
     def make_unavailable(self) -> None: ...
 
@@ -41,7 +41,7 @@ class StoreLocation(Protocol):
 
 
 class SqliteLocation:
-    """Away: somebody holds the only right to write."""
+    """A SQLite file. In an outage another connection holds the exclusive lock."""
 
     def __init__(self, path: Path) -> None:
         self.uri = f"sqlite://{path}/metadata.db"
@@ -59,7 +59,7 @@ class SqliteLocation:
 
 
 class ProxiedServer:
-    """A server behind a proxy. Away: connections are closed, and refused."""
+    """A shared server behind a proxy. In an outage connections are closed and refused."""
 
     def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
         self._proxy = metadata_servers.toxiproxy().proxy(server.address)
@@ -77,7 +77,7 @@ class ProxiedServer:
 
 
 class FreezableServer:
-    """A server of its own. Away: SIGSTOP, so that connections stay and nothing answers."""
+    """A server for one test. In an outage SIGSTOP freezes it; connections stay open."""
 
     def __init__(self, scheme: str, server: ZooKeeper | Etcd) -> None:
         self._server = server
@@ -96,7 +96,7 @@ class FreezableServer:
 
 
 class FdbLocation:
-    """A directory of the cluster that the environment names."""
+    """A new directory in the FoundationDB cluster that the environment names."""
 
     def __init__(self) -> None:
         self.uri = fdb_uri(unique_name())
@@ -106,7 +106,7 @@ class FdbLocation:
     def make_unavailable(self) -> None:
         pid = os.environ.get(FDB_SERVER_PID)
         if not pid:
-            pytest.skip(f"{FDB_SERVER_PID} names no server of FoundationDB that may be stopped")
+            pytest.skip(f"{FDB_SERVER_PID} does not name a FoundationDB server that may be stopped")
         os.kill(int(pid), signal.SIGSTOP)
         self._is_away = True
 
@@ -116,7 +116,7 @@ class FdbLocation:
 
 
 class FdbModelLocation:
-    """Our model of FoundationDB's transactions, under its bindings' names. Away: it times out."""
+    """The model of FoundationDB's transactions. In an outage its calls time out."""
 
     uri = "fdb:///model.cluster?dir=story"
     name = "fdb model, which is not FoundationDB"
@@ -132,15 +132,18 @@ class FdbModelLocation:
 
 
 def fdb_uri(directory: str) -> str:
-    """A store in a real cluster, or the test skips: no package registry has FoundationDB."""
+    """Return the URI of a directory in a real cluster; skip the test if there is no cluster.
+
+    FoundationDB cannot be installed on demand, since no package registry has it.
+    """
     file = os.environ.get(FDB_CLUSTER_FILE)
     if not file:
-        pytest.skip(f"{FDB_CLUSTER_FILE} names no FoundationDB cluster")
+        pytest.skip(f"{FDB_CLUSTER_FILE} does not name a FoundationDB cluster")
     return f"fdb://{Path(file).resolve()}?dir=rhumbline-tests/{directory}"
 
 
 def unique_name() -> str:
-    """A place in a server that nobody else uses."""
+    """Return a name for a path in a server that no other test uses."""
     return f"t-{uuid4().hex[:8]}"
 
 
@@ -159,7 +162,7 @@ FREEZABLE_KINDS = [
 
 @contextmanager
 def store_location_of(kind: str, path: Path) -> Iterator[StoreLocation]:
-    """The place that one of ``KINDS`` or ``FREEZABLE_KINDS`` means. ``path``: for files."""
+    """Provide a location of one of ``KINDS`` or ``FREEZABLE_KINDS``; ``path`` is for files."""
     if kind == "sqlite":
         yield SqliteLocation(path)
     elif kind == "fdb":
@@ -188,4 +191,4 @@ def _server_location(kind: str) -> ProxiedServer | FreezableServer:
                 return FreezableServer("etcd", Etcd())
     except installs.NotInstalledError as reason:
         pytest.skip(str(reason))
-    raise AssertionError(f"no kind of store: {kind}")
+    raise AssertionError(f"unknown kind of store {kind!r}")

@@ -1,4 +1,4 @@
-"""Leases: who is judged dead, by whom, and when. Rows are a dictionary; time is real and short."""
+"""Tests of leases: which expire, and when. Rows are in a dictionary; times are real but short."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ TTL_MS = 120
 
 
 class Rows:
-    """The shared rows; `is_away` makes every call fail."""
+    """The shared rows; with `is_away` every call fails."""
 
     def __init__(self) -> None:
         self.rows: dict[Owner, Lease] = {}
@@ -29,7 +29,7 @@ class Rows:
 
 
 class View:
-    """What one process sees; it may be cut off."""
+    """The view of one process on the rows; with `is_cut` its calls fail."""
 
     def __init__(self, shared: Rows) -> None:
         self.shared = shared
@@ -65,7 +65,7 @@ class View:
 
 
 def with_two(body: Callable[[Rows, View, Leases, Leases], Awaitable[None]]) -> None:
-    """Runs with an owner (whose view can be cut) and an observer."""
+    """Run `body` with an owner, whose view can be cut off, and an observer."""
 
     async def run() -> None:
         rows = Rows()
@@ -83,7 +83,7 @@ def with_two(body: Callable[[Rows, View, Leases, Leases], Awaitable[None]]) -> N
     asyncio.run(run())
 
 
-def test_a_beating_owner_is_never_removed() -> None:
+def test_a_renewed_lease_never_expires() -> None:
     async def body(rows: Rows, view: View, owner: Leases, observer: Leases) -> None:
         session = await owner.open(TTL_MS)
         await asyncio.sleep(TTL_MS * 4 / 1000)
@@ -92,7 +92,7 @@ def test_a_beating_owner_is_never_removed() -> None:
     with_two(body)
 
 
-def test_a_silent_owner_is_removed_after_its_ttl_and_learns_of_it() -> None:
+def test_a_lease_expires_without_renewals_and_its_owner_learns_of_it() -> None:
     async def body(rows: Rows, view: View, owner: Leases, observer: Leases) -> None:
         session = await owner.open(TTL_MS)
         lost = asyncio.Event()
@@ -102,7 +102,7 @@ def test_a_silent_owner_is_removed_after_its_ttl_and_learns_of_it() -> None:
         started = loop.time()
         await rows.emptied.wait()
         assert loop.time() - started > TTL_MS / 1000 * 0.6
-        assert not session.is_lost, "it cannot know yet"
+        assert not session.is_lost, "the owner cannot know yet"
         view.is_cut = False
         await lost.wait()
         with pytest.raises(SessionLostError):
@@ -111,7 +111,7 @@ def test_a_silent_owner_is_removed_after_its_ttl_and_learns_of_it() -> None:
     with_two(body)
 
 
-def test_an_outage_of_the_store_ends_no_session() -> None:
+def test_an_outage_of_the_store_does_not_end_sessions() -> None:
     async def body(rows: Rows, view: View, owner: Leases, observer: Leases) -> None:
         session = await owner.open(TTL_MS)
         await asyncio.sleep(TTL_MS / 1000)
@@ -124,7 +124,7 @@ def test_an_outage_of_the_store_ends_no_session() -> None:
     with_two(body)
 
 
-def test_an_observer_that_was_stopped_judges_nobody_at_once() -> None:
+def test_an_observer_that_was_stopped_expires_no_lease_at_once() -> None:
     observations = LeaseObservations()
     row = {Owner("o"): Lease(100, 7)}
     assert observations.find_expired(row, requested_s=0.0, received_s=0.0) == []

@@ -1,4 +1,4 @@
-"""The memory store's own powers: silence, expiry, determinism. The contract has its own tests."""
+"""Tests of the memory store beyond the contract: disconnection, expiry, determinism."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from rhumbline.core.protocol.errors import (
 )
 
 
-def test_a_disconnected_session_lives_until_its_ttl_and_then_its_nodes_go() -> None:
+def test_a_disconnected_session_expires_after_its_ttl_with_its_nodes() -> None:
     async def run() -> None:
         tree = MemoryTree()
         here, there = MemoryStore(tree), MemoryStore(tree)
@@ -67,7 +67,7 @@ def test_the_same_calls_give_the_same_versions() -> None:
     assert asyncio.run(run()) == asyncio.run(run())
 
 
-def test_sessions_of_another_handle_are_refused_and_close_is_final() -> None:
+def test_a_session_of_another_handle_is_refused_and_a_closed_store_stays_closed() -> None:
     async def run() -> None:
         tree = MemoryTree()
         here, there = MemoryStore(tree), MemoryStore(tree)

@@ -1,6 +1,7 @@
-"""A migration may be killed before and after each of its calls; what follows finishes or undoes it.
+"""Tests of migrations killed before and after each of their calls, then completed or aborted.
 
-Writers run all the time through handles that follow. Memory stores, virtual time.
+Writers run all the time through handles that follow the migrations. The stores are in memory, and
+time is virtual.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ MOMENTS_MAX = 200
 async def under_writes(
     world: MigrationWorld, work: Callable[[MetadataStore, Writers], Awaitable[None]]
 ) -> None:
-    """Runs ``work`` while writers write to "a", wherever that leads, and checks them."""
+    """Run ``work`` while writers write through handles opened at "a"; then check the writes."""
     store = await world.open("a")
     await Writers.prepare(store)
     await LedgerStore(store).next_id()
@@ -37,7 +38,7 @@ async def under_writes(
         await asyncio.sleep(0.5)
         done = sum(writers.known)
         await asyncio.sleep(0.1)
-        assert sum(writers.known) > done, "writes go on"
+        assert sum(writers.known) > done, "writes continue"
     finally:
         writers.is_stopped = True
         for task in tasks:
@@ -47,7 +48,7 @@ async def under_writes(
 
 
 def kill_at(moment: int, then: Callable[[MigrationWorld], Awaitable[object]]) -> bool:
-    """Whether the migration lived long enough to end."""
+    """Kill a migration at ``moment`` and run ``then``; return True if it completed before that."""
 
     async def run() -> bool:
         world = MigrationWorld("a", "b")
@@ -69,14 +70,14 @@ def kill_at(moment: int, then: Callable[[MigrationWorld], Awaitable[object]]) ->
     return run_jumping(run())
 
 
-async def again(world: MigrationWorld) -> None:
+async def complete_again(world: MigrationWorld) -> None:
     assert isinstance(await world.migration("a", "b").run(), MigrationOutcome)
     assert world.trees["a"].fence.successor == "b"
     assert world.trees["b"].fence.successor is None
 
 
-async def back(world: MigrationWorld) -> None:
-    """Given up if it was not decided, else migrated back."""
+async def undo(world: MigrationWorld) -> None:
+    """Abort the migration if it is not committed, else migrate back."""
     if world.trees["b"].fence.successor is None and world.trees["a"].fence.successor == "b":
         await world.migration("b", "a").run()
     else:
@@ -84,17 +85,19 @@ async def back(world: MigrationWorld) -> None:
     assert world.trees["a"].fence.successor is None
 
 
-async def elsewhere(world: MigrationWorld) -> None:
-    """Undone, then moved to a third store, and from there to the one that was left half full."""
-    await back(world)
+async def migrate_elsewhere(world: MigrationWorld) -> None:
+    """Undo the migration, migrate to a third store, and from there to the incomplete copy."""
+    await undo(world)
     world.trees["c"] = type(world.trees["a"])("c")
     await world.migration("a", "c").run()
     await world.migration("c", "b").run()
     assert world.trees["b"].fence.successor is None
 
 
-@pytest.mark.parametrize("then", [again, back, elsewhere])
-def test_killed_at_every_step(then: Callable[[MigrationWorld], Awaitable[object]]) -> None:
+@pytest.mark.parametrize("then", [complete_again, undo, migrate_elsewhere])
+def test_a_migration_killed_at_any_step_can_be_completed_or_undone(
+    then: Callable[[MigrationWorld], Awaitable[object]],
+) -> None:
     for moment in range(MOMENTS_MAX):
         if kill_at(moment, then):
             print(f"{moment} moments")
@@ -103,8 +106,8 @@ def test_killed_at_every_step(then: Callable[[MigrationWorld], Awaitable[object]
     raise AssertionError("the migration has no end")
 
 
-def test_killed_at_every_step_of_the_second_attempt() -> None:
-    """The second attempt takes over from one that died behind the fence."""
+def test_a_second_attempt_may_be_killed_at_any_step_too() -> None:
+    """The second attempt takes over from one that was killed after closing the source."""
 
     async def run(first: int, second: int) -> bool:
         world = MigrationWorld("a", "b")
@@ -118,7 +121,7 @@ def test_killed_at_every_step_of_the_second_attempt() -> None:
                 await world.migration("a", "b", moment=KillAfter(second)).run()
                 ended.append(True)
             except MoverKilled:
-                await again(world)
+                await complete_again(world)
 
         await under_writes(world, work)
         return bool(ended)
@@ -132,7 +135,7 @@ def test_killed_at_every_step_of_the_second_attempt() -> None:
 
 
 def test_a_migration_that_was_killed_often_needs_no_more_steps() -> None:
-    """What attempts leave behind does not add up: not in the tree, and not in the work to do."""
+    """Killed attempts leave nothing that accumulates, neither nodes nor steps."""
 
     async def run(kills: int) -> tuple[int, int]:
         world = MigrationWorld("a", "b")
@@ -158,7 +161,7 @@ def _fences(moment: int) -> bool:
             with pytest.raises(MoverKilled):
                 await world.migration("a", "b", moment=KillAfter(moment)).run()
             found.append(world.trees["a"].fence.successor == "b")
-            await back(world)
+            await undo(world)
 
         await under_writes(world, work)
         return found[0]
@@ -166,8 +169,8 @@ def _fences(moment: int) -> bool:
     return run_jumping(run())
 
 
-def test_two_attempts_at_once_are_one_migration() -> None:
-    """Whatever their order, one of them wins and nothing is lost."""
+def test_concurrent_attempts_result_in_one_migration() -> None:
+    """Whatever the order of their steps, one of them wins and no write is lost."""
 
     async def run(lead_ms: int) -> None:
         world = MigrationWorld("a", "b")
@@ -178,7 +181,7 @@ def test_two_attempts_at_once_are_one_migration() -> None:
             attempts.append(asyncio.create_task(world.migration("a", "b").run()))
             results = [await _ended(attempt) for attempt in attempts]
             if not any(isinstance(result, MigrationOutcome) for result in results):
-                await again(world)
+                await complete_again(world)
 
         await under_writes(world, work)
 

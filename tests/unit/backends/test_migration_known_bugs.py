@@ -1,4 +1,4 @@
-"""Bugs that migrations of metadata stores have had elsewhere, and what must be refused."""
+"""Tests against bugs that metadata migrations have had in other systems, and of refusals."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -33,7 +33,7 @@ def in_world(work: Coroutine[object, object, None]) -> None:
 
 
 def test_a_retry_after_a_failure_is_not_stuck() -> None:
-    """A failed attempt left a state behind that no later one could leave."""
+    """The bug: a failed attempt left a state from which later attempts could not continue."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -54,7 +54,7 @@ def test_a_retry_after_a_failure_is_not_stuck() -> None:
 
 
 def test_a_time_out_aborts() -> None:
-    """It was reported, and then the migration went on; or nobody could write any more."""
+    """The bug: the migration continued after a reported time-out, or writes stayed blocked."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -74,7 +74,7 @@ def test_a_time_out_aborts() -> None:
 
 
 def test_a_late_joiner_finds_the_store_in_use() -> None:
-    """A process that starts during the migration, or after it, with either URI."""
+    """A process that starts during or after the migration, with either URI, uses that store."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -100,7 +100,7 @@ def test_a_late_joiner_waits_while_neither_store_can_be_written() -> None:
     async def run() -> None:
         world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
-        await half_cut(world)
+        await kill_during_switch(world)
         with pytest.raises(MetadataUnavailableError, match="is being migrated"):
             await world.open("b")
         joining = asyncio.create_task(world.open("a"))
@@ -114,7 +114,7 @@ def test_a_late_joiner_waits_while_neither_store_can_be_written() -> None:
 
 
 def test_the_mark_of_a_migration_is_not_copied_into_the_target() -> None:
-    """The target took itself for a store that was replaced, or the way back was barred."""
+    """The bug: the target considered itself replaced, or a migration back was impossible."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -129,8 +129,8 @@ def test_the_mark_of_a_migration_is_not_copied_into_the_target() -> None:
     in_world(run())
 
 
-def test_versions_of_an_earlier_life_never_match() -> None:
-    """Also of a node that was changed and changed back elsewhere meanwhile."""
+def test_versions_from_before_a_migration_never_match() -> None:
+    """They do not match even if the node was changed and changed back in the other store."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -148,8 +148,8 @@ def test_versions_of_an_earlier_life_never_match() -> None:
     in_world(run())
 
 
-def test_ledger_ids_go_on_behind_the_highest() -> None:
-    """Deleted ledgers count too, and a counter that a restore set back is repaired."""
+def test_ledger_ids_continue_after_the_highest() -> None:
+    """Ids of deleted ledgers count too, and a counter that a restore set back is repaired."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
@@ -193,7 +193,7 @@ def test_sessions_are_lost_and_watches_move() -> None:
     in_world(run())
 
 
-def test_a_target_that_holds_something_else_is_refused_and_left_alone() -> None:
+def test_a_target_with_other_data_is_refused_and_left_unchanged() -> None:
     async def run() -> None:
         world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
@@ -212,13 +212,13 @@ def test_a_target_that_holds_something_else_is_refused_and_left_alone() -> None:
 
 
 def test_an_incomplete_copy_is_never_a_source() -> None:
-    """The way back, taken too early, would replace the whole by a part of it."""
+    """A migration back from an incomplete copy would replace the metadata by a part of it."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
         store = await world.open("a")
         await Writers.prepare(store)
-        await half_cut(world)
+        await kill_during_switch(world)
         with pytest.raises(MigrationError, match="incomplete copy"):
             await world.migration("b", "a").run()
         await world.migration("a", "b").abort()
@@ -238,29 +238,29 @@ def test_a_replaced_store_is_not_a_source_for_another() -> None:
         assert (await world.migration("a", "b").run()).was_already_done
         with pytest.raises(MigrationError, match="same store"):
             await world.migration("b", "b").run()
-        with pytest.raises(MigrationError, match="migrate back instead"):
+        with pytest.raises(MigrationError, match="migrate in the other direction instead"):
             await world.migration("a", "b").abort()
         await world.aclose()
 
     in_world(run())
 
 
-def test_nobody_follows_to_a_store_that_was_erased() -> None:
-    """Bookies that took an empty store for their own would delete every ledger."""
+def test_no_handle_follows_to_a_store_that_was_erased() -> None:
+    """Bookies that used an empty store would delete every ledger as garbage."""
 
     async def run() -> None:
         world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
         await world.migration("a", "b").run()
         world.trees["b"] = MemoryTree("erased")
-        with pytest.raises(WrongClusterError, match="something else"):
+        with pytest.raises(WrongClusterError, match="holds other metadata"):
             await world.open("a")
         await world.aclose()
 
     in_world(run())
 
 
-def test_a_closed_store_answers_nothing_but_stale_reads() -> None:
+def test_a_fenced_store_serves_only_stale_reads() -> None:
     async def run() -> None:
         world = MigrationWorld("a", "b")
         await Writers.prepare(await world.open("a"))
@@ -279,8 +279,8 @@ def test_a_closed_store_answers_nothing_but_stale_reads() -> None:
     in_world(run())
 
 
-async def half_cut(world: MigrationWorld) -> None:
-    """Kills an attempt when the source is closed and the target is not open yet."""
+async def kill_during_switch(world: MigrationWorld) -> None:
+    """Kill an attempt between closing the source and opening the target."""
     for moment in range(100):
         with pytest.raises(MoverKilled):
             await world.migration("a", "b", moment=KillAfter(moment)).run()

@@ -21,7 +21,9 @@ class UnreliableStore(MemoryStore):
         return await super().get(path, stale_ok=stale_ok)
 
 
-def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_once_at_its_start_and_once_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def run() -> None:
         inner = UnreliableStore(MemoryTree(), "memory:x")
 

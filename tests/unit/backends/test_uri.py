@@ -1,4 +1,4 @@
-"""Store URIs: what is wrong is named in one line."""
+"""Tests of store URIs and of the messages about malformed ones."""
 
 import asyncio
 import builtins
@@ -12,26 +12,26 @@ from rhumbline.core.protocol.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
-    ("uri", "complaint"),
+    ("uri", "message"),
     [
         ("", "no scheme"),
         ("/var/lib/x", "no scheme"),
         ("consul://h/x", "unknown scheme 'consul' (known: memory, sqlite, zk, etcd, fdb)"),
         ("memory://h/x", "memory: or memory:name"),
-        ("memory:?a=1", "unknown option 'a' (there are none)"),
-        ("zk://user:secret@h/x", "no user or password"),
-        ("zk://h/x?a=1&a=2", "gives 'a' twice"),
+        ("memory:?a=1", "unknown option 'a' (this store has no options)"),
+        ("zk://user:secret@h/x", "must not contain a user or password"),
+        ("zk://h/x?a=1&a=2", "has option 'a' twice"),
         ("zk://h/x?a", "bad query field"),
     ],
 )
-def test_a_bad_uri_is_refused_with_its_reason(uri: str, complaint: str) -> None:
+def test_a_malformed_uri_is_refused_with_the_reason(uri: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         asyncio.run(open_store(uri))
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_hosts_have_ports_and_are_named_once() -> None:
+def test_hosts_have_ports_and_are_distinct() -> None:
     assert parse_uri("zk://a,b:99,[::1]:7/x").hosts(2181) == (
         Host("a", 2181),
         Host("b", 99),
@@ -73,7 +73,7 @@ def test_a_missing_client_library_names_the_extra(
         asyncio.run(open_store(uri))
 
 
-def test_memory_stores_of_one_name_share_a_tree_and_nameless_ones_do_not() -> None:
+def test_memory_stores_with_the_same_name_share_a_tree_and_unnamed_ones_do_not() -> None:
     async def run() -> None:
         one, same = await open_store("memory:shared"), await open_store("memory:shared")
         await one.create("/a")

@@ -1,4 +1,4 @@
-"""Archives on a disk, for the data source without a Spark session."""
+"""Archives on disk for tests of the data source that need no Spark session."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
-    read_records,
     fill_stream,
+    read_records,
 )
 
 Row = tuple[str, int, bytes]
@@ -19,7 +19,7 @@ Row = tuple[str, int, bytes]
 
 
 def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
-    """Fills a stream "s" in namespace "test", archives it below ``root``, returns its records."""
+    """Archive stream "s" of namespace "test" below ``root`` and return its records."""
     rows: list[Row] = []
 
     @in_world
@@ -38,13 +38,13 @@ def archive_on_disk(root: Path, segments: int = 4) -> list[Row]:
 
 
 def options(root: Path, *, is_streaming: bool = False, **given: str) -> Options:
-    """Options of a query over the stream of ``archive_on_disk``."""
+    """Return options of a query on the stream of ``archive_on_disk``."""
     fixed = {"archive": root.as_uri(), "namespace": "test", "subscribe": "s"}
     return parse_options({**fixed, **given}, is_streaming=is_streaming)
 
 
 def rows_of(batches: list["pa.RecordBatch"]) -> list[Row]:
-    """What batches with columns dlsn, txid, payload hold."""
+    """Return the rows of batches with columns dlsn, txid and payload."""
     found: list[Row] = []
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("dlsn", "txid", "payload")]
@@ -53,5 +53,5 @@ def rows_of(batches: list["pa.RecordBatch"]) -> list[Row]:
 
 
 def read_all(reader: RhumblineBatchReader) -> list[Row]:
-    """Plans and reads as Spark does."""
+    """Plan and read all splits, as Spark does."""
     return rows_of([batch for split in reader.partitions() for batch in reader.read(split)])

@@ -1,7 +1,7 @@
 """A stream that is written, rolled, archived, truncated and purged, and a streaming query over it.
 
-All of it is production code but ledgers and metadata, which are in memory, and Spark, whose part
-(asking for offsets, noting them, planning, reading) is played by ``Query``. Time is virtual.
+Ledgers and metadata are fakes in memory, and ``Query`` replaces Spark: it requests and notes
+offsets, plans and reads. Everything else is production code. Time is virtual.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ HOT_MS = 400
 GRACE_MS = 200
 
 _VISIBLE_S = 0.1
-"""What is acknowledged can be read after that."""
+"""Time after which acknowledged records are visible to readers."""
 _POLICY = StreamPolicy(
-    flush=FlushPolicy(period_ms=None),  # an entry leaves when the test says so
+    flush=FlushPolicy(period_ms=None),  # the test flushes each entry
     roll_bytes=1 << 40,
     retention_ms=TTL_MS,
     hot_retention_ms=HOT_MS,
@@ -52,14 +52,14 @@ _POLICY = StreamPolicy(
 
 
 class StreamingWorld:
-    """One namespace, its cold store, and what was acknowledged. Use it as a context."""
+    """A context manager with one namespace, its cold store and the acknowledged records."""
 
     def __init__(self) -> None:
         self.loop = JumpingLoop()
         self.world = LogWorld()
         self.cold = DictColdStore()
         self.truth: dict[str, list[Row]] = {}
-        """What was acknowledged, by stream, in order."""
+        """Acknowledged records by stream, in order."""
         self._writers: dict[str, StreamWriter] = {}
         self._patch = pytest.MonkeyPatch()
 
@@ -67,7 +67,7 @@ class StreamingWorld:
         world = self
 
         class SharedRunner:
-            """As asyncio.Runner, on the loop of the world."""
+            """Replaces asyncio.Runner and uses the loop of the world."""
 
             def __enter__(self) -> "SharedRunner":
                 return self
@@ -79,7 +79,7 @@ class StreamingWorld:
                 return world.run(work)
 
             def close(self) -> None:
-                """The loop stays."""
+                """Keep the loop, which other runners use."""
 
         self._patch.setattr(asyncio, "Runner", SharedRunner)
         for module in (planner, split_reader):
@@ -103,13 +103,13 @@ class StreamingWorld:
         assert not left, left
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs ``work`` to its end, in virtual time."""
+        """Run ``work`` to its end in virtual time."""
         return self.loop.run_until_complete(work)
 
-    # --- what happens to a stream ---------------------------------------------------------------
+    # --- events of a stream ---------------------------------------------------------------------
 
     def write(self, stream: str, entries: list[int]) -> None:
-        """So many entries of so many records each; the stream is made if it is not there."""
+        """Append one entry for each element of ``entries``, which is its number of records."""
 
         async def work() -> None:
             if stream not in self._writers:
@@ -127,13 +127,13 @@ class StreamingWorld:
         self.run(work())
 
     def roll(self, stream: str) -> None:
-        """The segment is completed; the next write begins another one."""
+        """Complete the segment; the next write begins another one."""
         writer = self._writers.pop(stream, None)
         if writer is not None:
             self.run(writer.close())
 
     def archive(self, stream: str, count: int) -> None:
-        """The next ``count`` completed segments get an archive, and keep their ledger."""
+        """Archive the next ``count`` completed segments and keep their ledgers."""
 
         async def work() -> None:
             streams = StreamStore(self.world.store, "test")
@@ -146,46 +146,46 @@ class StreamingWorld:
             self.run(work())
 
     def pass_time(self, ms: int) -> None:
-        """By the clock of retention."""
+        """Advance the clock of retention."""
         self.world.clock.now_ms += ms
 
     def maintain(self, stream: str) -> None:
-        """A pass of retention: by age, to the archive, for good."""
+        """Run a pass of retention: truncate by age, retire hot copies, purge."""
         if stream in self.truth:
             self.run(self.world.namespace.maintain(stream))
 
     def expire(self, stream: str) -> None:
-        """All that is completed goes for good; the newest such segment only from sight."""
+        """Purge all completed segments but the newest, which is only truncated."""
         for ms in (TTL_MS, GRACE_MS):
             self.pass_time(ms)
             self.maintain(stream)
 
     def truncate(self, stream: str, permille: int) -> None:
-        """At a record, somewhere in an entry or at its border."""
+        """Truncate at a record, inside of an entry or at its boundary."""
         rows = self.truth.get(stream)
         if rows:
             self.run(self.world.namespace.truncate(stream, rows[len(rows) * permille // 1001][0]))
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     def start(self, stream: str) -> Dlsn:
-        """The first position that readers may see."""
+        """Return the first position that is not truncated."""
         return self.run(self.world.namespace.describe(stream)).start
 
     def is_purged(self, stream: str, lssn: int) -> bool:
-        """Whether a segment was there, and its metadata went with it."""
+        """True if the segment existed and its metadata was purged."""
         found = self.run(self.world.namespace.describe(stream)).segments
         return bool(found) and lssn < found[0].lssn
 
     def archived(self, stream: str) -> set[int]:
-        """The segments that have an archive."""
+        """Return the LSSNs of archived segments."""
         keys = (re.fullmatch(rf"test/{stream}/lssn=(\d+)/manifest.json", key)
                 for key in self.cold.objects)  # fmt: skip
         return {int(match[1]) for match in keys if match}
 
 
 class _WorldClient:
-    """What the planner and the readers of ledgers use of a client."""
+    """The part of a client that the planner and the readers of ledgers use."""
 
     def __init__(self, world: StreamingWorld) -> None:
         self._world = world
@@ -197,7 +197,7 @@ class _WorldClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the client holds no connections."""
 
     def namespace(self) -> Namespace:
         return self._world.world.namespace
@@ -212,7 +212,7 @@ class _WorldClient:
 
 
 class Query:
-    """A streaming query from the earliest record on, with a checkpoint, as Spark runs it."""
+    """A streaming query with a checkpoint, run as Spark does, from the earliest record on."""
 
     def __init__(self, world: StreamingWorld, **given: str) -> None:
         self._world = world
@@ -227,23 +227,23 @@ class Query:
         return RhumblineStreamReader(parse_options(self._given, is_streaming=True))
 
     @property
-    def asks_servers(self) -> bool:
-        """Or it reads the archive alone."""
+    def uses_cluster(self) -> bool:
+        """True if the query reads ledgers too, not only the archive."""
         return "metadata" in self._given
 
     def restart(self) -> None:
-        """The driver ended, and another one goes on from the checkpoint."""
+        """Replace the driver with another one that continues from the checkpoint."""
         self.reader.stop()
         self.reader = self._new_reader()
 
     def start(self) -> Offsets:
-        """Notes where it begins, if it never did; returns the newest offsets."""
+        """Return the end of the last finished batch. The first call notes where to begin."""
         if self._offsets is None:
             self._offsets = self.reader.initialOffset()
         return self._offsets
 
     def begin(self, rows: int | None) -> Offsets | None:
-        """Notes where the next batch ends; None when there is nothing new."""
+        """Note and return the end of the next batch. Return None if there is nothing new."""
         start = self.start()
         if self._planned is None:
             limit: ReadLimit = ReadAllAvailable() if rows is None else ReadMaxRows(rows)
@@ -252,13 +252,13 @@ class Query:
         return self._planned
 
     def plan(self) -> None:
-        """Makes the tasks of the batch that was begun."""
+        """Plan the tasks of the current batch."""
         self._splits = []
         if self._planned is not None:
             self._splits = list(self.reader.partitions(self.start(), self._planned))
 
     def read(self) -> dict[str, list[Row]]:
-        """What the tasks read, by stream, in the order of the tasks."""
+        """Run the tasks and return the rows by stream, in the order of the tasks."""
         found: dict[str, list[Row]] = {}
         for split in self._splits:
             for batch in self.reader.read(split):
@@ -268,14 +268,14 @@ class Query:
         return found
 
     def finish(self) -> None:
-        """Notes that the batch is done."""
+        """Note that the batch is finished."""
         self._offsets, self._planned = self._planned or self._offsets, None
 
     def finished_to(self, stream: str, default: Dlsn) -> Dlsn:
-        """The end of the last finished batch."""
+        """Return the end of the last finished batch."""
         return parse_offsets(self._offsets or {}).get(stream, default)
 
     def range_of(self, stream: str) -> tuple[Dlsn, Dlsn]:
-        """What the batch covers."""
+        """Return the range of the current batch."""
         start = self.finished_to(stream, FIRST_DLSN)
         return start, parse_offsets(self._planned or self._offsets or {}).get(stream, start)

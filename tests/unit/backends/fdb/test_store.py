@@ -1,7 +1,7 @@
-"""The FoundationDB store on a model of its transactions, when commits end badly.
+"""Tests of the FoundationDB store on a model of FoundationDB's transactions, with failing commits.
 
-The model is ours (tests/support/fakes/fdb_model.py): these tests show what our code does with
-errors, not how FoundationDB behaves.
+The model is tests/support/fakes/fdb_model.py. These tests show how Rhumbline handles errors, not
+how FoundationDB behaves.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def with_store(body: Callable[[ModelCluster, FdbStore], Awaitable[None]]) -> Mod
 
 
 @pytest.mark.parametrize("kind", ["done", "not done"])
-def test_a_commit_with_an_unknown_result_is_done_once(kind: str) -> None:
+def test_a_commit_with_an_unknown_result_takes_effect_once(kind: str) -> None:
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         cluster.faults.append((kind, 1021))
         path, version = await store.create("/a", b"x")
@@ -72,7 +72,7 @@ def test_a_commit_that_timed_out_is_indeterminate() -> None:
     with_store(body)
 
 
-def test_what_cannot_begin_is_unavailable_and_a_read_never_indeterminate() -> None:
+def test_calls_without_contact_raise_unavailable_and_never_indeterminate() -> None:
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         cluster.is_stopped = True
         with pytest.raises(MetadataUnavailableError):
@@ -83,7 +83,7 @@ def test_what_cannot_begin_is_unavailable_and_a_read_never_indeterminate() -> No
     with_store(body)
 
 
-def test_conflicts_and_old_transactions_are_repeated() -> None:
+def test_conflicts_and_old_transactions_are_retried() -> None:
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         cluster.faults.extend([("", 1020), ("", 1007), ("", 1020)])
         await store.create("/a", b"x")
@@ -92,7 +92,7 @@ def test_conflicts_and_old_transactions_are_repeated() -> None:
     with_store(body)
 
 
-def test_the_model_finds_real_conflicts() -> None:
+def test_the_model_detects_conflicts() -> None:
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         await store.create("/a", b"0")
 
@@ -122,12 +122,12 @@ def test_a_closed_store_leaves_no_tokens_behind() -> None:
 
 
 @pytest.mark.parametrize("code", [1021, 1039, 4100])
-def test_errors_that_leave_a_commit_open_are_looked_into_and_others_are_not(code: int) -> None:
-    """1039: another version of the client took over; 4100: whatever else happened."""
+def test_a_commit_is_searched_only_after_errors_with_unknown_outcome(code: int) -> None:
+    """Code 1039 is a change of the client version; 4100 stands for any other error."""
 
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         cluster.faults.append(("done", code))
-        if code == 4100:  # not to be tried again
+        if code == 4100:  # not retryable
             with pytest.raises(IndeterminateError):
                 await store.create("/a", b"mine")
         else:
@@ -145,8 +145,8 @@ def test_errors_that_leave_a_commit_open_are_looked_into_and_others_are_not(code
 def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is over with the first transaction, and the last one takes its row."""
-    monkeypatch.setattr("rhumbline.backends.fdb.store.ENDED_AT_ONCE", 10)
+    """The first transaction ends the session; the last one removes its row."""
+    monkeypatch.setattr("rhumbline.backends.fdb.store.END_BATCH_NODES_MAX", 10)
 
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         session = await store.session(60_000)
@@ -159,7 +159,7 @@ def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
         with pytest.raises(SessionLostError):
             await store.create("/e/late", ephemeral=session)
         lease = (await store.leases())[session.owner]
-        await store.end_lease(session.owner, lease.counter)  # as who finds it silent does
+        await store.end_lease(session.owner, lease.counter)  # as an observer does
         assert await store.children("/e") == ["stays"]
         assert await store.leases() == {}
 
@@ -167,7 +167,7 @@ def test_a_session_with_more_nodes_than_a_transaction_may_remove_ends(
     assert cluster.range(b"po", b"pp", cluster.version) == []
 
 
-def test_long_paths_of_a_sessions_nodes_fit_the_limits() -> None:
+def test_a_session_with_many_long_paths_ends_within_the_transaction_limits() -> None:
     async def body(cluster: ModelCluster, store: FdbStore) -> None:
         session = await store.session(60_000)
         deep = "/a-long-name-of-a-node" * 8

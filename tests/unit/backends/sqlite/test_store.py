@@ -1,4 +1,4 @@
-"""The SQLite file: what is refused, in one clear line, and what a busy or damaged one does."""
+"""Tests of the SQLite store: refused, damaged and locked files, and polling."""
 
 import asyncio
 import sqlite3
@@ -55,7 +55,7 @@ def filled(path: Path, count: int = 50) -> None:
     use(path, fill)
 
 
-def test_everything_is_there_after_a_restart_and_versions_go_on(tmp_path: Path) -> None:
+def test_nodes_survive_a_restart_and_versions_stay_unique(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     version = use(path, lambda store: store.create("/a", b"x"))
     value = use(path, lambda store: store.get("/a"))
@@ -64,7 +64,7 @@ def test_everything_is_there_after_a_restart_and_versions_go_on(tmp_path: Path) 
     assert use(path, lambda store: store.put("/a", b"x")) != version[1]
 
 
-def test_wrong_places_are_refused(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     assert isinstance(refusal(uri_of(tmp_path)), ConfigurationError)
     assert isinstance(refusal(uri_of(tmp_path / "no" / "m.db")), ConfigurationError)
     assert isinstance(refusal("sqlite:relative.db"), ConfigurationError)
@@ -72,7 +72,7 @@ def test_wrong_places_are_refused(tmp_path: Path) -> None:
     assert isinstance(refusal(uri_of(tmp_path / "m.db") + "?adopt=no"), ConfigurationError)
 
 
-def test_a_file_that_is_no_database_is_foreign(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_foreign(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     path.write_bytes(b"hello, this is a text file\n" * 100)
     error = refusal(uri_of(path))
@@ -148,7 +148,7 @@ async def open_and_close(uri: str) -> str:
     return store.uri
 
 
-def test_a_file_that_others_keep_locked_is_unavailable_in_time(tmp_path: Path) -> None:
+def test_a_write_to_a_locked_file_raises_unavailable_at_its_deadline(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     filled(path, 1)
 
@@ -162,7 +162,7 @@ def test_a_file_that_others_keep_locked_is_unavailable_in_time(tmp_path: Path) -
             with pytest.raises(MetadataUnavailableError):
                 await task
         assert loop.time() - started < 3
-        assert (await store.get("/n/0000")).data == bytes(500), "reads go on"
+        assert (await store.get("/n/0000")).data == bytes(500), "reads continue"
         blocker.execute("ROLLBACK")
         blocker.close()
         await store.put("/n/0000", b"now")
@@ -178,13 +178,13 @@ def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
     blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     blocker.execute("BEGIN IMMEDIATE")
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(time.sleep, 0.1)  # both are in the queue when it is looked at
+        thread.submit(time.sleep, 0.1)  # both are queued before the thread is free
         queue = WriteQueue(database, thread)
         hasty = queue.submit(lambda _: "hasty", began + 0.4)
         patient = queue.submit(lambda _: "patient", began + 20)
         with pytest.raises(MetadataUnavailableError):
             hasty.outcome.result(10)
-        assert time.monotonic() - began < 5, "it hears of its end in time"
+        assert time.monotonic() - began < 5, "it failed long after its deadline"
         assert not patient.outcome.done()
         blocker.execute("ROLLBACK")
         assert patient.outcome.result(10) == "patient"
@@ -192,7 +192,7 @@ def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_watcher_that_fell_behind_the_change_log_is_woken(
+def test_watches_fire_if_the_handle_is_behind_the_change_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rhumbline.backends.sqlite.database.CHANGES_KEPT", 3)
@@ -214,7 +214,7 @@ def test_a_watcher_that_fell_behind_the_change_log_is_woken(
     use(path, body)
 
 
-def test_nobody_polls_an_unwatched_file(tmp_path: Path) -> None:
+def test_a_file_without_watches_is_not_polled(tmp_path: Path) -> None:
     async def body(store: MetadataStore) -> None:
         assert isinstance(store, SqliteStore)
         assert not store.poller.is_running
@@ -228,8 +228,8 @@ def test_nobody_polls_an_unwatched_file(tmp_path: Path) -> None:
     use(tmp_path / "m.db", body)
 
 
-def test_a_file_that_nobody_changes_is_looked_at_once_a_second(tmp_path: Path) -> None:
-    """And every change of another process is heard of at once, also one right behind another."""
+def test_an_unchanged_file_is_queried_once_a_second(tmp_path: Path) -> None:
+    """Each change by another handle fires at once, also right after another change."""
 
     async def body(store: MetadataStore) -> None:
         assert isinstance(store, SqliteStore)

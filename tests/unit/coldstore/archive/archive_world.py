@@ -13,13 +13,13 @@ from rhumbline.tests.support.fakes.log_world import LogWorld
 
 
 class DictColdStore:
-    """Objects in a dict, with the number of bytes that were given out."""
+    """A cold store in a dict that counts the bytes that ``get`` returned."""
 
     uri = "memory:"
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        self.bytes_given = 0
+        self.bytes_read = 0
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         return self.objects.setdefault(key, data) is data
@@ -28,7 +28,7 @@ class DictColdStore:
         if key not in self.objects:
             raise NoSuchObjectError(key)
         data = self.objects[key][offset : None if length is None else offset + length]
-        self.bytes_given += len(data)
+        self.bytes_read += len(data)
         return data
 
     async def stat(self, key: str) -> ObjectStat:
@@ -49,7 +49,7 @@ class DictColdStore:
 async def archive_segments(
     world: LogWorld, cold: ColdStore, stream: str = "s", upto: int | None = None
 ) -> list[Manifest]:
-    """Archives every completed segment of ``stream`` (below ``upto``), in order."""
+    """Archive every completed segment of ``stream`` (below ``upto``), in order."""
     streams = StreamStore(world.store, "test")
     archiver = SegmentArchiver(world.runtime, cold, world.ledgers.client(), streams)
     world.archives = ColdArchives(cold, "test")
@@ -62,7 +62,7 @@ async def archive_segments(
 
 
 async def fill_stream(world: LogWorld, segments: int = 4, records: int = 30) -> None:
-    """A stream "s" whose hot copies may go as soon as they are archived."""
+    """Fill stream "s", whose hot copies may be deleted as soon as they are archived."""
     policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=0)
     for number in range(segments):
         writer = await world.writer("s", policy)
@@ -74,7 +74,7 @@ async def fill_stream(world: LogWorld, segments: int = 4, records: int = 30) -> 
 
 
 async def read_records(world: LogWorld, start: Start = EARLIEST, stream: str = "s") -> list[Record]:
-    """Every record from ``start`` to what is visible now."""
+    """Return every record from ``start`` to the last one that is visible now."""
     async with await world.namespace.open_reader(stream, LATEST) as at_end:
         until = at_end.position
     records: list[Record] = []
@@ -85,5 +85,5 @@ async def read_records(world: LogWorld, start: Start = EARLIEST, stream: str = "
 
 
 def comparable(records: list[Record]) -> list[tuple[object, ...]]:
-    """What must be equal wherever a record was read."""
+    """Return the fields that must be equal for the ledger and the archive."""
     return [(r.dlsn, r.sequence_id, r.txid, r.payload, r.created_ms, r.producer) for r in records]

@@ -1,8 +1,12 @@
-"""The service archives everything once, shares streams with others, and goes on after faults."""
+"""The service archives each segment once, skips claimed streams, and continues after faults."""
 
 import asyncio
 
-from rhumbline.coldstore.archive.archive_service import ArchiveService, ArchiveServiceConfig, ArchivePass
+from rhumbline.coldstore.archive.archive_service import (
+    ArchivePass,
+    ArchiveService,
+    ArchiveServiceConfig,
+)
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
@@ -13,9 +17,9 @@ from rhumbline.core.runtime.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
-    read_records,
-    fill_stream,
     comparable,
+    fill_stream,
+    read_records,
 )
 
 
@@ -41,7 +45,7 @@ def service(
 
 
 @in_world
-async def test_it_archives_retires_and_then_rests(world: LogWorld) -> None:
+async def test_segments_are_archived_and_retired_once(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
     passes: list[ArchivePass] = []
@@ -55,41 +59,41 @@ async def test_it_archives_retires_and_then_rests(world: LogWorld) -> None:
 
 
 @in_world
-async def test_a_stream_that_another_archives_is_left_alone(world: LogWorld) -> None:
+async def test_a_claimed_stream_is_skipped(world: LogWorld) -> None:
     await fill_stream(world)
-    one, other = service(world, DictColdStore()), service(world, DictColdStore())
-    mine, theirs = await world.store.session(5000), await world.store.session(5000)
-    assert await one._claim(mine, "s")
-    assert (await other.once(theirs)).archived == 0
-    await mine.close()
-    assert (await other.once(theirs)).archived == 4
-    await theirs.close()
+    first, second = service(world, DictColdStore()), service(world, DictColdStore())
+    own_session, other_session = await world.store.session(5000), await world.store.session(5000)
+    assert await first._claim(own_session, "s")
+    assert (await second.run_once(other_session)).archived == 0
+    await own_session.close()
+    assert (await second.run_once(other_session)).archived == 4
+    await other_session.close()
 
 
-class BrokenFor(DictColdStore):
-    """Refuses what belongs to one stream, as long as ``stream`` is set."""
+class RefusingColdStore(DictColdStore):
+    """Refuses keys that begin with ``stream``, unless it is empty."""
 
     stream = "test/s/"
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
         if self.stream and key.startswith(self.stream):
-            raise UnavailableError("no route to it")
+            raise UnavailableError("no route to the store")
         return await super().put_if_absent(key, data)
 
 
 @in_world
-async def test_a_fault_of_one_stream_does_not_hold_up_others(world: LogWorld) -> None:
+async def test_a_fault_of_one_stream_does_not_stop_others(world: LogWorld) -> None:
     await fill_stream(world)
     writer = await world.writer("t")
     await writer.append(b"x")
     await writer.close()
-    cold = BrokenFor()
+    cold = RefusingColdStore()
     session = await world.store.session(5000)
     archiver = service(world, cold)
-    done = await archiver.once(session)
+    done = await archiver.run_once(session)
     assert (done.archived, list(done.faults)) == (1, ["s"])
     cold.stream = ""
-    assert (await archiver.once(session)).archived == 4
+    assert (await archiver.run_once(session)).archived == 4
     await session.close()
 
 
@@ -100,21 +104,21 @@ async def test_bandwidth_is_bounded(world: LogWorld) -> None:
     cold = DictColdStore()
     session = await world.store.session(500_000)
     begin = loop.time()
-    await service(world, cold, rate_limiter=RateLimiter(1000, burst_s=1)).once(session)
+    await service(world, cold, rate_limiter=RateLimiter(1000, burst_s=1)).run_once(session)
     moved = sum(len(data) for key, data in cold.objects.items() if "part" in key)
     assert loop.time() - begin >= 2 * moved / 1000 - 1, "written and read back"
     await session.close()
 
 
 @in_world
-async def test_leftovers_of_other_attempts_are_swept(world: LogWorld) -> None:
+async def test_parts_of_other_attempts_are_deleted(world: LogWorld) -> None:
     await fill_stream(world, segments=1)
     cold = DictColdStore()
     folder = "test/s/lssn=0000000000000000001"
-    cold.objects[f"{folder}/part-0000-00000.parquet"] = b"litter of a crash"
-    cold.objects["test/s/lssn=0000000000000000002/part-0000-00000.parquet"] = b"not yet decided"
+    cold.objects[f"{folder}/part-0000-00000.parquet"] = b"left by a crash"
+    cold.objects["test/s/lssn=0000000000000000002/part-0000-00000.parquet"] = b"not committed"
     session = await world.store.session(5000)
-    await service(world, cold).once(session)
+    await service(world, cold).run_once(session)
     names = [key for key in await cold.list(folder) if "part-" in key]
     assert len(names) == 1
     assert "part-0000" not in names[0]

@@ -1,4 +1,4 @@
-"""Readers do not notice that segments moved to the archive: every record, position and number."""
+"""Readers get the same records, positions and sequence ids from the archive as from ledgers."""
 
 import asyncio
 
@@ -25,28 +25,28 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
-    read_records,
-    fill_stream,
     comparable,
+    fill_stream,
+    read_records,
 )
 
 
 class CrashError(RhumblineError):
-    """The process ended in the middle."""
+    """A simulated crash of the process."""
 
     code = "test-crash"
 
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many parts, row groups and reads a segment, so that all borders are crossed."""
+    """Make segments of many parts, row groups and reads, so that tests cross all boundaries."""
     monkeypatch.setattr(archive_module, "PART_PAYLOAD_BYTES", 60)
     monkeypatch.setattr(part_module, "ROW_GROUP_BYTES", 25)
     monkeypatch.setattr(archived_ledger, "CHUNK_BYTES_MAX", 300)
 
 
 @in_world
-async def test_all_records_are_the_same_from_the_archive(world: LogWorld) -> None:
+async def test_the_archive_returns_the_same_records(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
     await archive_segments(world, DictColdStore())
@@ -57,7 +57,7 @@ async def test_all_records_are_the_same_from_the_archive(world: LogWorld) -> Non
 
 
 @in_world
-async def test_archive_hot_and_open_segments_are_one_stream(world: LogWorld) -> None:
+async def test_archived_hot_and_open_segments_form_one_stream(world: LogWorld) -> None:
     await fill_stream(world)
     await archive_segments(world, DictColdStore(), upto=3)
     assert (await world.namespace.maintain("s")).retired == (1, 2)
@@ -73,22 +73,22 @@ async def test_archive_hot_and_open_segments_are_one_stream(world: LogWorld) -> 
 
 
 @in_world
-async def test_every_start_is_found_in_the_archive(world: LogWorld) -> None:
+async def test_reading_starts_at_any_archived_record(world: LogWorld) -> None:
     await fill_stream(world)
-    all_of_it = comparable(await read_records(world))
+    all_fields = comparable(await read_records(world))
     records = await read_records(world)
     await archive_segments(world, DictColdStore())
     await world.namespace.maintain("s")
     for n in range(0, 120, 7):
         record = records[n]
-        assert comparable(await read_records(world, record.dlsn)) == all_of_it[n:]
-        assert comparable(await read_records(world, AtSequenceId(n))) == all_of_it[n:]
+        assert comparable(await read_records(world, record.dlsn)) == all_fields[n:]
+        assert comparable(await read_records(world, AtSequenceId(n))) == all_fields[n:]
         first = next(i for i, r in enumerate(records) if r.txid >= record.txid)
-        assert comparable(await read_records(world, AtTxid(record.txid))) == all_of_it[first:]
+        assert comparable(await read_records(world, AtTxid(record.txid))) == all_fields[first:]
 
 
 @in_world
-async def test_a_reader_goes_on_while_its_ledger_goes(world: LogWorld) -> None:
+async def test_a_reader_continues_when_its_ledger_is_deleted(world: LogWorld) -> None:
     await fill_stream(world)
     before = comparable(await read_records(world))
     await archive_segments(world, DictColdStore())
@@ -101,18 +101,18 @@ async def test_a_reader_goes_on_while_its_ledger_goes(world: LogWorld) -> None:
 
 
 @in_world
-async def test_without_the_archive_the_reason_is_said(world: LogWorld) -> None:
+async def test_reading_without_the_archive_names_the_setting(world: LogWorld) -> None:
     await fill_stream(world)
     await archive_segments(world, DictColdStore())
     await world.namespace.maintain("s")
     world.archives = None
     world.namespace = world.open_namespace()
-    with pytest.raises(ConfigurationError, match="archive only"):
+    with pytest.raises(ConfigurationError, match="only in the archive"):
         await read_records(world)
 
 
 @in_world
-async def test_a_hot_copy_stays_until_its_archive_is_checked(world: LogWorld) -> None:
+async def test_a_hot_copy_is_kept_if_its_archive_is_damaged(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     await archive_segments(world, cold)
@@ -140,7 +140,7 @@ async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -
 
     async def failing(ledger_id: int) -> None:
         if next(failures, False):
-            raise CrashError("crashed here")
+            raise CrashError("simulated crash")
         await delete(ledger_id)
 
     client.delete = failing  # type: ignore[method-assign]
@@ -154,7 +154,7 @@ async def test_a_crash_while_retiring_leaves_no_ledger_behind(world: LogWorld) -
 
 
 @in_world
-async def test_what_is_too_young_or_has_snapshots_of_producers_stays_hot(world: LogWorld) -> None:
+async def test_recent_segments_and_producer_snapshots_stay_hot(world: LogWorld) -> None:
     policy = StreamPolicy(roll_bytes=1 << 40, hot_retention_ms=1000)
     for number in range(3):
         writer = await world.writer("s", policy)
@@ -172,7 +172,7 @@ async def test_what_is_too_young_or_has_snapshots_of_producers_stays_hot(world: 
 
 
 @in_world
-async def test_truncated_archives_are_purged_after_the_grace(world: LogWorld) -> None:
+async def test_truncated_archives_are_purged_after_the_grace_period(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     await archive_segments(world, cold)
@@ -190,7 +190,7 @@ async def test_truncated_archives_are_purged_after_the_grace(world: LogWorld) ->
 
 
 @in_world
-async def test_an_archive_that_vanished_is_a_missing_ledger(world: LogWorld) -> None:
+async def test_a_deleted_archive_is_reported_as_a_missing_ledger(world: LogWorld) -> None:
     await fill_stream(world, segments=2)
     cold = DictColdStore()
     await archive_segments(world, cold)
@@ -214,7 +214,7 @@ entries = st.lists(st.lists(st.one_of(st.none(), sets), min_size=1, max_size=3),
 
 @settings(max_examples=60, deadline=None)
 @given(entries)
-def test_entries_come_back_with_slots_positions_and_gaps(
+def test_entries_are_rebuilt_with_the_same_slots_and_positions(
     shape: list[list[list[bytes] | None]],
 ) -> None:
     """``None`` is a control record, alone in its entry or between data."""

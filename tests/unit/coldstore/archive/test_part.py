@@ -1,4 +1,4 @@
-"""Parts hold every record exactly; the digest from rows is the digest from the log."""
+"""Parts hold every record exactly, and rows give the same content digest as the log."""
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +50,7 @@ entries = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(entries, st.integers(1, 60))
-def test_what_is_written_comes_back_and_proves_itself(
+def test_parts_return_the_written_records_with_the_same_digest(
     payloads: list[bytes], group_bytes: int
 ) -> None:
     before = part_module.ROW_GROUP_BYTES
@@ -79,7 +79,7 @@ def test_what_is_written_comes_back_and_proves_itself(
     assert writer.record_count == sum(len(one[3]) for one in expected)
 
 
-def test_rows_of_another_segment_or_no_parquet_are_corruption() -> None:
+def test_rows_of_another_segment_and_damaged_files_are_corruption() -> None:
     writer = PartWriter(lssn=3)
     writer.add(0, decode_entry(encode_record_set([b"x"], first_txid=1, last_txid=1)))
     data = writer.finish()
@@ -110,7 +110,7 @@ def manifest(lssn: int = 1, previous: str = CHAIN_START, start: int = 0) -> Mani
     )
 
 
-def test_a_manifest_round_trips_and_chains() -> None:
+def test_manifests_are_decoded_and_form_a_chain() -> None:
     first, second = manifest(), manifest(2, "digest1", 10)
     assert Manifest.decode(first.encode()) == first
     assert second.follows(first)
@@ -120,14 +120,14 @@ def test_a_manifest_round_trips_and_chains() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 1}', b"\xff"])
-def test_what_is_no_manifest_is_corruption(data: bytes) -> None:
+def test_malformed_manifests_are_corruption(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         Manifest.decode(data)
 
 
-def test_a_newer_manifest_is_foreign_and_a_contradicting_one_corrupt() -> None:
+def test_other_formats_are_foreign_and_wrong_totals_are_corruption() -> None:
     text = manifest().encode()
     with pytest.raises(ForeignDataError):
         Manifest.decode(text.replace(b'"format": 1', b'"format": 2'))
-    with pytest.raises(CorruptionError, match="add up"):
+    with pytest.raises(CorruptionError, match="10 records, not 9"):
         Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))

@@ -1,4 +1,4 @@
-"""An archive is enough: a fresh metadata store, no ledger, and every record at its old DLSN."""
+"""A restored stream has every record at its old DLSN, without any ledger."""
 
 import asyncio
 
@@ -20,14 +20,14 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
     archive_segments,
-    read_records,
-    fill_stream,
     comparable,
+    fill_stream,
+    read_records,
 )
 
 
-async def fresh(cold: DictColdStore) -> LogWorld:
-    """Another cluster, that knows only the archive."""
+async def empty_cluster(cold: DictColdStore) -> LogWorld:
+    """Return another cluster that has nothing but the archive."""
     world = LogWorld()
     await create_namespace(world.store, world.runtime, "test", world.policy)
     world.archives = ColdArchives(cold, "test")
@@ -36,17 +36,17 @@ async def fresh(cold: DictColdStore) -> LogWorld:
 
 
 @in_world
-async def test_all_records_have_their_old_positions(world: LogWorld) -> None:
+async def test_restored_records_keep_their_positions(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     await archive_segments(world, cold)
     before = comparable(await read_records(world))
-    other = await fresh(cold)
+    other = await empty_cluster(cold)
     manifests = await list_manifests(cold, "test")
     await restore_stream(other.store, StreamStore(other.store, "test"), manifests)
     assert comparable(await read_records(other)) == before
     writer = await other.writer("s")
-    receipt = await writer.append(b"goes on", txid=1000)
+    receipt = await writer.append(b"continued", txid=1000)
     assert receipt.dlsn == Dlsn(5, 0, 0)
     await writer.close()
     records = await read_records(other)
@@ -57,24 +57,24 @@ async def test_all_records_have_their_old_positions(world: LogWorld) -> None:
 
 
 @in_world
-async def test_an_archive_without_its_oldest_segments_is_restored_from_there(
+async def test_an_archive_without_its_oldest_segments_is_restored(
     world: LogWorld,
 ) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     manifests = await archive_segments(world, cold)
     before = comparable(await read_records(world))
-    other = await fresh(cold)
+    other = await empty_cluster(cold)
     await restore_stream(other.store, StreamStore(other.store, "test"), manifests[2:])
     assert comparable(await read_records(other)) == before[60:]
 
 
 @in_world
-async def test_a_hole_or_a_stream_that_exists_is_refused(world: LogWorld) -> None:
+async def test_gaps_and_existing_streams_are_refused(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     manifests = await archive_segments(world, cold)
-    other = await fresh(cold)
+    other = await empty_cluster(cold)
     known = StreamStore(other.store, "test")
     with pytest.raises(CorruptionError, match="does not follow"):
         await restore_stream(other.store, known, [manifests[0], manifests[2]])
@@ -86,13 +86,13 @@ async def test_a_hole_or_a_stream_that_exists_is_refused(world: LogWorld) -> Non
 
 
 @in_world
-async def test_restoring_goes_on_after_a_crash_at_any_step(world: LogWorld) -> None:
+async def test_a_restore_continues_after_a_crash_at_any_step(world: LogWorld) -> None:
     await fill_stream(world)
     cold = DictColdStore()
     manifests = await archive_segments(world, cold)
     before = comparable(await read_records(world))
     for steps in range(1, 12):
-        other = await fresh(cold)
+        other = await empty_cluster(cold)
         known = StreamStore(other.store, "test")
         task = asyncio.ensure_future(restore_stream(other.store, known, manifests))
         for _ in range(steps):
@@ -105,7 +105,7 @@ async def test_restoring_goes_on_after_a_crash_at_any_step(world: LogWorld) -> N
         try:
             await restore_stream(other.store, known, manifests)
         except StreamExistsError:
-            pass  # the last step was done
+            pass  # the last step had been completed
         except RhumblineError as error:
             raise AssertionError(f"after {steps} steps") from error
         assert comparable(await read_records(other)) == before

@@ -1,7 +1,6 @@
-"""Archiving a segment: whole or not at all, whoever crashes, races or damages what."""
+"""A segment is archived completely or not at all, despite crashes, races and damage."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -25,13 +24,13 @@ from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 
 
 class MemoryColdStore:
-    """Objects in a dict; ``before`` may raise or await before each step of a write."""
+    """A cold store in a dict whose call number ``fail_at`` fails or loses its reply."""
 
     uri = "memory:"
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        self.writes = 0
+        self.calls = 0
         self.fail_at: int | None = None
         self.lose_reply_at: int | None = None
 
@@ -39,7 +38,7 @@ class MemoryColdStore:
         self._step()
         await asyncio.sleep(0)
         is_new = self.objects.setdefault(key, data) is data
-        if self.writes == self.lose_reply_at:
+        if self.calls == self.lose_reply_at:
             raise UnknownOutcomeError("the reply was lost")
         return is_new
 
@@ -63,13 +62,13 @@ class MemoryColdStore:
         self.objects.clear()
 
     def _step(self) -> None:
-        self.writes += 1
-        if self.writes == self.fail_at:
-            raise UnavailableError("crashed here")
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise UnavailableError("simulated crash")
 
 
-async def written(world: LogWorld, segments: int = 2, records: int = 40) -> StreamStore:
-    """A stream "s" with so many completed segments (and one that is open)."""
+async def write_stream(world: LogWorld, segments: int = 2, records: int = 40) -> StreamStore:
+    """Fill stream "s" with ``segments`` completed segments and an open one."""
     policy = StreamPolicy(roll_bytes=1 << 40)
     for number in range(segments + 1):
         writer = await world.writer("s", policy if number == 0 else None)
@@ -88,8 +87,8 @@ def archiver(world: LogWorld, cold: MemoryColdStore, streams: StreamStore) -> Se
 
 
 @in_world
-async def test_completed_segments_are_archived_in_a_chain(world: LogWorld) -> None:
-    streams, cold = await written(world), MemoryColdStore()
+async def test_archived_segments_form_a_chain(world: LogWorld) -> None:
+    streams, cold = await write_stream(world), MemoryColdStore()
     first = await archiver(world, cold, streams).archive("s", 1)
     second = await archiver(world, cold, streams).archive("s", 2)
     assert second.follows(first)
@@ -103,16 +102,20 @@ async def test_completed_segments_are_archived_in_a_chain(world: LogWorld) -> No
 
 
 @in_world
-async def test_what_is_open_missing_or_out_of_turn_is_refused(world: LogWorld) -> None:
-    streams, cold = await written(world), MemoryColdStore()
-    for lssn, words in ((3, "not completed"), (9, "not completed"), (2, "must be archived before")):
-        with pytest.raises(InvalidArgumentError, match=words):
+async def test_open_missing_and_out_of_order_segments_are_refused(world: LogWorld) -> None:
+    streams, cold = await write_stream(world), MemoryColdStore()
+    for lssn, message in (
+        (3, "not completed"),
+        (9, "not completed"),
+        (2, "must be archived before"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
             await archiver(world, cold, streams).archive("s", lssn)
 
 
 @in_world
-async def test_a_crash_at_any_step_leaves_no_archive_or_a_whole_one(world: LogWorld) -> None:
-    streams = await written(world)
+async def test_a_crash_at_any_step_leaves_no_archive_or_a_complete_one(world: LogWorld) -> None:
+    streams = await write_stream(world)
     outcomes = set()
     for step in range(1, 12):
         cold = MemoryColdStore()
@@ -122,7 +125,7 @@ async def test_a_crash_at_any_step_leaves_no_archive_or_a_whole_one(world: LogWo
         except UnavailableError:
             cold.fail_at = None
             left = await read_manifest(cold, "test", "s", 1)
-            outcomes.add("whole" if left else "none")
+            outcomes.add("complete" if left else "none")
             if left is not None:
                 await verify_segment(cold, left)
         cold.fail_at = None
@@ -131,8 +134,8 @@ async def test_a_crash_at_any_step_leaves_no_archive_or_a_whole_one(world: LogWo
 
 
 @in_world
-async def test_a_lost_reply_is_settled_by_looking(world: LogWorld) -> None:
-    streams = await written(world)
+async def test_a_lost_reply_does_not_fail_the_archiver(world: LogWorld) -> None:
+    streams = await write_stream(world)
     for step in range(1, 8):
         cold = MemoryColdStore()
         cold.lose_reply_at = step
@@ -141,32 +144,31 @@ async def test_a_lost_reply_is_settled_by_looking(world: LogWorld) -> None:
 
 
 @in_world
-async def test_two_archivers_at_once_make_one_archive(world: LogWorld) -> None:
-    streams, cold = await written(world), MemoryColdStore()
-    works = [archiver(world, cold, streams).archive("s", 1) for _ in range(4)]
-    found = [await task for task in [asyncio.ensure_future(work) for work in works]]
+async def test_concurrent_archivers_make_one_archive(world: LogWorld) -> None:
+    streams, cold = await write_stream(world), MemoryColdStore()
+    attempts = [archiver(world, cold, streams).archive("s", 1) for _ in range(4)]
+    found = [await task for task in [asyncio.ensure_future(attempt) for attempt in attempts]]
     assert len({manifest.parts for manifest in found}) == 1
-    assert len(await cold.list("test/s")) == 1 + len(found[0].parts), "the losers cleaned up"
+    assert len(await cold.list("test/s")) == 1 + len(found[0].parts), (
+        "parts of other attempts are deleted"
+    )
     await verify_segment(cold, found[0])
 
 
-Damage = Callable[[dict[str, bytes], str], Awaitable[None] | None]
-
-
-@pytest.mark.parametrize("how", ["flip", "cut", "remove", "swap"])
-def test_damage_to_a_part_is_found(how: str) -> None:
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "swap"])
+def test_a_damaged_part_is_detected(damage: str) -> None:
     @in_world
     async def check(world: LogWorld) -> None:
-        streams, cold = await written(world), MemoryColdStore()
+        streams, cold = await write_stream(world), MemoryColdStore()
         manifest = await archiver(world, cold, streams).archive("s", 1)
         other = await archiver(world, cold, streams).archive("s", 2)
         key = next(k for k in cold.objects if k.endswith(manifest.parts[0].name))
         data = cold.objects[key]
-        if how == "flip":
+        if damage == "flip":
             cold.objects[key] = data[:200] + bytes([data[200] ^ 1]) + data[201:]
-        elif how == "cut":
+        elif damage == "cut":
             cold.objects[key] = data[:-1]
-        elif how == "remove":
+        elif damage == "remove":
             del cold.objects[key]
         else:
             cold.objects[key] = next(
@@ -180,7 +182,7 @@ def test_damage_to_a_part_is_found(how: str) -> None:
 
 @in_world
 async def test_a_manifest_of_another_segment_is_refused(world: LogWorld) -> None:
-    streams, cold = await written(world), MemoryColdStore()
+    streams, cold = await write_stream(world), MemoryColdStore()
     await archiver(world, cold, streams).archive("s", 1)
     cold.objects[manifest_key("test", "s", 2)] = cold.objects[manifest_key("test", "s", 1)]
     with pytest.raises(CorruptionError, match="another segment"):
@@ -192,7 +194,7 @@ async def test_a_large_segment_has_several_parts(world: LogWorld) -> None:
     before = archive_module.PART_PAYLOAD_BYTES
     archive_module.PART_PAYLOAD_BYTES = 100
     try:
-        streams, cold = await written(world), MemoryColdStore()
+        streams, cold = await write_stream(world), MemoryColdStore()
         manifest = await archiver(world, cold, streams).archive("s", 1)
         assert len(manifest.parts) > 2
         await verify_segment(cold, manifest)

@@ -1,4 +1,4 @@
-"""Batch reading of archives: every record once, ranges half-open, filters read little."""
+"""Batch queries return every record once, use half-open ranges, and skip filtered data."""
 
 import json
 import operator
@@ -39,13 +39,13 @@ def position(dlsn: str) -> Dlsn:
     return Dlsn.parse(dlsn)
 
 
-def test_every_record_once_in_order(tmp_path: Path) -> None:
+def test_every_record_is_read_once_in_order(tmp_path: Path) -> None:
     rows = archive_on_disk(tmp_path)
     assert read_all(RhumblineBatchReader(options(tmp_path))) == rows
     assert len(rows) == 120
 
 
-def test_columns_come_as_asked_for(tmp_path: Path) -> None:
+def test_columns_have_the_requested_order(tmp_path: Path) -> None:
     archive_on_disk(tmp_path, segments=1)
     reader = RhumblineBatchReader(options(tmp_path, columns="payload,stream,created,lssn"))
     batch = next(reader.read(reader.partitions()[0]))
@@ -54,16 +54,18 @@ def test_columns_come_as_asked_for(tmp_path: Path) -> None:
     assert batch.column("created")[0].as_py().timestamp() == 1000.0
 
 
-def test_ranges_are_half_open_wherever_they_are_cut(tmp_path: Path) -> None:
+def test_adjacent_ranges_return_every_record_once(tmp_path: Path) -> None:
     rows = archive_on_disk(tmp_path)
     for cut in [*range(0, 120, 11), 119]:
         at = rows[cut][0]
-        border = position(at)._replace(slot=0)
+        boundary = position(at)._replace(slot=0)
         before = read_all(
-            RhumblineBatchReader(options(tmp_path, endingOffsets=json.dumps({"s": str(border)})))
+            RhumblineBatchReader(options(tmp_path, endingOffsets=json.dumps({"s": str(boundary)})))
         )
         after = read_all(
-            RhumblineBatchReader(options(tmp_path, startingOffsets=json.dumps({"s": str(border)})))
+            RhumblineBatchReader(
+                options(tmp_path, startingOffsets=json.dumps({"s": str(boundary)}))
+            )
         )
         assert before + after == rows
         assert (
@@ -84,9 +86,9 @@ FILTERS: list[list[Filter]] = [
 ]
 
 
-def passes(row: tuple[str, int, bytes], one: Filter) -> bool:
+def passes(row: tuple[str, int, bytes], pushed: Filter) -> bool:
     where = position(row[0])
-    name, value = one.attribute[0], one.value  # type: ignore[attr-defined]
+    name, value = pushed.attribute[0], pushed.value  # type: ignore[attr-defined]
     found: Any = {
         "txid": row[1], "lssn": where.lssn, "entry_id": where.entry_id, "dlsn": row[0],
         "stream": "s", "payload": row[2],
@@ -99,35 +101,35 @@ def passes(row: tuple[str, int, bytes], one: Filter) -> bool:
         LessThan: operator.lt,
         LessThanOrEqual: operator.le,
     }
-    return holds[type(one)](found, value)
+    return holds[type(pushed)](found, value)
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_filters_lose_nothing_and_read_little(
+def test_filters_lose_no_rows_and_skip_data(
     filters: list[Filter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = archive_on_disk(tmp_path)
-    given = 0
+    bytes_read = 0
     get = LocalColdStore.get
 
     async def counted(
         self: LocalColdStore, key: str, offset: int = 0, length: int | None = None
     ) -> bytes:
-        nonlocal given
+        nonlocal bytes_read
         data = await get(self, key, offset, length)
-        given += len(data) if key.endswith(".parquet") else 0
+        bytes_read += len(data) if key.endswith(".parquet") else 0
         return data
 
     monkeypatch.setattr(LocalColdStore, "get", counted)
     reader = FilteringBatchReader(options(tmp_path))
     assert read_all(reader) == rows
-    whole, given = given, 0
-    assert list(reader.pushFilters(filters)) == filters, "Spark applies them all"
+    all_bytes, bytes_read = bytes_read, 0
+    assert list(reader.pushFilters(filters)) == filters, "Spark must apply all filters"
     found = read_all(reader)
-    wanted = [row for row in rows if all(passes(row, one) for one in filters)]
-    assert [row for row in found if all(passes(row, one) for one in filters)] == wanted
+    wanted = [row for row in rows if all(passes(row, pushed) for pushed in filters)]
+    assert [row for row in found if all(passes(row, pushed) for pushed in filters)] == wanted
     if filters[0].attribute != ("payload",):  # type: ignore[attr-defined]
-        assert given < whole / 4
+        assert bytes_read < all_bytes / 4
         assert len(found) < len(rows) / 3
 
 
@@ -146,7 +148,7 @@ def test_missing_segments_are_an_error_unless_allowed(tmp_path: Path) -> None:
     )
 
 
-def test_a_part_that_vanishes_under_the_query_is_an_error(tmp_path: Path) -> None:
+def test_a_part_that_is_deleted_during_the_query_is_an_error(tmp_path: Path) -> None:
     archive_on_disk(tmp_path)
     reader = RhumblineBatchReader(options(tmp_path))
     splits = reader.partitions()
@@ -159,7 +161,7 @@ def test_a_part_that_vanishes_under_the_query_is_an_error(tmp_path: Path) -> Non
     )
 
 
-def test_a_stream_without_an_archive_is_said_so(tmp_path: Path) -> None:
+def test_a_stream_without_an_archive_is_reported(tmp_path: Path) -> None:
     archive_on_disk(tmp_path, segments=1)
     with pytest.raises(NoSuchStreamError, match="test/other"):
         RhumblineBatchReader(options(tmp_path, subscribe="other")).partitions()
@@ -187,7 +189,7 @@ def test_every_fault_of_the_options_is_reported_at_once() -> None:
 
 
 def test_executors_need_only_pyspark_and_pyarrow() -> None:
-    """The modules that reading an archive imports, in a process that refuses all others of ours."""
+    """Import the modules that read archives in a process without the other dependencies."""
     program = """
 import sys
 for name in ("crc32c", "lmdb", "zstandard", "click", "rich", "uvloop", "google.protobuf"):

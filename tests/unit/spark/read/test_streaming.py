@@ -1,9 +1,10 @@
-"""Whatever happens to a stream between planning and reading, micro-batches add up to its records.
+"""Micro-batches add up to the records of a stream, whatever happens to it meanwhile.
 
 Segments roll, move to the archive, lose their ledgers, expire at exactly their time and are
-truncated anywhere, before a batch, between its end being noted, its tasks being planned, and their
-reading; and the driver is restarted at each of these points. A strict query then gives exactly the
-records of each range or fails with the reason; a lenient one goes on with what can still be read.
+truncated anywhere. This happens before a batch, after its end is noted, after its tasks are
+planned, and before they read; and the driver restarts at each of these points. A strict query then
+returns exactly the records of each range or fails with the reason. A lenient query continues with
+the records that still exist.
 """
 
 from typing import Any
@@ -24,11 +25,11 @@ from rhumbline.tests.unit.spark.streaming_world import (
 
 STREAMS = ("s-one", "s-two")
 Event = tuple[Any, ...]
-"""The name of a method of StreamingWorld, and what it gets."""
+"""The name of a method of StreamingWorld and its arguments."""
 Batch = tuple[list[Event], list[Event], list[Event], int | None, int]
-"""What happens before it, to its plan, to its reading; its limit; where the driver ends."""
+"""Events before the batch, before planning and before reading; the limit; where the driver ends."""
 NOTED, READ, FINISHED = 1, 2, 4
-"""The driver ends when the batch's end is noted, it is read, it is finished."""
+"""The driver ends after the end of the batch is noted, after reading, after the batch."""
 
 stream = st.sampled_from(STREAMS)
 gentle_events = st.one_of(
@@ -37,11 +38,11 @@ gentle_events = st.one_of(
     st.tuples(st.just("archive"), stream, st.integers(1, 2)),
     st.tuples(st.just("maintain"), stream),
 )
-"""They take nothing away, since no time passes."""
+"""Events that delete no records, because no time passes."""
 limits_ms = st.sampled_from((TTL_MS, HOT_MS, GRACE_MS))
 all_events = st.one_of(
     gentle_events,
-    # The sums come to a limit exactly, or miss it by one.
+    # The sums reach a limit exactly or miss it by one.
     st.tuples(st.just("pass_time"), limits_ms.flatmap(lambda ms: st.sampled_from((ms - 1, 1, ms)))),
     st.tuples(st.just("maintain"), stream),
     st.tuples(st.just("expire"), stream),
@@ -58,18 +59,18 @@ def batches(events: "st.SearchStrategy[Event]") -> "st.SearchStrategy[list[Batch
 LAST: Batch = ([], [], [], None, 0)
 
 
-def happen(world: StreamingWorld, events: list[Event]) -> None:
+def apply_events(world: StreamingWorld, events: list[Event]) -> None:
     for name, *arguments in events:
         getattr(world, name)(*arguments)
 
 
 def union_query(world: StreamingWorld, **more: str) -> Query:
-    """Over the archive and the ledgers."""
+    """Return a query on the archive and the ledgers."""
     return Query(world, subscribePattern="s-.*", metadata="sqlite:///here", **more)
 
 
 def archive_query(world: StreamingWorld, **more: str) -> Query:
-    """Over the archive alone."""
+    """Return a query on the archive alone."""
     return Query(world, subscribe=",".join(STREAMS), **more)
 
 
@@ -81,19 +82,19 @@ def is_one_entry(rows: list[Row]) -> bool:
     return len({(at.lssn, at.entry_id) for at, _ in rows}) == 1
 
 
-# --- nothing is lost ----------------------------------------------------------------------------
+# --- without data loss ---------------------------------------------------------------------------
 
 
 @settings(max_examples=60)
 @given(batches(gentle_events))
-def test_without_loss_the_union_is_the_log(plan: list[Batch]) -> None:
+def test_without_data_loss_every_record_is_read_once(plan: list[Batch]) -> None:
     with StreamingWorld() as world:
         for one in STREAMS:
             world.write(one, [2, 1])
         query = union_query(world)
         seen: dict[str, list[Row]] = {one: [] for one in STREAMS}
         for batch in plan:
-            happen(world, batch[0])
+            apply_events(world, batch[0])
             run_batch(world, query, batch, seen)
         while run_batch(world, query, LAST, seen):
             pass
@@ -104,15 +105,15 @@ def test_without_loss_the_union_is_the_log(plan: list[Batch]) -> None:
 def run_batch(
     world: StreamingWorld, query: Query, batch: Batch, seen: dict[str, list[Row]]
 ) -> bool:
-    """Runs one micro-batch; False when there was nothing new."""
+    """Run one micro-batch. Return False if there was nothing new."""
     _, before_plan, before_read, limit, ends = batch
     if query.begin(limit) is None:
         return False
-    happen(world, before_plan)
+    apply_events(world, before_plan)
     if ends & NOTED:
         query.restart()
     query.plan()
-    happen(world, before_read)
+    apply_events(world, before_read)
     found = query.read()
     if ends & READ:
         query.restart()
@@ -121,7 +122,7 @@ def run_batch(
     for one in STREAMS:
         start, end = query.range_of(one)
         rows = found.get(one, [])
-        assert end.slot == 0, "ranges end at entry borders"
+        assert end.slot == 0, "ranges end at entry boundaries"
         assert rows == inside(world.truth[one], start, end)
         share = None if limit is None else max(1, limit // len(STREAMS))
         assert share is None or len(rows) <= share or is_one_entry(rows)
@@ -132,7 +133,7 @@ def run_batch(
     return True
 
 
-# --- records go ---------------------------------------------------------------------------------
+# --- with data loss ------------------------------------------------------------------------------
 
 
 TRUNCATED_BEFORE_A_LIMITED_BATCH: list[Batch] = [
@@ -152,7 +153,7 @@ READ_TO_ITS_END_AND_EXPIRED: list[Batch] = [
 @given(batches(all_events))
 @example(TRUNCATED_BEFORE_A_LIMITED_BATCH)
 @example(READ_TO_ITS_END_AND_EXPIRED)
-def test_with_loss_a_query_fails_or_goes_on_as_it_was_told(plan: list[Batch]) -> None:
+def test_with_data_loss_a_query_fails_or_continues_as_configured(plan: list[Batch]) -> None:
     with StreamingWorld() as world:
         for one in STREAMS:
             world.write(one, [2, 1])
@@ -162,7 +163,7 @@ def test_with_loss_a_query_fails_or_goes_on_as_it_was_told(plan: list[Batch]) ->
 
 @settings(max_examples=60)
 @given(batches(all_events))
-def test_an_archive_alone_is_read_as_far_as_it_goes(plan: list[Batch]) -> None:
+def test_an_archive_without_a_cluster_is_read_to_its_end(plan: list[Batch]) -> None:
     with StreamingWorld() as world:
         for one in STREAMS:
             world.write(one, [2, 1])
@@ -170,35 +171,35 @@ def test_an_archive_alone_is_read_as_far_as_it_goes(plan: list[Batch]) -> None:
             world.archive(one, 1)
         strict, lenient = archive_query(world), archive_query(world, failOnDataLoss="false")
         for query in (strict, lenient):
-            query.start()  # it needs an archive then, and may miss one later
+            query.start()  # while there is an archive; it may be deleted later
         run_beside(world, strict, lenient, plan)
 
 
 def run_beside(world: StreamingWorld, strict: Query, lenient: Query, plan: list[Batch]) -> None:
-    """Both queries through the same events. A strict one that failed is over."""
+    """Run both queries through the same events; a failed strict query runs no further."""
     running = [strict, lenient]
 
-    def step(work: str, *given: Any) -> dict[Query, Any]:  # noqa: ANN401 - the queries' methods
+    def step(method: str, *arguments: Any) -> dict[Query, Any]:  # noqa: ANN401 - the queries' methods
         done: dict[Query, Any] = {}
         for query in list(running):
             try:
-                done[query] = getattr(query, work)(*given)
+                done[query] = getattr(query, method)(*arguments)
             except (GapError, NoSuchStreamError) as error:
-                event(f"failed by {work}")
+                event(f"failed by {method}")
                 assert query is strict, error
                 assert isinstance(error, NoSuchStreamError) or "failOnDataLoss" in str(error)
-                assert is_lost(world, query)
+                assert may_have_lost_records(world, query)
                 running.remove(query)
         return done
 
     for before, before_plan, before_read, limit, ends in [*plan, LAST]:
-        happen(world, before)
+        apply_events(world, before)
         step("begin", limit)
-        happen(world, before_plan)
+        apply_events(world, before_plan)
         if ends & NOTED:
             step("restart")
         step("plan")
-        happen(world, before_read)
+        apply_events(world, before_read)
         for query, found in step("read").items():
             check(world, query, found, is_strict=query is strict)
             query.finish()
@@ -209,34 +210,34 @@ def run_beside(world: StreamingWorld, strict: Query, lenient: Query, plan: list[
 def check(
     world: StreamingWorld, query: Query, found: dict[str, list[Row]], *, is_strict: bool
 ) -> None:
-    """A strict query gives all that is in its range; a lenient one what can still be read."""
+    """Check the rows: all of the range if strict, else at least those that still exist."""
     for one in STREAMS:
         start, end = query.range_of(one)
         rows, written = found.get(one, []), inside(world.truth[one], start, end)
         if is_strict:
             assert rows == written
             continue
-        assert [row for row in written if row in rows] == rows, "in order, once, and no others"
-        left = [row for row in written if is_left(world, query, one, row[0])]
+        assert [row for row in written if row in rows] == rows, "in order, once, and nothing else"
+        left = [row for row in written if still_exists(world, query, one, row[0])]
         assert set(left) <= set(rows)
         event("less than was written" if len(rows) < len(written) else "all")
 
 
-def is_left(world: StreamingWorld, query: Query, one: str, at: Dlsn) -> bool:
-    """Whether a record can be read by who comes now."""
-    return at >= world.start(one) if query.asks_servers else at.lssn in world.archived(one)
+def still_exists(world: StreamingWorld, query: Query, one: str, at: Dlsn) -> bool:
+    """True if a query that starts now can read the record."""
+    return at >= world.start(one) if query.uses_cluster else at.lssn in world.archived(one)
 
 
-def is_lost(world: StreamingWorld, query: Query) -> bool:
-    """Whether some of what the query has not finished is gone.
+def may_have_lost_records(world: StreamingWorld, query: Query) -> bool:
+    """True if the query may have lost records.
 
-    Or so it seems: where even the metadata of the segment is gone in which the query stopped,
-    nobody knows whether it had read that segment to its end.
+    That is also the case if the metadata of the segment in which the query stopped was purged: it
+    is then unknown if the query had read that segment to its end.
     """
     return any(
         world.is_purged(one, query.finished_to(one, FIRST_DLSN).lssn) for one in STREAMS
     ) or any(
-        not is_left(world, query, one, at)
+        not still_exists(world, query, one, at)
         for one in STREAMS
         for at, _ in world.truth[one]
         if at >= query.finished_to(one, FIRST_DLSN)
