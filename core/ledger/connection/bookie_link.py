@@ -86,10 +86,6 @@ class BookieLink:
         """True while ``connect`` returns None after a failure."""
         return self._loop.time() < self._backoff_until
 
-    def on_ready(self) -> None:
-        """Resets the backoff: the bookie has proved its identity."""
-        self._failures = 0
-
     def on_lost(self, connection: BookieConnection, error: RhumblineError) -> None:
         """Starts the backoff, since ``connection`` has ended."""
         if connection is not self.connection:
@@ -115,6 +111,7 @@ class BookieLink:
                 host, port = address_for(registration, self._region)
                 await self._loop.create_connection(_protocol(connection), host, port)
                 await connection.wait_ready()
+            self._failures = 0  # the bookie has proved its identity: the backoff begins anew
         except (OSError, TimeoutError, RhumblineError) as error:
             connection.fail(
                 BookieUnavailableError(f"cannot connect to {self.bookie}: {error or 'timed out'}")

@@ -49,8 +49,13 @@ def lac_in_last_entry(response: pb.Response, digest: EntryDigest, ledger_id: int
 
 
 def lac_in(response: pb.Response, digest: EntryDigest, ledger_id: int) -> int:
-    """Returns the LAC in the response to a LAC read. Raises CorruptionError."""
+    """Returns the LAC in the response to a LAC read.
+
+    Raises CorruptionError, also if the response holds neither an explicit LAC nor an entry.
+    """
     body = response.read_lac_response
+    if not (body.HasField("lac_body") or body.HasField("last_entry_body")):
+        raise CorruptionError(f"ledger {ledger_id}: a LAC response without a LAC")
     lac = NO_ENTRY
     if body.HasField("lac_body"):
         lac = decode_lac(digest, ledger_id, bytes(body.lac_body))

@@ -75,6 +75,29 @@ def test_requests_made_while_connecting_are_sent_and_completed() -> None:
     world.run(main())
 
 
+def test_backoff_begins_anew_after_a_connection_that_worked() -> None:
+    """Ten lost connections in a bookie's life must not make the eleventh wait for the longest."""
+    world = World("a")
+
+    async def main() -> None:
+        config = LedgerConfig(backoff_ms_min=10, backoff_ms_max=60_000)
+        pool = pool_of(world, config)
+        link = pool.link(world.bookies[0].bookie)
+        loop = asyncio.get_running_loop()
+        for _ in range(10):
+            connection = link.connect()
+            assert connection is not None
+            await connection.wait_ready()
+            await asyncio.sleep(0)  # the link learns of it
+            began = loop.time()
+            connection.fail(BookieUnavailableError("the network broke"))
+            await until(lambda: not link.is_backing_off)
+            assert loop.time() - began < 0.1
+        await pool.aclose()
+
+    world.run(main())
+
+
 def test_bookie_of_another_incarnation_is_unreachable_and_never_answers_no() -> None:
     world = World("ab")
 
