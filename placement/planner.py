@@ -6,13 +6,15 @@ samples, over all ensembles that placement may choose.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from ..core.protocol.errors import IllegalQuorumError
 from ..core.protocol.quorum import Quorum, QuorumView
-from .layouts import Layout, best_layouts
+from .layout_rank import Layout
+from .layouts import BestLayouts, best_layouts
+from .search_budget import OFFLINE_STEPS_MAX
 from .topology import Topology
 
 _SAMPLES = 4000
@@ -94,7 +96,7 @@ def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
         quorum = Quorum(*numbers)
     except IllegalQuorumError as error:
         return _refused(topology, numbers, str(error))
-    layouts = best_layouts(quorum, topology.counts(), None)
+    layouts = _layouts(quorum, topology.counts())
     if not layouts:
         return _refused(topology, numbers, _why_no_layout(topology, quorum))
     view = QuorumView(quorum, layouts[0])
@@ -102,7 +104,7 @@ def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
     wan_bytes = 0.0
     homes = [name for name in sorted(topology.bookies) if topology.bookies[name] > 0]
     for home in homes:
-        near = best_layouts(quorum, topology.counts(), home)
+        near = _layouts(quorum, topology.counts(), home)
         wan_bytes += _wan_bytes(quorum, near, home) / len(homes)
         if topology.round_trip_ms is not None:
             latencies.append(_latency(topology, quorum, near, home, Random(seed)))
@@ -120,6 +122,12 @@ def plan(topology: Topology, numbers: Numbers, seed: int = 0) -> DeploymentPlan:
     )
 
 
+def _layouts(
+    quorum: Quorum, counts: Mapping[str | None, int], near: str | None = None
+) -> BestLayouts:
+    return best_layouts(quorum, counts, near, OFFLINE_STEPS_MAX)
+
+
 # --- losses -------------------------------------------------------------------------------------
 
 
@@ -131,7 +139,7 @@ def after_loss(topology: Topology, view: QuorumView, lost: Sequence[str]) -> Los
     majority = len([v for v in voters if v not in lost]) * 2 > len(voters)
     survives = not any(view.could_ack(full & lost_mask) for full in view.full_masks)
     everyone = (1 << view.quorum.ensemble_size) - 1
-    placeable = bool(best_layouts(view.quorum, rest, None)) if rest else False
+    placeable = bool(_layouts(view.quorum, rest)) if rest else False
     obstacle = None
     if not survives:
         obstacle = "an entry may have been acknowledged by lost bookies alone"
@@ -253,14 +261,14 @@ def _nearest(topology: Topology, numbers: Numbers) -> Quorum | None:
                 quorum = Quorum(*candidate)
             except IllegalQuorumError:
                 continue
-            layouts = best_layouts(quorum, topology.counts(), None)
+            layouts = _layouts(quorum, topology.counts())
             if layouts:
                 view = QuorumView(quorum, layouts[0])
                 accepted.append(((view.is_fragile(), not view.is_robust(), candidate), quorum))
         if accepted:
             return min(accepted, key=lambda pair: pair[0])[1]
     smallest = Quorum(1, 1, 1, 1)
-    return smallest if best_layouts(smallest, topology.counts(), None) else None
+    return smallest if _layouts(smallest, topology.counts()) else None
 
 
 def _at_distance(numbers: Numbers, steps: int) -> Iterator[Numbers]:

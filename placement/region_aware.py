@@ -12,7 +12,9 @@ from ..core.protocol.bookie_id import BookieId, Region
 from ..core.protocol.errors import NotEnoughBookiesError
 from ..core.protocol.placement import BookieInfo
 from ..core.protocol.quorum import Quorum
-from .layouts import Layout, best_completions, best_layouts
+from .completions import best_completions
+from .layout_rank import Layout
+from .layouts import BestLayouts, best_layouts
 
 _WEIGHT_OF_MEDIAN_MAX = 3
 """A bookie's weight is its free space, capped at this many times the median, as in BookKeeper."""
@@ -21,10 +23,21 @@ _CACHE_SIZE_MAX = 256
 
 
 class RegionAwarePlacement:
-    """The ``PlacementPolicy`` of Rhumbline: exact, never weakens the rule, caches its searches."""
+    """The ``PlacementPolicy`` of Rhumbline: never weakens the rule, and bounds its searches.
+
+    A search takes at most 5 ms of the event loop with E = 64, ten regions and 1,000 bookies.
+    ``inexact_searches`` counts those that ended before all layouts were ruled out: their layouts
+    are legal, but possibly not the best ones.
+    """
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[object, ...], list[Layout]] = {}
+        self.searches = 0
+        self.inexact_searches = 0
+        self._layouts: dict[tuple[object, ...], BestLayouts] = {}
+
+    def _count(self, is_exhaustive: bool) -> None:
+        self.searches += 1
+        self.inexact_searches += not is_exhaustive
 
     def new_ensemble(
         self,
@@ -42,6 +55,7 @@ class RegionAwarePlacement:
             if len(self._layouts) >= _CACHE_SIZE_MAX:
                 self._layouts.clear()
             layouts = self._layouts[key] = best_layouts(quorum, available, near)
+            self._count(layouts.is_exhaustive)
         if not layouts:
             raise NotEnoughBookiesError(_explain(quorum, candidates))
         layout = random.choice(layouts)
@@ -63,6 +77,7 @@ class RegionAwarePlacement:
         spare = [info for info in candidates if info.bookie not in members]
         fixed = [info.region for info in ensemble]
         layouts = best_completions(quorum, fixed, vacant, _count_by_region(spare, len(vacant)))
+        self._count(layouts.is_exhaustive)
         if not layouts:
             kept = [info for index, info in enumerate(ensemble) if index not in vacant]
             raise NotEnoughBookiesError(_explain(quorum, [*kept, *spare]))
@@ -84,24 +99,48 @@ def _fill(
 ) -> tuple[BookieId, ...]:
     """Choose a bookie of the layout's region for each empty index: least used rack, then weight."""
     chosen = list(members)
-    free = sorted(candidates, key=lambda info: info.bookie)
-    for index, region in enumerate(layout):
-        if chosen[index] is not None:
-            continue
-        used = Counter(info.rack for info in chosen if info is not None and info.region == region)
-        local = [info for info in free if info.region == region]
-        fewest = min(used[info.rack] for info in local)
-        local = [info for info in local if used[info.rack] == fewest]
-        pick = random.choices(local, weights=_weights(local))[0]
-        chosen[index] = pick
-        free.remove(pick)
+    regions: dict[Region | None, _RegionChoice] = {}
+    for info in sorted(candidates, key=lambda info: info.bookie):
+        if info.region not in regions:
+            regions[info.region] = _RegionChoice()
+        regions[info.region].free.append(info)
+    for member in members:
+        if member is not None and member.region in regions:
+            regions[member.region].use(member.rack)
+    for index, name in enumerate(layout):
+        if chosen[index] is None:
+            chosen[index] = regions[None if name is None else Region(name)].take(random)
     return tuple(info.bookie for info in chosen if info is not None)
 
 
+class _RegionChoice:
+    """The bookies of one region that are free, and the racks in use."""
+
+    __slots__ = ("_used", "free")
+
+    def __init__(self) -> None:
+        self.free: list[BookieInfo] = []
+        self._used: dict[str | None, int] = {}
+
+    def use(self, rack: str | None) -> None:
+        """Count a member in this rack."""
+        self._used[rack] = self._used.get(rack, 0) + 1
+
+    def take(self, random: Random) -> BookieInfo:
+        """Take a free bookie of a rack that is used least, at random by free space."""
+        uses = [self._used.get(info.rack, 0) for info in self.free]
+        fewest = min(uses)
+        local = [info for info, count in zip(self.free, uses, strict=True) if count == fewest]
+        taken = random.choices(local, weights=_weights(local))[0]
+        self.use(taken.rack)
+        self.free.remove(taken)
+        return taken
+
+
 def _weights(bookies: Sequence[BookieInfo]) -> list[int]:
-    sizes = sorted(info.free_bytes for info in bookies)
-    cap = max(1, sizes[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
-    return [min(max(info.free_bytes, 1), cap) for info in bookies]
+    sizes = [info.free_bytes for info in bookies]
+    cap = max(1, sorted(sizes)[len(sizes) // 2] * _WEIGHT_OF_MEDIAN_MAX)
+    return [min(max(size, 1), cap) for size in sizes]
 
 
 def _explain(quorum: Quorum, candidates: Sequence[BookieInfo]) -> str:

@@ -2,7 +2,8 @@
 
 *At risk*: it is not certain that a copy is left, because the bookies that sufficed for the
 acknowledgement may all have been in the lost regions. *Lost*: every copy that the metadata names is
-in the lost regions. Lost data is part of the data at risk.
+in the lost regions. Lost data is part of the data at risk. Both are counted by write set: if
+E > WQ, a loss may take some entries of a fragment and leave others.
 """
 
 from collections.abc import Sequence
@@ -74,17 +75,19 @@ class ExposureTally:
                 fragment is metadata.last_fragment and metadata.state is not LedgerState.CLOSED
             )
             found.entries += count
-            if any(view.could_ack(full & gone) for full in view.full_masks):
-                is_exposed = is_exposed or count > 0 or is_open
-                at_risk += count
-                if is_open:
-                    found.ledgers_undecidable += 1
-            if all(full & ~gone == 0 for full in view.full_masks):
-                found.entries_lost += count
+            first = fragment.first_entry_id
+            lost = [full & ~gone == 0 for full in view.full_masks]
+            ackable = [view.could_ack(full & gone) for full in view.full_masks]
+            if is_open and any(ackable):
+                found.ledgers_undecidable += 1
+                is_exposed = True
+            exposed = [a or b for a, b in zip(lost, ackable, strict=True)]
+            at_risk += count_in_stripes(first, count, exposed)
+            found.entries_lost += count_in_stripes(first, count, lost)
         found.entries_at_risk += at_risk
         if metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0:
             found.bytes_at_risk += metadata.length * at_risk // (metadata.last_entry_id + 1)
-        self._count_stream(metadata, is_exposed)
+        self._count_stream(metadata, is_exposed or at_risk > 0)
 
     def _count_stream(self, metadata: LedgerMetadata, is_exposed: bool) -> None:
         stream = stream_of(metadata)
@@ -93,6 +96,17 @@ class ExposureTally:
             self.found.streams[stream] = None
             if is_exposed:
                 self.found.streams_at_risk[stream] = None
+
+
+def count_in_stripes(first: int, count: int, chosen: Sequence[bool]) -> int:
+    """Return how many of ``count`` entries from ``first`` on have a chosen write set.
+
+    ``chosen`` is by the write sets of the fragment, which entries use in turn: entry n uses number
+    n modulo their number. The cost does not depend on ``count``.
+    """
+    turns = len(chosen)
+    whole, rest = divmod(count, turns)
+    return whole * sum(chosen) + sum(chosen[(first + i) % turns] for i in range(rest))
 
 
 def entry_counts(metadata: LedgerMetadata) -> list[int]:

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
+from rhumbline.placement.completions import best_completions
 from rhumbline.placement.ensemble_improvement import indices_to_move
-from rhumbline.placement.layouts import best_completions, rank
+from rhumbline.placement.layout_rank import rank
 
 QUORUMS = [Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 1), Quorum(4, 3, 2, 2), Quorum(5, 5, 3, 3)]
 OFFERS: list[dict[str | None, int]] = [

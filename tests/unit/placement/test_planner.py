@@ -1,12 +1,14 @@
 """The planner, on typical deployments, is compared with brute force and counts by hand."""
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
 from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.core.protocol.quorum import Quorum
-from rhumbline.placement.layouts import Layout, best_layouts
+from rhumbline.placement.layout_rank import Layout
+from rhumbline.placement.layouts import best_layouts
 from rhumbline.placement.planner import CountOnlyGuarantee, Numbers, plan
 from rhumbline.placement.topology import Topology, topology_from
 
@@ -44,7 +46,7 @@ def test_three_copies_two_acks_over_three_regions_is_legal_and_robust() -> None:
     assert found.wan_bytes_per_byte == pytest.approx(2.0)
 
 
-def brute_force(numbers: Numbers, layouts: list[Layout], lost: tuple[str, ...]) -> bool:
+def brute_force(numbers: Numbers, layouts: Sequence[Layout], lost: tuple[str, ...]) -> bool:
     """Return whether a set of bookies that may acknowledge lies in ``lost`` alone."""
     e, wq, aq, r = numbers
     for layout in layouts:

@@ -11,7 +11,7 @@ from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import NotEnoughBookiesError
 from rhumbline.core.protocol.placement import BookieInfo
 from rhumbline.core.protocol.quorum import Quorum, QuorumView
-from rhumbline.placement.layouts import rank
+from rhumbline.placement.layout_rank import rank
 from rhumbline.placement.region_aware import RegionAwarePlacement
 
 
@@ -139,3 +139,18 @@ def test_bookies_without_a_region_serve_a_ledger_without_a_region_rule() -> None
     known = [BookieInfo(BookieId(f"127.0.0.1:{port}")) for port in (1, 2, 3)]
     chosen = RegionAwarePlacement().new_ensemble(Quorum(3, 3, 2), known, random=Random(1))
     assert len(set(chosen)) == 3
+
+
+def test_the_policy_counts_searches_that_were_not_exhaustive() -> None:
+    names = [f"r{index}" for index in range(10)]
+    known = bookies(**dict.fromkeys(names, 100))
+    policy = RegionAwarePlacement()
+    quorum = Quorum(64, 16, 9, 6)
+    chosen = policy.new_ensemble(quorum, known, random=Random(1), near=Region("r1"))
+    assert (policy.searches, policy.inexact_searches) == (1, 0)
+    by_id = {info.bookie: info for info in known}
+    after = policy.replace(
+        quorum, [by_id[bookie] for bookie in chosen], range(0, 64, 4), known, random=Random(1)
+    )
+    assert (policy.searches, policy.inexact_searches) == (2, 1)
+    assert QuorumView(quorum, regions_of(after, known)).is_robust()
