@@ -32,7 +32,7 @@ class RhumblineSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of the requested columns; all columns by default."""
-        # Spark does not say here if the query is a streaming one, so only the columns are parsed.
+        # Spark does not pass whether the query is a streaming one, so only the columns are parsed.
         options = {name.lower(): value for name, value in self.options.items()}
         column_options = {"subscribe": "any", "archive": "any"}
         if "columns" in options:

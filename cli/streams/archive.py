@@ -25,7 +25,7 @@ from ...core.runtime.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
 from ..output import print_message, print_rows
 from ..units import parse_bytes, parse_ms, show_bytes
-from ..waiting import list_when, wait_count_options
+from ..waiting import wait_count_options, wait_until
 from .policy_options import default_quorum
 
 with needs_extra("an archive", "arrow"):
@@ -33,9 +33,10 @@ with needs_extra("an archive", "arrow"):
         ArchivePass,
         ArchiveService,
         ArchiveServiceConfig,
+        check_archives_exist,
         unarchived_lssns,
     )
-    from ...coldstore.archive.catalog import list_manifests
+    from ...coldstore.archive.catalog import list_manifests, scan_manifests
     from ...coldstore.archive.cold_archives import ColdArchives
     from ...coldstore.archive.restore import restore_stream
     from ...coldstore.archive.segment_archiver import SegmentArchiver
@@ -84,12 +85,16 @@ def _progress() -> Progress:
 @session_options
 @runs
 async def run(session: CommandSession, streams: tuple[str, ...], cold: str | None) -> None:
-    """Archive the completed segments of STREAMS (default: all) that are not archived yet."""
+    """Archive the completed segments of STREAMS (default: all) that are not archived yet.
+
+    It is an error if the cold store lacks segments that were archived before.
+    """
     store = _opened(session, cold)
     done: list[Manifest] = []
     try:
         async with session.client() as client:
-            waiting = await _unarchived(client, streams)
+            names = list(streams) or await _all_streams(client)
+            waiting = await _unarchived(client, names)
             known = StreamStore(client.store, client.namespace().name)
             archiver = SegmentArchiver(client.runtime, store, client.ledgers, known)
             with _progress() as progress:
@@ -98,11 +103,13 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
                     progress.update(task, description=f"{stream} segment {lssn}")
                     done.append(await archiver.archive(stream, lssn))
                     progress.advance(task)
+            records = sum(manifest.record_count for manifest in done)
+            print_message(f"archived {len(done)} segments, {records:,} records")
+            rows = [_row(manifest) for manifest in done]
+            print_rows(rows, session.output, empty="no segment to archive")
+            await check_archives_exist(client.namespace(), store, names)
     finally:
         await store.close()
-    records = sum(manifest.record_count for manifest in done)
-    print_message(f"archived {len(done)} segments, {records:,} records")
-    print_rows([_row(manifest) for manifest in done], session.output, empty="no segment to archive")
 
 
 @archive.command()
@@ -116,7 +123,7 @@ async def serve(
 ) -> None:
     """Archive completed segments continuously; delete hot copies and old segments by policy.
 
-    Several processes may run at once. Ctrl-C or SIGTERM stops the command at any time.
+    Several processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time.
     """
     rate = parse_bytes(bytes_per_second) if bytes_per_second else None
     rate_limiter = RateLimiter(rate, burst_s=1)
@@ -200,21 +207,31 @@ async def ls(
 ) -> None:
     """List the archived segments below PREFIX (NAMESPACE or NAMESPACE/STREAM).
 
-    Reads the cold store only, no server.
+    Reads the cold store only, no server. A damaged manifest is an error after the list.
     """
     store = _opened(session, cold)
+    wanted = wait_count or 0
     try:
-        found = await list_when(
-            partial(list_manifests, store, prefix),
-            wait_count,
+        found = await wait_until(
+            partial(scan_manifests, store, prefix),
+            lambda listing: len(listing.manifests) >= wanted,
             timeout_ms=timeout_ms,
-            things="archived segments",
+            describe=lambda listing: "; ".join(
+                [
+                    f"{len(listing.manifests)} of {wanted} archived segments",
+                    *map(str, listing.faults.values()),
+                ]
+            ),
         )
     finally:
         await store.close()
     print_rows(
-        [_row(manifest) for manifest in found], session.output, empty=f"no archives in {store.uri}"
+        [_row(manifest) for manifest in found.manifests],
+        session.output,
+        empty=f"no {'usable manifests' if found.faults else 'archives'} in {store.uri}",
     )
+    if found.faults:
+        raise CorruptionError("; ".join(map(str, found.faults.values())))
 
 
 @archive.command()
@@ -225,12 +242,13 @@ async def ls(
 async def verify(session: CommandSession, prefix: str, cold: str | None) -> None:
     """Read every byte of the archives below PREFIX and verify the chain of digests.
 
-    Reads the cold store only, no server.
+    Reads the cold store only, no server. Continues after a damaged manifest or part.
     """
     store = _opened(session, cold)
-    rows, faults = [], 0
+    rows: list[dict[str, object]] = []
     try:
-        found = await list_manifests(store, prefix)
+        listing = await scan_manifests(store, prefix)
+        found, faults = listing.manifests, len(listing.faults)
         previous: Manifest | None = None
         with _progress() as progress:
             task = progress.add_task("verifying", total=len(found))
@@ -243,21 +261,29 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
                 progress.advance(task)
     finally:
         await store.close()
-    print_rows(rows, session.output, empty=f"no archives in {store.uri}")
+    nothing = f"no {'usable manifests' if listing.faults else 'archives'} in {store.uri}"
+    print_rows(rows, session.output, empty=nothing)
+    for error in listing.faults.values():
+        print_message(str(error))
     if faults:
-        raise CorruptionError(f"{faults} faults in {len(rows)} archived segments")
+        segments = len(rows) + len(listing.faults)
+        raise CorruptionError(f"{faults} faults in {segments} archived segments")
     records = sum(manifest.record_count for manifest in found)
     print_message(f"{len(rows)} segments, {records:,} records: all bytes are correct")
 
 
-async def _unarchived(client: Client, streams: tuple[str, ...]) -> list[tuple[str, int]]:
-    namespace = client.namespace()
-    names = list(streams)
-    while not streams:
-        page = await namespace.streams(after=names[-1] if names else None, limit=_LISTED_MAX)
+async def _all_streams(client: Client) -> list[str]:
+    names: list[str] = []
+    while True:
+        after = names[-1] if names else None
+        page = await client.namespace().streams(after=after, limit=_LISTED_MAX)
         names.extend(page)
         if len(page) < _LISTED_MAX:
-            break
+            return names
+
+
+async def _unarchived(client: Client, names: list[str]) -> list[tuple[str, int]]:
+    namespace = client.namespace()
     return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
 
 

@@ -11,7 +11,7 @@ with the other streams and retries the failed one in the next pass. Archived seg
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from ...core.metadata import idempotent_writes
 from ...core.protocol.errors import (
     ConfigurationError,
     IndeterminateError,
+    InvalidArgumentError,
     NodeExistsError,
     NoNodeError,
     NoSuchStreamError,
@@ -27,8 +28,10 @@ from ...core.protocol.errors import (
     SessionLostError,
 )
 from ...core.protocol.segments import Residence
+from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
+from .catalog import archived_lssns
 from .segment_archiver import SegmentArchiver
 
 _TOKEN_BYTES = 8
@@ -41,7 +44,7 @@ class ArchiveServiceConfig:
     pause_ms: int = 10_000
     """Pause between two passes over all streams."""
     session_ttl_ms: int = 10_000
-    """Time to live of the session that holds the claims; then another service takes them over."""
+    """Time to live of the session that holds the claims. Then another service may take over."""
 
     def __post_init__(self) -> None:
         for name in ("pause_ms", "session_ttl_ms"):
@@ -58,7 +61,7 @@ class ArchivePass:
     retired: int = 0
     """Number of segments whose ledger was deleted because the archive has them."""
     purged: int = 0
-    """Number of truncated segments that were deleted for good."""
+    """Number of truncated segments that were deleted permanently."""
     faults: dict[str, str] = field(default_factory=dict)
     """Error message by stream; the key "" stands for the service itself."""
 
@@ -155,6 +158,32 @@ class ArchiveService:
     def _report(self, result: ArchivePass) -> None:
         if self._on_pass is not None:
             self._on_pass(result)
+
+
+async def check_archives_exist(
+    namespace: Namespace, cold: ColdStore, streams: Iterable[str]
+) -> None:
+    """Check that ``cold`` holds the archives that the metadata of ``streams`` names.
+
+    Raises InvalidArgumentError that names the first missing one, NoSuchStreamError, and the errors
+    of the stores. Reads listings, not the archives themselves. Truncated segments may be missing.
+    """
+    missing: list[tuple[str, int]] = []
+    for stream in streams:
+        found = await namespace.describe(stream)
+        archived = [
+            segment.lssn
+            for segment in found.segments
+            if segment.residence is not Residence.HOT and segment.lssn >= found.start.lssn
+        ]
+        held = await archived_lssns(cold, namespace.name, stream) if archived else []
+        missing += [(stream, lssn) for lssn in archived if lssn not in held]
+    if missing:
+        stream, lssn = missing[0]
+        raise InvalidArgumentError(
+            f"{cold.uri} lacks {len(missing)} segments that were archived before, the first is "
+            f"segment {lssn} of {namespace.name}/{stream}: give the cold store that holds them"
+        )
 
 
 async def unarchived_lssns(namespace: Namespace, stream: str) -> list[int]:

@@ -38,7 +38,7 @@ from .part_file import PartFile
 CHUNK_BYTES_MAX = 1 << 20
 """A read ends after the entry with which the payloads read so far reach this size."""
 CHUNK_ENTRIES_MAX = 1000
-"""Most entries of one read."""
+"""Maximum number of entries of one read."""
 
 
 class ArchivedEntry(NamedTuple):
@@ -100,7 +100,7 @@ class ArchivedLedger:
         position = txid = 0
         for number, part in enumerate(self._manifest.parts):
             try:
-                file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
+                file = await PartFile.open(self._cold, f"{folder}/{part.name}", part)
             except NoSuchObjectError as error:
                 raise self._missing_archive(error) from error
             self._files.append(file)
@@ -114,7 +114,7 @@ class ArchivedLedger:
         self._last_entry_ids = [location.last_entry_id for location in self._locations]
         if position != self._manifest.record_count:
             raise CorruptionError(
-                f"{folder}: the parts hold {position} records, the manifest says "
+                f"{folder}: the parts hold {position} records, the manifest lists "
                 f"{self._manifest.record_count}"
             )
         return self

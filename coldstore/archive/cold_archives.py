@@ -39,7 +39,7 @@ class ColdArchives:
             if found.size_bytes != part.size_bytes or found.sha256 not in (None, part.sha256):
                 raise CorruptionError(
                     f"{folder}/{part.name}: {found.size_bytes} bytes with SHA-256 {found.sha256}, "
-                    f"the manifest says {part.size_bytes} bytes with SHA-256 {part.sha256}"
+                    f"the manifest lists {part.size_bytes} bytes with SHA-256 {part.sha256}"
                 )
 
     async def delete(self, stream: str, segment: Segment) -> None:
@@ -57,6 +57,6 @@ class ColdArchives:
         if found != known:
             raise CorruptionError(
                 f"stream {stream}: the archive of segment {segment.lssn} is of another segment: "
-                f"last entry, records and start are {found}, the metadata says {known}"
+                f"last entry, records and start are {found}, those in the metadata are {known}"
             )
         return manifest

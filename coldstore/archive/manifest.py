@@ -15,7 +15,9 @@ from typing import Any
 
 from ...core.protocol.errors import CorruptionError, ForeignDataError
 
-FORMAT = 1
+FORMAT = 2
+_WITHOUT_FOOTER_DIGESTS = 1
+"""The format before ``Part.footer_sha256`` was added. It can still be read."""
 MANIFEST_BYTES_MAX = 4 << 20
 
 CHAIN_START = ""
@@ -24,7 +26,11 @@ CHAIN_START = ""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part file: its name in the segment's folder, the records it covers, and its SHA-256."""
+    """One part file: its name in the segment's folder, the records it covers, and its digests.
+
+    ``footer_sha256`` covers the Parquet footer, its length and the magic number, so that readers of
+    byte ranges verify the footer before they parse it. It is empty in a manifest of format 1.
+    """
 
     name: str
     first_entry_id: int
@@ -35,6 +41,7 @@ class Part:
     payload_bytes: int
     size_bytes: int
     sha256: str
+    footer_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class Manifest:
             if not last < part.first_entry_id <= part.last_entry_id <= self.last_entry_id:
                 raise CorruptionError(
                     f"manifest of segment {self.lssn}: part {part.name} holds entries "
-                    f"{part.first_entry_id} to {part.last_entry_id}, allowed are {last + 1} to "
+                    f"{part.first_entry_id} to {part.last_entry_id}, not within {last + 1} to "
                     f"{self.last_entry_id}"
                 )
             last = part.last_entry_id
@@ -97,12 +104,14 @@ class Manifest:
         """Decode a manifest file. Raises CorruptionError; ForeignDataError for another format."""
         try:
             fields: dict[str, Any] = json.loads(data)
-            if (found := fields.pop("format")) != FORMAT:
+            if (found := fields.pop("format")) not in (FORMAT, _WITHOUT_FOOTER_DIGESTS):
                 raise ForeignDataError(
-                    f"archive manifest has format {found!r}, this version reads format {FORMAT}: "
-                    "use a newer version"
+                    f"archive manifest has format {found!r}, this version reads formats "
+                    f"{_WITHOUT_FOOTER_DIGESTS} to {FORMAT}: use a newer version"
                 )
             parts = tuple(Part(**part) for part in fields.pop("parts"))
+            if found == FORMAT and not all(part.footer_sha256 for part in parts):
+                raise CorruptionError("not an archive manifest: a part has no footer_sha256")
             return cls(**fields, parts=parts)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptionError(f"not an archive manifest: {error}") from error

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ...core.protocol.errors import CorruptionError
 from ...core.protocol.record_set import NO_PRODUCER, RecordSet
 from .manifest import Part
+from .part_file import footer_of
 from .schema import SCHEMA, parquet_writer_options
 
 ROW_GROUP_BYTES = 16 << 20
@@ -142,6 +143,7 @@ class PartWriter:
             self.payload_bytes,
             len(data),
             hashlib.sha256(data).hexdigest(),
+            hashlib.sha256(footer_of(data)).hexdigest(),
         )
 
 

@@ -1,10 +1,14 @@
 """Reads part files by ranges: the footer, then the requested columns of the requested row groups.
 
+The footer is parsed only after its digest was verified: a damaged one can hide row groups, and can
+abort the process inside the Parquet library.
+
 This module needs only pyarrow and no other library. The Parquet reader gets the fetched ranges as
 a sparse file: nothing is copied, and a read outside of the fetched ranges is an error.
 """
 
 import asyncio
+import hashlib
 import os
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,6 +19,7 @@ import pyarrow.parquet as pq
 
 from ...core.protocol.errors import CorruptionError
 from ...core.runtime.cold_store import ColdStore
+from .manifest import Part
 from .schema import SCHEMA
 
 _TAIL_BYTES = 64 * 1024
@@ -38,30 +43,21 @@ class RowGroup(NamedTuple):
 class PartFile:
     """An open part file. Calls may run concurrently."""
 
-    def __init__(self, cold: ColdStore, key: str, size_bytes: int, footer: Any) -> None:  # noqa: ANN401 - pyarrow has no types
+    def __init__(self, cold: ColdStore, key: str, part: Part, footer: Any) -> None:  # noqa: ANN401 - pyarrow has no types
         self._cold = cold
         self._key = key
-        self._size_bytes = size_bytes
+        self._size_bytes = part.size_bytes
         self._footer = footer
         self.bytes_read = 0
         self.row_groups = tuple(_row_group(footer, n, key) for n in range(footer.num_row_groups))
 
     @classmethod
-    async def open(cls, cold: ColdStore, key: str, size_bytes: int) -> "PartFile":
-        """Read the footer. Raises NoSuchObjectError and CorruptionError."""
-        begin = max(0, size_bytes - _TAIL_BYTES)
-        tail = await cold.get(key, begin, size_bytes - begin)
-        fetched = len(tail)
-        if len(tail) != size_bytes - begin or not tail.endswith(b"PAR1") or len(tail) < _END_BYTES:
-            raise CorruptionError(f"{key}: not a Parquet file of {size_bytes} bytes")
-        footer_bytes = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
-        if footer_bytes > size_bytes:
-            raise CorruptionError(
-                f"{key}: a footer of {footer_bytes} bytes in a file of {size_bytes} bytes"
-            )
-        if footer_bytes > len(tail):
-            tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
-            fetched += len(tail)
+    async def open(cls, cold: ColdStore, key: str, part: Part) -> "PartFile":
+        """Read and verify the footer of a part, as its manifest describes it.
+
+        Raises NoSuchObjectError and CorruptionError.
+        """
+        tail, fetched = await _verified_tail(cold, key, part)
         try:
             footer: Any = pq.read_metadata(pa.BufferReader(tail))
         except (pa.ArrowException, OSError) as error:
@@ -70,9 +66,14 @@ class PartFile:
             raise CorruptionError(
                 f"{key}: the columns are {footer.schema.names}, not {SCHEMA.names} with their types"
             )
-        part = cls(cold, key, size_bytes, footer)
-        part.bytes_read = fetched
-        return part
+        file = cls(cold, key, part, footer)
+        file.bytes_read = fetched
+        rows = sum(group.record_count for group in file.row_groups)
+        if rows != part.record_count:
+            raise CorruptionError(
+                f"{key}: the part holds {rows} records, the manifest lists {part.record_count}"
+            )
+        return file
 
     async def read(self, group: int, columns: Sequence[str] = SCHEMA.names) -> "pa.Table":
         """Read columns of a row group. Raises NoSuchObjectError and CorruptionError."""
@@ -94,9 +95,15 @@ class PartFile:
             file: Any = pq.ParquetFile(
                 source, metadata=self._footer, page_checksum_verification=True, pre_buffer=False
             )
-            return file.read_row_group(group, columns=list(columns), use_threads=False)
+            table: pa.Table = file.read_row_group(group, columns=list(columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise CorruptionError(f"{self._key}: {error}") from error
+        if table.num_rows != self.row_groups[group].record_count:
+            raise CorruptionError(
+                f"{self._key}: row group {group} holds {table.num_rows} records, the footer lists "
+                f"{self.row_groups[group].record_count}"
+            )
+        return table
 
     def _ranges(self, group: int, columns: Sequence[str]) -> list[tuple[int, int]]:
         found = self._footer.row_group(group)
@@ -113,6 +120,43 @@ class PartFile:
             else:
                 ranges.append((begin, end))
         return ranges
+
+
+def footer_of(data: bytes) -> bytes:
+    """Return the footer at the end of ``data``, with its length and the magic number.
+
+    If ``data`` is only the end of a file and the footer is longer, return all of ``data``.
+    """
+    footer_bytes = int.from_bytes(data[-8:-4], "little") + _END_BYTES
+    return data[-footer_bytes:]
+
+
+async def _verified_tail(cold: ColdStore, key: str, part: Part) -> tuple[bytes, int]:
+    """Return the end of a part, with the verified footer, and the number of bytes read.
+
+    Without a digest of the footer, the whole part is read and verified.
+    """
+    size_bytes = part.size_bytes
+    begin = max(0, size_bytes - _TAIL_BYTES) if part.footer_sha256 else 0
+    tail = await cold.get(key, begin, size_bytes - begin)
+    fetched = len(tail)
+    if len(tail) != size_bytes - begin or not tail.endswith(b"PAR1") or len(tail) < _END_BYTES:
+        raise CorruptionError(f"{key}: not a Parquet file of {size_bytes} bytes")
+    footer_bytes = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
+    if footer_bytes > size_bytes:
+        raise CorruptionError(
+            f"{key}: a footer of {footer_bytes} bytes in a file of {size_bytes} bytes"
+        )
+    if footer_bytes > len(tail):
+        tail = await cold.get(key, size_bytes - footer_bytes, footer_bytes)
+        fetched += len(tail)
+    verified, expected = (
+        (footer_of(tail), part.footer_sha256) if part.footer_sha256 else (tail, part.sha256)
+    )
+    if hashlib.sha256(verified).hexdigest() != expected:
+        name = "footer" if part.footer_sha256 else "part"
+        raise CorruptionError(f"{key}: the SHA-256 of the {name} differs from that in the manifest")
+    return tail, fetched
 
 
 class _SparseFile:
@@ -179,6 +223,6 @@ def _row_group(footer: Any, number: int, key: str) -> RowGroup:  # noqa: ANN401 
     for name in ("entry_id", "txid"):
         statistics = group.column(SCHEMA.names.index(name)).statistics
         if statistics is None or not statistics.has_min_max:
-            raise CorruptionError(f"{key}: row group {number} has no statistics of {name}")
+            raise CorruptionError(f"{key}: row group {number} has no statistics for {name}")
         limits.append((statistics.min, statistics.max))
     return RowGroup(*limits[0], *limits[1], group.num_rows)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.tasks import wait_until_done
+from .manifest import Part
 from .part_file import PartFile, RowGroup
 
 _ANY = (0, 2**63 - 1)
@@ -25,6 +26,8 @@ class RowSelection(NamedTuple):
     end_entry_id: int
     first_slot: int = 0
     """First slot of the first entry; later entries begin at slot 0."""
+    end_slot: int = 0
+    """Slot of the end entry before which the selection ends; 0 excludes that entry."""
     entry_ids: tuple[int, int] = _ANY
     txids: tuple[int, int] = _ANY
 
@@ -32,7 +35,8 @@ class RowSelection(NamedTuple):
         """True if a row group can hold a selected row."""
         return (
             max(self.first_entry_id, self.entry_ids[0]) <= group.last_entry_id
-            and group.first_entry_id <= min(self.end_entry_id - 1, self.entry_ids[1])
+            and group.first_entry_id <= self.entry_ids[1]
+            and (group.first_entry_id, 0) < (self.end_entry_id, self.end_slot)
             and self.txids[0] <= group.last_txid
             and group.first_txid <= self.txids[1]
         )
@@ -52,29 +56,33 @@ class RowSelection(NamedTuple):
             pc.greater_equal(table.column("slot"), self.first_slot),
         )
         after_start = pc.or_(pc.greater(entry_id, self.first_entry_id), in_first_entry)
-        return table.filter(pc.and_(after_start, pc.less(entry_id, self.end_entry_id)))
+        in_end_entry = pc.and_(
+            pc.equal(entry_id, self.end_entry_id), pc.less(table.column("slot"), self.end_slot)
+        )
+        before_end = pc.or_(pc.less(entry_id, self.end_entry_id), in_end_entry)
+        return table.filter(pc.and_(after_start, before_end))
 
 
 async def read_row_groups(
-    cold: ColdStore, key: str, size_bytes: int, selection: RowSelection, columns: Sequence[str]
+    cold: ColdStore, key: str, part: Part, selection: RowSelection, columns: Sequence[str]
 ) -> AsyncGenerator["pa.Table", None]:
     """Yield the selected rows of a part, one row group at a time, with at least ``columns``.
 
     The next row group is fetched while the caller processes the previous one. Raises
     NoSuchObjectError and CorruptionError.
     """
-    part = await PartFile.open(cold, key, size_bytes)
-    groups = [n for n, group in enumerate(part.row_groups) if selection.may_match(group)]
+    file = await PartFile.open(cold, key, part)
+    groups = [n for n, group in enumerate(file.row_groups) if selection.may_match(group)]
     prefetch: asyncio.Task[pa.Table] | None = None
     try:
         for index, number in enumerate(groups):
-            task = prefetch or _start_read(part, selection, number, columns)
+            task = prefetch or _start_read(file, selection, number, columns)
             prefetch = None
             table = await task
             if index + 1 < len(groups):
-                prefetch = _start_read(part, selection, groups[index + 1], columns)
+                prefetch = _start_read(file, selection, groups[index + 1], columns)
                 await asyncio.sleep(0)  # lets the task start its reads, which run in threads
-            is_whole = selection.contains_all(part.row_groups[number])
+            is_whole = selection.contains_all(file.row_groups[number])
             yield table if is_whole else selection.select_rows(table)
     finally:
         if prefetch is not None:
@@ -83,10 +91,10 @@ async def read_row_groups(
 
 
 def _start_read(
-    part: PartFile, selection: RowSelection, number: int, columns: Sequence[str]
+    file: PartFile, selection: RowSelection, number: int, columns: Sequence[str]
 ) -> "asyncio.Task[pa.Table]":
     """Start reading a row group, with the columns that ``select_rows`` needs."""
     needed = set(columns)
-    if not selection.contains_all(part.row_groups[number]):
+    if not selection.contains_all(file.row_groups[number]):
         needed |= {"entry_id", "slot"}
-    return asyncio.ensure_future(part.read(number, sorted(needed)))
+    return asyncio.ensure_future(file.read(number, sorted(needed)))

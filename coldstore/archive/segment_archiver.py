@@ -124,7 +124,7 @@ class SegmentArchiver:
     async def commit(self, stream: str, uploaded: Manifest) -> Manifest:
         """Publish the manifest of uploaded parts and record the residence. Call in order of LSSN.
 
-        Return the valid manifest, which may be that of another archiver that committed first.
+        Return the valid manifest, which another archiver may have committed first.
         Raises the errors of ``archive``.
         """
         lssn = uploaded.lssn
@@ -163,8 +163,8 @@ class SegmentArchiver:
             parts.append(await self._put_part(f"{folder}/{name}", name, writer))
         if totals.records != segment.record_count:
             raise GapError(
-                f"stream {stream}: segment {segment.lssn} has {totals.records} records, its "
-                f"metadata says {segment.record_count}"
+                f"stream {stream}: segment {segment.lssn} has {totals.records} records, "
+                f"but {segment.record_count} according to its metadata"
             )
         manifest = Manifest(
             namespace=self._streams.namespace,
@@ -240,7 +240,7 @@ class SegmentArchiver:
         return writer.describe(name, data)
 
     async def _publish(self, manifest: Manifest) -> Manifest:
-        """Create the manifest, or return that of another archiver that was first."""
+        """Create the manifest, or return the one that another archiver published first."""
         key = manifest_key(manifest.namespace, manifest.stream, manifest.lssn)
         if await self._put(key, manifest.encode()):
             return manifest

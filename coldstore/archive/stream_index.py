@@ -51,11 +51,11 @@ class StreamIndex:
         return Dlsn(min(self._known()), 0, 0)
 
     def end(self) -> Dlsn:
-        """Return the end of the last segment before a gap. Raises NoSuchStreamError."""
-        lssn = min(self._known())
-        while lssn in self.manifests:
-            lssn += 1
-        return Dlsn(lssn, 0, 0)
+        """Return the end of the last archived segment. Raises NoSuchStreamError.
+
+        Segments before it may be missing: ``manifests`` then has a gap.
+        """
+        return Dlsn(max(self._known()) + 1, 0, 0)
 
     def _known(self) -> dict[int, Manifest]:
         if not self.manifests:
@@ -75,9 +75,10 @@ class StreamIndex:
         for lssn in range(start.lssn, end.lssn + 1):
             manifest = self.manifests.get(lssn)
             if manifest is None:
-                break
+                continue
             if end_sequence < manifest.start_sequence_id + manifest.record_count:
-                row = end_sequence - manifest.start_sequence_id
+                # Below 0: the limit is reached in missing segments before this one.
+                row = max(0, end_sequence - manifest.start_sequence_id)
                 entry_id = await self._entry_of_row(manifest, row)
                 lowest = Dlsn(start.lssn, start.entry_id + 1, 0)
                 return min(end, max(lowest, Dlsn(lssn, entry_id, 0)))
@@ -112,7 +113,7 @@ class StreamIndex:
             if row < part.record_count:
                 return (await self._entry_ids(manifest, part))[row]
             row -= part.record_count
-        raise AssertionError(f"segment {manifest.lssn} has fewer rows than its manifest says")
+        raise AssertionError(f"segment {manifest.lssn} has fewer rows than its manifest lists")
 
     async def _entry_ids(self, manifest: Manifest, part: Part) -> list[int]:
         found: list[int] = []
@@ -124,7 +125,7 @@ class StreamIndex:
         self, manifest: Manifest, part: Part, columns: list[str]
     ) -> AsyncIterator["pa.Table"]:
         folder = segment_folder(self._namespace, self._stream, manifest.lssn)
-        file = await PartFile.open(self._cold, f"{folder}/{part.name}", part.size_bytes)
+        file = await PartFile.open(self._cold, f"{folder}/{part.name}", part)
         for group in range(len(file.row_groups)):
             yield await file.read(group, columns)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ...coldstore.archive.archive_service import unarchived_lssns
+from ...coldstore.archive.archive_service import check_archives_exist, unarchived_lssns
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.segment_archiver import SegmentArchiver
 from ...coldstore.stores.open_store import open_cold_store
@@ -35,11 +35,18 @@ def archive(
 
     Each task uploads segments and reads them back. The driver then publishes the manifests of each
     stream in order of LSSN. A crash leaves parts without a manifest, which the next attempt
-    deletes. Safe to repeat and to run beside other archivers (rule STR-22).
+    deletes. Safe to repeat and to run alongside other archivers (rule STR-22). Raises
+    InvalidArgumentError, at the end, if the cold store lacks segments that were archived before.
     """
-    segments = asyncio.run(_unarchived_segments(job, tuple(streams)))
-    if not segments:
-        return []
+    names, segments = asyncio.run(_unarchived_segments(job, tuple(streams)))
+    manifests = _archive_segments(spark, job, segments, tasks) if segments else []
+    asyncio.run(_check_archives(job, names))
+    return manifests
+
+
+def _archive_segments(
+    spark: SparkSession, job: ArchiveJob, segments: list[SegmentKey], tasks: int | None
+) -> list[Manifest]:
     parallel = min(len(segments), tasks or spark.sparkContext.defaultParallelism)
     uploads = (
         spark.sparkContext.parallelize(segments, parallel)
@@ -52,7 +59,21 @@ def archive(
     )
 
 
-async def _unarchived_segments(job: ArchiveJob, streams: tuple[str, ...]) -> list[SegmentKey]:
+async def _check_archives(job: ArchiveJob, names: list[str]) -> None:
+    from ...client.connect import Client
+
+    cold = open_cold_store(job.cold)
+    try:
+        async with Client(job.metadata, namespace=job.namespace, region=job.region) as client:
+            await check_archives_exist(client.namespace(), cold, names)
+    finally:
+        await cold.close()
+
+
+async def _unarchived_segments(
+    job: ArchiveJob, streams: tuple[str, ...]
+) -> tuple[list[str], list[SegmentKey]]:
+    """Return the streams of the job, and their completed segments without an archive."""
     from ...client.connect import Client
 
     async with Client(job.metadata, namespace=job.namespace, region=job.region) as client:
@@ -64,7 +85,9 @@ async def _unarchived_segments(job: ArchiveJob, streams: tuple[str, ...]) -> lis
             names += page
             if not page:
                 break
-        return [(name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)]
+        return names, [
+            (name, lssn) for name in names for lssn in await unarchived_lssns(namespace, name)
+        ]
 
 
 def _upload(job: ArchiveJob, segments: Iterable[SegmentKey]) -> Iterator[tuple[str, bytes]]:

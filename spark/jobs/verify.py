@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from pyspark.sql import SparkSession
 
-from ...coldstore.archive.catalog import list_manifests
+from ...coldstore.archive.catalog import ManifestListing, scan_manifests
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.archive.verify import verify_next
 from ...coldstore.stores.open_store import open_cold_store
@@ -19,12 +19,14 @@ def verify(
 ) -> dict[str, list[str]]:
     """Verify all archives below ``prefix`` (NAMESPACE or NAMESPACE/STREAM). Contacts no cluster.
 
-    Return the faults by segment ("namespace/stream/lssn"); the list of an intact segment is empty.
-    Raises CorruptionError for manifests that cannot be read, and the errors of the cold store.
+    Return the faults by segment ("namespace/stream/lssn"), or by key for a manifest that cannot be
+    used; the list of an intact segment is empty. Raises the errors of the cold store.
     """
-    manifests = asyncio.run(_read_manifests(cold, prefix))
+    listing = asyncio.run(_scan_manifests(cold, prefix))
+    manifests = listing.manifests
+    damaged = {key: [str(error)] for key, error in listing.faults.items()}
     if not manifests:
-        return {}
+        return damaged
     links: list[EncodedLink] = []
     for number, manifest in enumerate(manifests):
         previous = manifests[number - 1] if number else None
@@ -40,13 +42,13 @@ def verify(
         .mapPartitions(lambda partition: _verify_links(cold, partition))
         .collect()
     )
-    return dict(found)
+    return {**dict(found), **damaged}
 
 
-async def _read_manifests(cold: str, prefix: str) -> list[Manifest]:
+async def _scan_manifests(cold: str, prefix: str) -> ManifestListing:
     store = open_cold_store(cold)
     try:
-        return await list_manifests(store, prefix)
+        return await scan_manifests(store, prefix)
     finally:
         await store.close()
 

@@ -33,7 +33,7 @@ _SOURCE_COLUMNS = {
     "created": ("created_ms",),
 }
 BATCH_ROWS_MAX = 50_000
-"""Most rows of an Arrow batch that is passed to Spark."""
+"""Maximum number of rows of an Arrow batch that is passed to Spark."""
 
 
 def spark_schema(columns: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ from .columns import ALL_COLUMNS
 EARLIEST = "earliest"
 LATEST = "latest"
 
+_NOT_MS = "{!r} is not a whole number of milliseconds since 1970, such as 1767225600000"
+
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
@@ -40,7 +42,10 @@ class Options:
     """The parsed read options of a query, pickled for executors. See ``parse_options``."""
 
     subscribe: tuple[str, ...]
-    """``subscribe``: names of streams, separated by commas; empty if a pattern is given."""
+    """``subscribe``: names of streams, separated by commas; empty if a pattern is given.
+
+    A name that is given twice counts once.
+    """
     pattern: str | None
     """``subscribePattern``: regular expression for whole names of streams.
 
@@ -65,7 +70,8 @@ class Options:
     ending: Bound
     """``endingOffsets``, ``endingTimestamp`` or ``endingOffsetsByTimestamp``: where a batch ends.
 
-    The position itself is not read. The default is the latest position.
+    The position itself is not read. The default is the latest position. A streaming query has no
+    end, so it does not accept these options.
     """
     late_start_begins_at_latest: bool
     """``startingOffsetsByTimestampStrategy``: what to do if the starting time is after all records.
@@ -73,7 +79,7 @@ class Options:
     ``latest`` (True) begins at the end of the stream; ``error``, the default, fails the query.
     """
     max_offsets: int | None
-    """``maxOffsetsPerTrigger``: most records of a micro-batch.
+    """``maxOffsetsPerTrigger``: maximum number of records of a micro-batch.
 
     Each stream with new records adds at least one entry, so a micro-batch can exceed the limit.
     """
@@ -90,7 +96,7 @@ class Options:
     columns: tuple[str, ...]
     """``columns``: columns of the result in this order, separated by commas; all by default.
 
-    Spark does not tell a Python source which columns a query needs, so set it for large scans.
+    Spark does not pass a Python source the columns that a query needs, so set it for large scans.
     """
 
 
@@ -109,7 +115,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         """Parse ``{prefix}Offsets``, ``{prefix}Timestamp`` or ``{prefix}OffsetsByTimestamp``."""
         forms: dict[str, Callable[[str], Bound]] = {
             f"{prefix}Offsets": _parse_bound,
-            f"{prefix}Timestamp": lambda text: AtTimestamp(_parse_ms(_parse_json(text))),
+            f"{prefix}Timestamp": lambda text: AtTimestamp(_parse_ms_text(text)),
             f"{prefix}OffsetsByTimestamp": lambda text: AtTimestamp(
                 _parse_timestamps(_parse_json(text))
             ),
@@ -117,6 +123,12 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
         values = {name: text for name in forms if (text := take(name)) is not None}
         if len(values) > 1:
             faults.append(f"{' and '.join(values)}: only one of these options can be set")
+        if values and prefix == "ending" and is_streaming:
+            faults.append(
+                f"{' and '.join(values)}: a streaming query has no end; remove the option, or use "
+                "a batch query"
+            )
+            return default
         for name, text in values.items():
             try:
                 return forms[name](text)
@@ -124,7 +136,8 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> Options:
                 faults.append(f"{name}: {error}")
         return default
 
-    streams = tuple(part.strip() for part in (take("subscribe") or "").split(",") if part.strip())
+    names = (part.strip() for part in (take("subscribe") or "").split(","))
+    streams = tuple(dict.fromkeys(name for name in names if name))
     archive, metadata = take("archive"), take("metadata")
     columns = tuple(c.strip() for c in (take("columns") or ",".join(ALL_COLUMNS)).split(","))
     max_offsets = take("maxOffsetsPerTrigger")
@@ -222,9 +235,15 @@ def _parse_json(text: str) -> object:
 
 
 def _parse_ms(value: object) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is not a whole number of milliseconds since 1970")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(_NOT_MS.format(value))
     return value
+
+
+def _parse_ms_text(text: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdecimal()):
+        raise ValueError(_NOT_MS.format(text))
+    return int(text)
 
 
 def _parse_timestamps(given: object) -> dict[str, int]:
@@ -236,6 +255,10 @@ def _parse_timestamps(given: object) -> dict[str, int]:
 def _parse_bound(text: str) -> Bound:
     if text.strip().lower() in (EARLIEST, LATEST):
         return text.strip().lower()
+    if not text.strip().startswith("{"):
+        raise ValueError(
+            f'{text!r} is neither earliest, latest nor of the form {{"stream": "lssn:entry:slot"}}'
+        )
     return parse_offsets(_parse_json(text))
 
 

@@ -24,13 +24,17 @@ from ...core.protocol.errors import (
     NoSuchStreamError,
     TruncatedError,
 )
-from .data_loss import data_loss_error
+from .data_loss import data_loss_error, log_data_loss
 from .filters import Ranges
 from .hot_view import HotStream, HotView, new_client
 from .options import EARLIEST, LATEST, AtTimestamp, Options
 from .splits import ArchiveSplit, HotSplit
 
 T = TypeVar("T")
+
+_VISIBLE_ATTEMPTS = 8
+_VISIBLE_PAUSE_S = 0.25
+"""A query waits this often and this long for its end, before the end counts as wrong."""
 
 
 class Planner:
@@ -91,7 +95,7 @@ class Planner:
         bound = self._options.starting
         if isinstance(bound, AtTimestamp):
             ms = bound.for_stream(stream)
-            found = self._run(self._at_time(stream, ms))
+            found = self._run(self._start_at_time(stream, ms))
             if found is None and not self._options.late_start_begins_at_latest:
                 raise InvalidArgumentError(
                     f"stream {stream} has no record created at {ms} ms or later; set option "
@@ -108,7 +112,8 @@ class Planner:
         bound = self._options.ending
         if isinstance(bound, AtTimestamp):
             return self._run(self._at_time(stream, bound.for_stream(stream))) or self.end(stream)
-        return self._resolve(bound, stream)
+        found = self._resolve(bound, stream)
+        return self._run(self._within_end(stream, found)) if isinstance(bound, dict) else found
 
     def _resolve(self, bound: str | dict[str, Dlsn], stream: str) -> Dlsn:
         if bound == EARLIEST:
@@ -147,7 +152,7 @@ class Planner:
             begin = start if lssn == start.lssn else Dlsn(lssn, 0, 0)
             if begin >= end:
                 break
-            stop = end.entry_id if lssn == end.lssn else None
+            stop = end if lssn == end.lssn else Dlsn(lssn + 1, 0, 0)
             if not ranges.may_match("lssn", lssn, lssn):
                 continue
             if lssn in manifests:
@@ -156,7 +161,9 @@ class Planner:
             elif hot is not None and lssn in hot.segments:
                 splits += _hot_splits(hot, stream, begin, stop)
             elif self._options.fails_on_data_loss:
-                raise data_loss_error(stream, begin, min(end, Dlsn(lssn + 1, 0, 0)))
+                raise data_loss_error(stream, begin, stop)
+            else:
+                log_data_loss(stream, begin, stop)
         return splits
 
     # --- internals ------------------------------------------------------------------------------
@@ -172,6 +179,33 @@ class Planner:
             return await self._hot.end(stream)
         await self._manifests(stream)
         return self._index(stream).end()
+
+    async def _within_end(self, stream: str, wanted: Dlsn) -> Dlsn:
+        """Return ``wanted``, or the end of the stream if that is earlier and losses are allowed.
+
+        Raises InvalidArgumentError if ``wanted`` is after the end and the query fails on data loss.
+        """
+        limit = await self._last_end(stream)
+        for _ in range(_VISIBLE_ATTEMPTS if self._hot is not None else 0):
+            if wanted <= limit:
+                break
+            await asyncio.sleep(_VISIBLE_PAUSE_S)  # acknowledged records are visible soon
+            limit = await self._last_end(stream)
+        if wanted > limit and self._options.fails_on_data_loss:
+            raise InvalidArgumentError(
+                f"endingOffsets: {wanted} is after the end of stream {stream}, which is {limit}; "
+                "set option failOnDataLoss=false to read up to that end"
+            )
+        return min(wanted, limit)
+
+    async def _last_end(self, stream: str) -> Dlsn:
+        """Return the last position at which a batch query can end now."""
+        if self._hot is not None:
+            segments = (await self._hot.describe(stream)).segments
+            last = segments.get(max(segments, default=0))
+            if last is not None and last.entries is not None:
+                return Dlsn(last.lssn + 1, 0, 0)
+        return await self._end(stream)
 
     async def _boundary(self, stream: str, start: Dlsn, end: Dlsn, rows: int) -> Dlsn:
         if self._hot is None:
@@ -197,8 +231,10 @@ class Planner:
             return start
         stop = min(first, end)
         is_empty = hot is not None and hot.is_empty_between(start, stop)
-        if self._options.fails_on_data_loss and start < end and not is_empty:
-            raise data_loss_error(stream, start, stop)
+        if start < end and not is_empty:
+            if self._options.fails_on_data_loss:
+                raise data_loss_error(stream, start, stop)
+            log_data_loss(stream, start, stop)
         return first
 
     async def _at_time(self, stream: str, ms: int) -> Dlsn | None:
@@ -226,6 +262,18 @@ class Planner:
             if found is not None:
                 return max(found, first)
         return None
+
+    async def _start_at_time(self, stream: str, ms: int) -> Dlsn | None:
+        """Return ``_at_time``, or the start of missing segments that can hold an earlier record."""
+        found = await self._at_time(stream, ms)
+        if found is None or self._hot is not None:
+            return found
+        manifests = self._index(stream).manifests
+        lssn = found.lssn
+        while lssn > min(manifests) and lssn - 1 not in manifests:
+            lssn -= 1
+        can_be_missing = lssn < found.lssn and manifests[found.lssn].created_ms >= ms
+        return Dlsn(lssn, 0, 0) if can_be_missing else found
 
     async def _manifests(self, stream: str) -> dict[int, Manifest]:
         if self._cold is None:
@@ -268,7 +316,7 @@ def _first_archived(manifests: dict[int, Manifest], end: Dlsn) -> Dlsn:
 
 
 def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
-    """Raise CorruptionError if the segment in the archive differs from that of the cluster."""
+    """Raise CorruptionError if the segment in the archive differs from the one in the cluster."""
     segment = None if hot is None else hot.segments.get(manifest.lssn)
     if segment is None:
         return
@@ -284,36 +332,34 @@ def _check_same_segment(manifest: Manifest, hot: HotStream | None) -> None:
 
 
 def _archive_splits(
-    manifest: Manifest, begin: Dlsn, stop: int | None, ranges: Ranges
+    manifest: Manifest, begin: Dlsn, stop: Dlsn, ranges: Ranges
 ) -> list[InputPartition]:
     folder = segment_folder(manifest.namespace, manifest.stream, manifest.lssn)
-    stop = manifest.last_entry_id + 1 if stop is None else stop
+    stop = min(stop, Dlsn(manifest.lssn, manifest.last_entry_id + 1, 0))
     selection = RowSelection(
         begin.entry_id,
-        stop,
+        stop.entry_id,
         begin.slot,
+        stop.slot,
         (ranges.low["entry_id"], ranges.high["entry_id"]),
         (ranges.low["txid"], ranges.high["txid"]),
     )
     return [
-        ArchiveSplit(
-            manifest.stream, manifest.lssn, f"{folder}/{part.name}", part.size_bytes, selection
-        )
+        ArchiveSplit(manifest.stream, manifest.lssn, f"{folder}/{part.name}", part, selection)
         for part in manifest.parts
-        if part.first_entry_id < stop
+        if Dlsn(manifest.lssn, part.first_entry_id, 0) < stop
         and begin.entry_id <= part.last_entry_id
         and ranges.may_match("entry_id", part.first_entry_id, part.last_entry_id)
         and ranges.may_match("txid", part.first_txid, part.last_txid)
     ]
 
 
-def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: int | None) -> list[InputPartition]:
+def _hot_splits(hot: HotStream, stream: str, begin: Dlsn, stop: Dlsn) -> list[InputPartition]:
     entries = hot.segments[begin.lssn].entries
-    if stop is None:
-        if entries is None:
-            raise CorruptionError(
-                f"stream {stream}: an offset is after segment {begin.lssn}, which is in progress"
-            )
-        stop = entries
-    end = Dlsn(begin.lssn, stop, 0)
-    return [HotSplit(stream, begin, end)] if begin < end else []
+    if entries is not None:
+        stop = min(stop, Dlsn(begin.lssn, entries, 0))
+    elif begin.lssn < stop.lssn:
+        raise CorruptionError(
+            f"stream {stream}: an offset is after segment {begin.lssn}, which is in progress"
+        )
+    return [HotSplit(stream, begin, stop)] if begin < stop else []

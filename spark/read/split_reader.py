@@ -12,7 +12,7 @@ from ...coldstore.stores.open_store import open_cold_store
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import NoSuchObjectError, TruncatedError
 from .columns import BATCH_ROWS_MAX, arrow_batches, stored_columns
-from .data_loss import data_loss_error
+from .data_loss import data_loss_error, log_data_loss
 from .hot_view import new_client
 from .options import Options
 from .splits import ArchiveSplit, HotSplit
@@ -45,20 +45,26 @@ def _archived(options: Options, split: ArchiveSplit) -> Iterator["pa.RecordBatch
     with asyncio.Runner() as runner:
         cold = open_cold_store(options.archive)
         tables = read_row_groups(
-            cold, split.key, split.size_bytes, split.selection, stored_columns(options.columns)
+            cold, split.key, split.part, split.selection, stored_columns(options.columns)
         )
         try:
             while (table := runner.run(_next_of(tables))) is not None:
                 yield from arrow_batches(table, split.stream, options.columns)
         except NoSuchObjectError as error:
             if options.fails_on_data_loss:
-                start = Dlsn(split.lssn, split.selection.first_entry_id, split.selection.first_slot)
-                raise data_loss_error(
-                    split.stream, start, Dlsn(split.lssn, split.selection.end_entry_id, 0)
-                ) from error
+                raise data_loss_error(split.stream, *_bounds(split)) from error
+            log_data_loss(split.stream, *_bounds(split))
         finally:
             runner.run(tables.aclose())
             runner.run(cold.close())
+
+
+def _bounds(split: ArchiveSplit) -> tuple[Dlsn, Dlsn]:
+    selected = split.selection
+    return (
+        Dlsn(split.lssn, selected.first_entry_id, selected.first_slot),
+        Dlsn(split.lssn, selected.end_entry_id, selected.end_slot),
+    )
 
 
 async def _next_of(tables: AsyncGenerator["pa.Table", None]) -> "pa.Table | None":
@@ -103,11 +109,15 @@ async def _hot_batches(
                 while (batch := await reader.next_batch(until=split.end)) is not None:
                     if batch.first_dlsn >= split.end:
                         return
-                    yield batch.to_arrow(with_positions=True)
+                    rows = batch.to_arrow(with_positions=True)
+                    if (batch.lssn, batch.entry_id) == (split.end.lssn, split.end.entry_id):
+                        rows = rows.slice(0, split.end.slot - batch.first_dlsn.slot)
+                    yield rows
                     position = reader.position
                 return
         except TruncatedError as error:
             if options.fails_on_data_loss:
                 raise data_loss_error(split.stream, position, split.end) from error
             assert isinstance(error.first_active, Dlsn)
+            log_data_loss(split.stream, position, min(error.first_active, split.end))
             position = error.first_active

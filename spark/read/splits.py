@@ -4,24 +4,25 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
+from ...coldstore.archive.manifest import Part
 from ...coldstore.archive.part_scan import RowSelection
 from ...core.protocol.dlsn import Dlsn
 
 
 @dataclass
 class ArchiveSplit(InputPartition):
-    """Selected rows of a part file in the archive."""
+    """Selected rows of a part file in the archive. ``part`` is its description in the manifest."""
 
     stream: str
     lssn: int
     key: str
-    size_bytes: int
+    part: Part
     selection: RowSelection
 
 
 @dataclass
 class HotSplit(InputPartition):
-    """Positions [start, end) of a stream, read through a client; ``end`` is an entry boundary."""
+    """Positions [start, end) of a stream, read through a client."""
 
     stream: str
     start: Dlsn

@@ -18,7 +18,7 @@ from ...core.protocol.record_set import TXID_FIRST, Producer, encode_record_set
 _SET_BYTES = 256 << 10
 _SET_RECORDS = 2000
 _PENDING_MAX = 128
-"""Most appends that wait for their acknowledgement at a time."""
+"""Maximum number of appends that wait for acknowledgement at any time."""
 
 
 class RowWriter(Protocol):

@@ -447,7 +447,7 @@ class StaleListing:
 
 
 def manifest(lssn: int, previous: str) -> Manifest:
-    part = Part("part-0-00000.parquet", 0, 9, 1, 9, 10, 10, 10, "00")
+    part = Part("part-0-00000.parquet", 0, 9, 1, 9, 10, 10, 10, "00", "00")
     return Manifest(
         "ns", "s", "id", lssn, 9, 10, 10, 1, 9, 10 * (lssn - 1), 1, 2, False, f"d{lssn}", previous,
         (part,),

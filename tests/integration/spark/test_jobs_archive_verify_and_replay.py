@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from rhumbline.core.protocol.errors import InvalidArgumentError
 from rhumbline.spark import submit
 from rhumbline.spark.jobs.archive import ArchiveJob, archive
 from rhumbline.spark.jobs.replay import ReplayJob, replay
@@ -50,6 +52,9 @@ def test_completed_segments_are_archived_and_replayed_once(
     assert [manifest.lssn for manifest in done] == [segment.lssn for segment in segments]
     assert all(after.follows(before) for before, after in pairwise(done))
     assert archive(spark, job) == []
+    elsewhere = replace(job, cold=(tmp_path / "other").as_uri())
+    with pytest.raises(InvalidArgumentError, match=r"lacks .* that were archived before"):
+        archive(spark, elsewhere)
     assert set(map(tuple, verify(spark, cluster.cold_uri).values())) == {()}
 
     cluster.create("again")
@@ -77,6 +82,8 @@ def test_completed_segments_are_archived_and_replayed_once(
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
+    manifest = max((tmp_path / "cold/test" / STREAM).glob("lssn=*/manifest.json"))
+    manifest.write_bytes(b"{")
     faults = {name for name, texts in verify(spark, cluster.cold_uri, f"test/{STREAM}").items()
               if texts}  # fmt: skip
-    assert faults == {f"test/{STREAM}/1"}
+    assert faults == {f"test/{STREAM}/1", str(manifest.relative_to(tmp_path / "cold"))}

@@ -2,21 +2,25 @@
 
 import asyncio
 
+import pytest
+
 from rhumbline.coldstore.archive.archive_service import (
     ArchivePass,
     ArchiveService,
     ArchiveServiceConfig,
+    check_archives_exist,
 )
 from rhumbline.coldstore.archive.cold_archives import ColdArchives
 from rhumbline.coldstore.archive.segment_archiver import SegmentArchiver
 from rhumbline.core.log.metadata.stream_store import StreamStore
-from rhumbline.core.protocol.errors import UnavailableError
+from rhumbline.core.protocol.errors import InvalidArgumentError, UnavailableError
 from rhumbline.core.protocol.segments import Residence
 from rhumbline.core.runtime.cold_store import ColdStore
 from rhumbline.core.runtime.rate_limiter import RateLimiter
 from rhumbline.tests.support.fakes.log_world import LogWorld, in_world
 from rhumbline.tests.unit.coldstore.archive.archive_world import (
     DictColdStore,
+    archive_segments,
     comparable,
     fill_stream,
     read_records,
@@ -126,3 +130,22 @@ async def test_parts_of_other_attempts_are_deleted(world: LogWorld) -> None:
     segment = (await world.segments("s"))[0]
     assert segment.residence is Residence.ARCHIVE
     await session.close()
+
+
+@in_world
+async def test_a_cold_store_without_the_earlier_archives_is_named(world: LogWorld) -> None:
+    """``archive run --cold OTHER`` said that nothing was left to archive over an empty store."""
+    await fill_stream(world)
+    cold = DictColdStore()
+    await archive_segments(world, cold, upto=4)
+    await check_archives_exist(world.namespace, cold, ["s"])
+    other = DictColdStore()
+    other.uri = "memory:other"
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"memory:other lacks 3 segments .* first is segment 1 of test/s: give",
+    ):
+        await check_archives_exist(world.namespace, other, ["s"])
+    await cold.delete("test/s/lssn=0000000000000000002/manifest.json")
+    with pytest.raises(InvalidArgumentError, match=r"lacks 1 segments .* first is segment 2"):
+        await check_archives_exist(world.namespace, cold, ["s"])

@@ -89,7 +89,7 @@ def test_rows_of_another_segment_and_damaged_files_are_corruption() -> None:
 
 
 def manifest(lssn: int = 1, previous: str = CHAIN_START, start: int = 0) -> Manifest:
-    part = Part("part-a-0.parquet", 0, 4, 1, 9, 10, 100, 90, "ab")
+    part = Part("part-a-0.parquet", 0, 4, 1, 9, 10, 100, 90, "ab", "cd")
     return Manifest(
         "ns",
         "s",
@@ -119,7 +119,7 @@ def test_manifests_are_decoded_and_form_a_chain() -> None:
     assert not manifest(2, "digest1", 11).follows(first)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 1}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format": 2}', b"\xff"])
 def test_malformed_manifests_are_corruption(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         Manifest.decode(data)
@@ -128,6 +128,8 @@ def test_malformed_manifests_are_corruption(data: bytes) -> None:
 def test_other_formats_are_foreign_and_wrong_totals_are_corruption() -> None:
     text = manifest().encode()
     with pytest.raises(ForeignDataError):
-        Manifest.decode(text.replace(b'"format": 1', b'"format": 2'))
+        Manifest.decode(text.replace(b'"format": 2', b'"format": 3'))
+    with pytest.raises(CorruptionError, match="no footer_sha256"):
+        Manifest.decode(text.replace(b'"footer_sha256": "cd"', b'"footer_sha256": ""'))
     with pytest.raises(CorruptionError, match="10 records, not 9"):
         Manifest.decode(text.replace(b'"record_count": 10,', b'"record_count": 9,', 1))

@@ -2,6 +2,7 @@
 
 import json
 import operator
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,15 +19,29 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rhumbline.coldstore.archive import part as part_module
 from rhumbline.coldstore.archive import segment_archiver as archive_module
 from rhumbline.coldstore.stores.local import LocalColdStore
-from rhumbline.core.protocol.dlsn import Dlsn
-from rhumbline.core.protocol.errors import ConfigurationError, GapError, NoSuchStreamError
+from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
+from rhumbline.core.protocol.errors import (
+    ConfigurationError,
+    GapError,
+    InvalidArgumentError,
+    NoSuchStreamError,
+)
 from rhumbline.spark.read.batch import FilteringBatchReader, RhumblineBatchReader
-from rhumbline.spark.read.options import parse_options
-from rhumbline.tests.unit.spark.spark_world import archive_on_disk, options, read_all
+from rhumbline.spark.read.options import Options, parse_options
+from rhumbline.spark.read.streaming import RhumblineStreamReader
+from rhumbline.tests.unit.spark.spark_world import (
+    Row,
+    archive_on_disk,
+    options,
+    read_all,
+    rows_of,
+)
+from rhumbline.tests.unit.spark.streaming_world import StreamingWorld
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +163,179 @@ def test_missing_segments_are_an_error_unless_allowed(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("hidden", [(2,), (2, 3), (3,)], ids=str)
+def test_a_missing_segment_in_the_middle_is_an_error_unless_allowed(
+    hidden: tuple[int, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The archive ended silently before the first missing manifest."""
+    rows = archive_on_disk(tmp_path)
+    for lssn in hidden:
+        (tmp_path / f"test/s/lssn={lssn:019d}/manifest.json").unlink()
+    gap = f"from {hidden[0]}:0:0 up to {hidden[0] + 1}:0:0 no longer exist"
+    with pytest.raises(GapError, match=gap):
+        RhumblineBatchReader(options(tmp_path)).partitions()
+    strict = RhumblineStreamReader(options(tmp_path, is_streaming=True))
+    end = strict.latestOffset({"s": "1:0:0"}, ReadAllAvailable())
+    with pytest.raises(GapError, match=gap):
+        strict.partitions({"s": "1:0:0"}, end)
+    strict.stop()
+    left = [row for row in rows if position(row[0]).lssn not in hidden]
+    assert not caplog.messages
+    assert read_all(RhumblineBatchReader(options(tmp_path, failOnDataLoss="false"))) == left
+    assert len(caplog.messages) == len(hidden)
+    assert f"without the records from {hidden[0]}:0:0 up to" in caplog.messages[0]
+    behind = json.dumps({"s": f"{hidden[-1] + 1}:0:0"})
+    assert read_all(RhumblineBatchReader(options(tmp_path, startingOffsets=behind))) == [
+        row for row in rows if position(row[0]).lssn > hidden[-1]
+    ], "a range without the missing segments is read"
+
+
+@pytest.mark.parametrize("hidden", [(2,), (2, 3)], ids=str)
+def test_limited_batches_continue_after_missing_segments(
+    hidden: tuple[int, ...], tmp_path: Path
+) -> None:
+    rows = archive_on_disk(tmp_path)
+    for lssn in hidden:
+        (tmp_path / f"test/s/lssn={lssn:019d}/manifest.json").unlink()
+    reader = RhumblineStreamReader(
+        options(tmp_path, is_streaming=True, startingOffsets="earliest", failOnDataLoss="false")
+    )
+    at = reader.initialOffset()
+    seen: list[Row] = []
+    while (end := reader.latestOffset(at, ReadMaxRows(17))) != at:
+        found = rows_of([b for split in reader.partitions(at, end) for b in reader.read(split)])
+        assert len(found) <= 17
+        seen, at = seen + found, end
+    reader.stop()
+    assert seen == [row for row in rows if position(row[0]).lssn not in hidden]
+
+
+def test_a_time_in_a_missing_segment_is_data_loss(tmp_path: Path) -> None:
+    rows = archive_on_disk(tmp_path)
+    (tmp_path / "test/s/lssn=0000000000000000002/manifest.json").unlink()
+    for name in ("lssn=0000000000000000001", "lssn=0000000000000000003"):
+        path = tmp_path / "test/s" / name / "manifest.json"
+        number = int(name[-1])
+        text = path.read_text()
+        for field in ("created_ms", "completed_ms"):
+            text = re.sub(f'"{field}": [0-9]+', f'"{field}": {number * 100_000}', text)
+        path.write_text(text)
+    late = "100001"
+    with pytest.raises(GapError, match="from 2:0:0"):
+        RhumblineBatchReader(options(tmp_path, startingTimestamp=late)).partitions()
+    allowed = options(tmp_path, startingTimestamp=late, failOnDataLoss="false")
+    assert read_all(RhumblineBatchReader(allowed)) == [
+        row for row in rows if position(row[0]).lssn > 2
+    ]
+
+
+def test_an_end_inside_of_an_entry_is_exact(tmp_path: Path) -> None:
+    """The slot of endingOffsets was ignored."""
+    rows = archive_on_disk(tmp_path, segments=2)
+    for first in (0, 9, 31):
+        for last in (first, first + 1, 12, 30, 33, 59):
+            given = options(
+                tmp_path,
+                startingOffsets=json.dumps({"s": rows[first][0]}),
+                endingOffsets=json.dumps({"s": rows[last][0]}),
+            )
+            assert read_all(RhumblineBatchReader(given)) == rows[first:last]
+
+
+def test_an_end_inside_of_an_entry_of_a_ledger_is_exact() -> None:
+    with StreamingWorld() as world:
+        world.write("s", [3, 20])
+        world.roll("s")
+        world.write("s", [5])
+        rows = world.truth["s"]
+        for first, last in ((0, 2), (4, 14), (5, 23), (24, 25), (3, 3), (14, 27)):
+            reader = RhumblineBatchReader(ledger_options(rows[first][0], rows[last][0]))
+            found = [row[0] for row in read_all(reader)]
+            assert found == [str(at) for at, _ in rows[first:last]]
+
+
+def ledger_options(start: Dlsn, end: Dlsn, **given: str) -> Options:
+    """Return options of a batch query on the ledgers of stream "s"."""
+    fixed = {
+        "metadata": "sqlite:///here",
+        "namespace": "test",
+        "subscribe": "s",
+        "startingOffsets": json.dumps({"s": str(start)}),
+        "endingOffsets": json.dumps({"s": str(end)}),
+    }
+    return parse_options({**fixed, **given}, is_streaming=False)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("beyond", ["5:0:1", "9:0:0", "9223372036854775807:0:0"])
+def test_an_end_after_the_archive_is_refused_or_moved(beyond: str, tmp_path: Path) -> None:
+    """With failOnDataLoss=false, planning counted up to the given segment number."""
+    rows = archive_on_disk(tmp_path)
+    bound = json.dumps({"s": beyond})
+    with pytest.raises(InvalidArgumentError, match=f"{beyond} is after the end .*, which is 5:0:0"):
+        RhumblineBatchReader(options(tmp_path, endingOffsets=bound)).partitions()
+    allowed = options(tmp_path, endingOffsets=bound, failOnDataLoss="false")
+    assert read_all(RhumblineBatchReader(allowed)) == rows
+    exact = json.dumps({"s": "5:0:0"})
+    assert read_all(RhumblineBatchReader(options(tmp_path, endingOffsets=exact))) == rows
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("is_rolled", [True, False])
+def test_an_end_after_the_newest_record_of_a_ledger_is_refused_or_moved(is_rolled: bool) -> None:
+    """The reader waited for records that nobody was writing."""
+    with StreamingWorld() as world:
+        world.write("s", [3, 2])
+        if is_rolled:
+            world.roll("s")
+        beyond = Dlsn(9, 0, 0) if is_rolled else Dlsn(1, 1 << 40, 0)
+        with pytest.raises(InvalidArgumentError, match=f"{beyond} is after the end of stream s"):
+            RhumblineBatchReader(ledger_options(FIRST_DLSN, beyond)).partitions()
+        for end in (beyond, Dlsn(1, 1 << 40, 0)):
+            reader = RhumblineBatchReader(ledger_options(FIRST_DLSN, end, failOnDataLoss="false"))
+            assert len(read_all(reader)) == 5
+
+
+def test_a_stream_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    """Every row was doubled."""
+    rows = archive_on_disk(tmp_path, segments=1)
+    assert read_all(RhumblineBatchReader(options(tmp_path, subscribe="s, s,s"))) == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("endingOffsets", "latest"),
+        ("endingOffsets", '{"s": "1:0:0"}'),
+        ("endingTimestamp", "1"),
+        ("endingOffsetsByTimestamp", '{"s": 1}'),
+    ],
+)
+def test_a_streaming_query_has_no_end(name: str, value: str) -> None:
+    """The options were accepted and ignored."""
+    with pytest.raises(ConfigurationError, match=f"{name}: a streaming query has no end"):
+        parse_options({"subscribe": "s", "archive": "file:///x", name: value}, is_streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("startingTimestamp", "2026-01-01", "'2026-01-01' is not a whole number of milliseconds"),
+        ("endingTimestamp", "-5", "'-5' is not a whole number of milliseconds since 1970"),
+        ("startingOffsets", "earlyest", "'earlyest' is neither earliest, latest nor of the form"),
+        ("endingOffsets", "1:0:0", "'1:0:0' is neither earliest, latest nor of the form"),
+        ("startingOffsetsByTimestamp", '{"s": "x"}', "'x' is not a whole number of milliseconds"),
+    ],
+)
+def test_wrong_times_and_offsets_are_explained_without_json(
+    name: str, value: str, message: str
+) -> None:
+    """The messages were those of the JSON parser: "Extra data", "Expecting value"."""
+    with pytest.raises(ConfigurationError, match=message) as failure:
+        parse_options({"subscribe": "s", "archive": "file:///x", name: value}, is_streaming=False)
+    assert "JSON" not in str(failure.value)
+
+
 def test_a_part_that_is_deleted_during_the_query_is_an_error(tmp_path: Path) -> None:
     archive_on_disk(tmp_path)
     reader = RhumblineBatchReader(options(tmp_path))
@@ -192,7 +380,7 @@ def test_executors_need_only_pyspark_and_pyarrow() -> None:
     """Import the modules that read archives in a process without the other dependencies."""
     program = """
 import sys
-for name in ("crc32c", "lmdb", "zstandard", "click", "rich", "uvloop", "google.protobuf"):
+for name in ("crc32c", "zstandard", "click", "rich", "uvloop", "google.protobuf"):
     sys.modules[name] = None
 import rhumbline.spark
 import rhumbline.spark.read.split_reader
