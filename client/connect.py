@@ -6,11 +6,13 @@ ledger client with its placement, and the namespaces. Nothing is opened before `
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..backends.open_store import open_store
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.config import LedgerConfig
+from ..core.log.close_at_exit import close_at_exit
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.log.log_context import LogContext
 from ..core.log.namespace import Namespace
@@ -24,6 +26,7 @@ from ..core.protocol.errors import ClosedError, ConfigurationError, WrongCluster
 from ..core.protocol.extras import needs_extra
 from ..core.protocol.start import EARLIEST, Start
 from ..core.runtime.cold_store import ColdStore
+from ..core.runtime.home_loop import HomeLoop
 from ..core.runtime.metadata_store import MetadataStore
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tracing import Tracer
@@ -81,6 +84,7 @@ class Client:
         self._cold: ColdStore | None = None
         self._given_store = store
         self._store: MetadataStore | None = None
+        self._home: HomeLoop | None = None
         self._directory: SteeredDirectory | None = None
         self.reads: RegionReads | None = None
         """The read policy with its counters; set while the client is open."""
@@ -134,11 +138,17 @@ class Client:
             drainer = WriterDrainer(self._directory.states, self._ledgers)
             opening.push_async_callback(drainer.aclose)
             self._store = store
+            self._home = HomeLoop()
             self._closing = opening.pop_all()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await close_at_exit(self.aclose, error)
 
     async def aclose(self) -> None:
         """Close the connections, and the store unless it was given. Safe to repeat."""
@@ -147,9 +157,14 @@ class Client:
 
     @property
     def store(self) -> MetadataStore:
-        """The metadata store. Raises ClosedError before ``async with`` and after it."""
-        if self._store is None:
+        """The metadata store.
+
+        Raises ClosedError before ``async with`` and after it, and InvalidArgumentError in another
+        event loop than that of ``async with``.
+        """
+        if self._store is None or self._home is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
+        self._home.check("the client")
         return self._store
 
     @property
@@ -161,7 +176,7 @@ class Client:
 
     @property
     def ledgers(self) -> LedgerClient:
-        """The ledger client below all streams."""
+        """The ledger client that all streams use."""
         assert self.store
         assert self._ledgers is not None
         return self._ledgers
@@ -214,24 +229,25 @@ class Client:
         """Open a writer of ``stream``; the previous writer is fenced.
 
         Raises NoSuchStreamError, EndOfStreamError, NotEnoughBookiesError, MetadataUnavailableError.
+        The end of the block closes the writer and raises what that raises. An error of the block,
+        cancellation included, is never replaced: the error of closing is a note on it.
         """
         writer = await self.namespace().open_writer(stream)
-        try:
+        async with writer:
             yield writer
-        finally:
-            await writer.close()
 
     @asynccontextmanager
     async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
         """Open a reader of ``stream`` at ``start``; see ``Namespace.open_reader``."""
         reader = await self.namespace().open_reader(stream, start)
-        try:
+        async with reader:
             yield reader
-        finally:
-            await reader.aclose()
 
     async def check_region(self) -> None:
-        """Raise ConfigurationError if the client has no region and the cluster has several."""
+        """Raise ConfigurationError if the client has no region and the cluster has several.
+
+        A region without bookies is legal: applications and proxies may run where none are.
+        """
         assert self._directory is not None
         if self.region is not None:
             return

@@ -88,7 +88,7 @@ class _Opened(Generic[T]):
 
     @property
     def inner(self) -> T:
-        """The core object. Raises ClosedError outside of ``with``."""
+        """The wrapped core object. Raises ClosedError outside of ``with``."""
         if self._inner is None:
             raise ClosedError("the object is not open; use it with `with`")
         return self._inner
@@ -141,12 +141,13 @@ class SyncReader(_Opened[StreamReader]):
         self, thread: _LoopThread, inner: AbstractAsyncContextManager[StreamReader]
     ) -> None:
         super().__init__(thread, inner)
+        self._batch: RecordBatch | None = None  # the batch that is read by record
         self._records: list[Record] = []
         self._next = 0
 
     @property
     def position(self) -> Dlsn:
-        """The position behind the last record or batch that was returned."""
+        """The position after the last record or batch that was returned."""
         if self._next < len(self._records):
             return self._records[self._next].dlsn
         return self.inner.position
@@ -161,6 +162,7 @@ class SyncReader(_Opened[StreamReader]):
             if batch is None:
                 return
             self._records, self._next = batch.records(), 0
+            self._batch = batch
 
     def batches(self) -> Iterator[RecordBatch]:
         """Iterate over batches; blocks at the tail and stops at the end of the stream."""
@@ -172,10 +174,13 @@ class SyncReader(_Opened[StreamReader]):
     ) -> RecordBatch | None:
         """Return the next batch; see ``StreamReader.next_batch``.
 
-        Remaining records of a batch that was read by record are skipped. Raises TimeoutError; the
-        call may be repeated then and nothing is skipped.
+        Raises TimeoutError; the call may be repeated then and nothing is skipped.
         """
+        unread = len(self._records) - self._next
         self._records, self._next = [], 0
+        if unread:
+            assert self._batch is not None
+            return self._batch.without_first(len(self._batch) - unread)
         return self._thread.call(self.inner.next_batch(until=until), timeout_s)
 
 

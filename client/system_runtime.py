@@ -16,8 +16,8 @@ from ..core.runtime.tracing import Tracer
 T = TypeVar("T")
 
 _GC_THRESHOLD = (50_000, 20, 50)
-"""Entries in flight exist for milliseconds and contain no cycles. Python's default threshold of
-700 new objects would traverse them thousands of times a second without effect."""
+"""Thresholds of the garbage collector. Entries in flight exist for milliseconds and contain no
+cycles. The default threshold of 700 new objects would traverse them thousands of times a second."""
 
 
 class SystemClock:

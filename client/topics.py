@@ -53,10 +53,8 @@ class Topics:
         """
         namespace = self._client.namespace(self._namespace)
         writer = await open_topic_writer(namespace, await self.get(name), partitioner)
-        try:
+        async with writer:
             yield writer
-        finally:
-            await writer.close()
 
     @asynccontextmanager
     async def join(

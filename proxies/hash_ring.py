@@ -37,7 +37,7 @@ class HashRing:
 
 
 def region_order(key: str, home: str, regions: Sequence[str]) -> list[str]:
-    """Return the regions in order of preference: the home, then the others in an order by key.
+    """Return the regions in order of preference: the home, then the others ordered by hash.
 
     The order differs between keys, so the streams of a lost region are spread over all others.
     """

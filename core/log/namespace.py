@@ -15,7 +15,7 @@ from ..protocol.errors import (
     NoSuchNamespaceError,
     NotEmptyError,
 )
-from ..protocol.start import Start
+from ..protocol.start import Start, check_start
 from ..runtime.metadata_store import Check, Delete, MetadataStore, Version
 from ..runtime.runtime import Runtime
 from .config import ReaderConfig, WriterConfig
@@ -60,7 +60,7 @@ async def create_namespace(
 async def list_namespaces(
     store: MetadataStore, *, after: str | None = None, limit: int = LIST_LIMIT
 ) -> list[str]:
-    """Return a page of namespace names in order, beginning behind ``after``."""
+    """Return a page of namespace names that follow ``after``, in order."""
     try:
         return await store.children(ROOT, after=after, limit=limit)
     except NoNodeError:
@@ -149,7 +149,8 @@ class Namespace:
                 continue
             return
         raise MetadataUnavailableError(
-            f"namespace {self.name}: not changed in {CONTENTION_MAX} attempts, others change it too"
+            f"namespace {self.name}: not changed in {CONTENTION_MAX} attempts, because other "
+            "processes changed it"
         )
 
     async def check(self) -> Check:
@@ -213,7 +214,7 @@ class Namespace:
     async def streams(
         self, prefix: str = "", *, after: str | None = None, limit: int = LIST_LIMIT
     ) -> list[str]:
-        """Return a page of stream names that begin with ``prefix``, in order, behind ``after``.
+        """Return a page of stream names that begin with ``prefix`` and follow ``after``, in order.
 
         Only the last page is shorter than ``limit``.
         """
@@ -262,7 +263,7 @@ class Namespace:
         )
 
     async def end(self, name: str, *, fresh: bool = True) -> Dlsn:
-        """Return the position behind the last visible record.
+        """Return the position after the last visible record.
 
         If ``fresh``, a quorum of bookies is read, so every record that was visible before the call
         is below the result; raises UnavailableErrors if no quorum responds. Otherwise the first
@@ -282,8 +283,9 @@ class Namespace:
 
         If ``start`` was truncated, ``on_truncated(start, first_active)`` is called and reading
         begins at the first active position; without the callback, TruncatedError is raised. Raises
-        NoSuchStreamError.
+        NoSuchStreamError, and InvalidArgumentError if ``start`` is not a position.
         """
+        check_start(start)
         record, _ = await self._streams.record(name)
         return await find_start(
             self._streams,

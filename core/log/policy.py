@@ -1,6 +1,6 @@
 """Stream policies: how a stream is stored, flushed, rolled and retained.
 
-Policies are immutable values in the metadata store. A stream without a policy of its own uses the
+Policies are immutable values in the metadata store. A stream without its own policy uses the
 policy of its namespace. A change takes effect at the next segment, because the ledger of a segment
 is created with one policy (rule STR-8).
 """
@@ -24,15 +24,15 @@ _MS_MAX = 100 * 366 * 24 * _HOUR_MS
 class FlushPolicy:
     """The conditions under which buffered records are sent as an entry; the first one met applies.
 
-    ``FlushPolicy()`` flushes immediately: records appended in one turn of the event loop are sent
-    together at the end of that turn. ``FlushPolicy(period_ms=10)`` flushes periodically: one entry
-    every 10 ms while records arrive, and the first record after a pause is sent at once.
+    ``FlushPolicy()`` flushes immediately: records appended in one iteration of the event loop are
+    sent together at its end. ``FlushPolicy(period_ms=10)`` flushes periodically: one entry
+    every 10 ms while records arrive, and the first record after a pause is sent immediately.
     ``FlushPolicy(period_ms=None)`` flushes by size alone; a partly filled buffer is sent by
     ``flush()``.
     """
 
     period_ms: int | None = 0
-    """Longest time in ms that a record waits in the buffer. 0: records are sent at once. None: no
+    """Longest time in ms that a record waits in the buffer. 0: records are not delayed. None: no
     limit."""
     bytes_max: int = 128 * 1024
     """Buffered bytes at which the buffer is sent. A larger buffer costs less CPU per record and

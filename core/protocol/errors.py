@@ -1,6 +1,6 @@
 """All errors that Rhumbline raises on purpose, in one tree.
 
-The first sentence of each class says what happened, the second one what the caller should do. Class
+The first sentence of each class describes the failure, the second what the caller should do. Class
 attributes say the same to programs:
 
 - ``code``: a stable string, used on the wire and in JSON output;
@@ -13,7 +13,10 @@ An operation whose outcome is unknown (it may have been carried out) raises an
 ``UnknownOutcomeError`` and never a plain time-out: a blind retry could carry it out twice.
 """
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from .dlsn import Dlsn
 
 Blame = Literal["caller", "peer", "us"]
 
@@ -64,7 +67,7 @@ class ConfigurationError(InvalidArgumentError):
 class IllegalQuorumError(InvalidArgumentError):
     """E, WQ, AQ and R do not fit together, or no ensemble can ever satisfy them.
 
-    Choose other numbers; ``rhumbline plan`` says which ones a deployment supports.
+    Choose other numbers; ``rhumbline plan`` shows which ones a deployment supports.
     """
 
     code = "illegal-quorum"
@@ -161,7 +164,7 @@ class TxidOutOfOrderError(RefusedError):
 
 
 class EndOfStreamError(RefusedError):
-    """The application sealed the stream: it takes no more records, and the reader has read all.
+    """The application ended the stream: it accepts no more records, and the reader has all of them.
 
     Stop appending or reading; the stream never continues.
     """
@@ -170,7 +173,7 @@ class EndOfStreamError(RefusedError):
 
 
 class ClosedError(RefusedError):
-    """The writer, reader, ledger or connection was closed by its own user.
+    """The caller has already closed this writer, reader, ledger or connection.
 
     Open a new one if there is more to do.
     """
@@ -209,7 +212,7 @@ class ForeignDataError(RefusedError):
 
 
 class OwnershipLostError(RhumblineError):
-    """Another writer or a recovery took the ledger or stream over, for good.
+    """Another writer or a recovery took the ledger or stream over permanently.
 
     Stop writing; read the metadata again to find the new owner.
     """
@@ -287,7 +290,7 @@ class TruncatedError(RefusedError):
 
     code = "truncated"
 
-    def __init__(self, message: str, first_active: object = None) -> None:
+    def __init__(self, message: str, first_active: "Dlsn | None" = None) -> None:
         super().__init__(message)
         self.first_active = first_active
 
@@ -302,7 +305,7 @@ class GapError(RhumblineError):
 
 
 class StreamIdleError(RhumblineError):
-    """No record came for as long as the reader may wait, and a quorum confirmed that none exists.
+    """No record arrived within the time limit, and a quorum confirmed that there is none.
 
     Read on to wait longer: the writer may be idle or stopped.
     """
@@ -327,7 +330,7 @@ class UnavailableError(RhumblineError):
 
 
 class ReaderStalledError(UnavailableError):
-    """No record came for as long as the reader may wait, and records exist or may exist.
+    """No record arrived within the time limit, although records exist or may exist.
 
     Read on to retry; ``__cause__`` holds the error of the last attempt, if there was one.
     """
@@ -419,7 +422,7 @@ class DiskFailedError(UnavailableError):
 
 
 class UnknownStateError(UnavailableError):
-    """The bookie may neither confirm nor deny now (limbo, damaged log, other incarnation).
+    """The bookie can neither confirm nor deny now (limbo, damaged log, other incarnation).
 
     Count the response as no answer; ask other bookies, and retry later.
     """
@@ -472,7 +475,7 @@ class AppendOutcomeUnknownError(UnknownOutcomeError):
 
 
 class CorruptionError(RhumblineError):
-    """Bytes do not match their checksum, identity or format; they are never served or believed.
+    """Bytes do not match their checksum, identity or format; they are never served or used.
 
     Read another copy; if all copies are damaged, restore from the archive.
     """
@@ -544,7 +547,7 @@ class NotEmptyError(MetadataError):
 class BadVersionError(MetadataError):
     """The node's version is not the expected one: another process changed the node.
 
-    Read the node again, decide anew, and write with the new version.
+    Read the node again, decide again, and write with the new version.
     """
 
     code = "bad-version"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from .dlsn import Dlsn
+from .errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,25 @@ EARLIEST = Earliest()
 """Start at the first record that is not truncated."""
 LATEST = Latest()
 """Start after the last record that is visible now."""
+
+
+def check_start(start: object) -> Start:
+    """Return ``start`` if it is a start position. Raises InvalidArgumentError otherwise."""
+    match start:
+        case Earliest() | Latest():
+            return start
+        case Dlsn(lssn, entry_id, slot):
+            numbers: tuple[object, ...] = (lssn, entry_id, slot)
+        case AtTxid(number) | AtSequenceId(number):
+            numbers = (number,)
+        case str():
+            raise InvalidArgumentError(
+                f"start {start[:80]!r} is text: read a position with Dlsn.parse({start[:80]!r})"
+            )
+        case _:
+            raise InvalidArgumentError(
+                f"start {start!r:.80} is not EARLIEST, LATEST, a Dlsn, an AtTxid or an AtSequenceId"
+            )
+    if not all(isinstance(number, int) for number in numbers):
+        raise InvalidArgumentError(f"start {start!r:.80} must consist of int values")
+    return start

@@ -31,7 +31,7 @@ from .producer_sender import OutgoingSet
 _MESSAGE_BYTES = 1 << 20
 _PING_SECONDS = 0.25
 _SILENCE_SECONDS_MAX = 1.5
-"""Maximum silence of a proxy that owes results. The keepalive of gRPC did not detect a stopped
+"""Maximum silence of a proxy while results are due. The keepalive of gRPC did not detect a stopped
 process for a minute."""
 _OWNERS_MAX = 100_000
 
@@ -114,7 +114,7 @@ class AppendCall:
         return request
 
     async def _watch_silence(self) -> None:
-        """End the call if the proxy owes results and stays silent although it was pinged."""
+        """End the call if results are due and the proxy stays silent although it was pinged."""
         loop = asyncio.get_running_loop()
         self._last_received_at = loop.time()
         while True:

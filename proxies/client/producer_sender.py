@@ -59,7 +59,7 @@ class OutgoingSet:
 
     @property
     def may_be_stored(self) -> bool:
-        """True if the stream may contain the set although no result said so."""
+        """True if the stream may contain the set although no result confirmed it."""
         return self.is_uncertain or not self.has_result
 
 
@@ -134,7 +134,7 @@ class ProducerSender:
 
     @property
     def can_send(self) -> bool:
-        """True if a set submitted now would be sent at once."""
+        """True if a set submitted now would be sent immediately."""
         return not self._queue and self._may_send()
 
     @property
@@ -158,7 +158,7 @@ class ProducerSender:
             self._on_change()
 
     def before_sending(self, callback: Callable[[], None]) -> None:
-        """Call back, soon, when a set that is submitted then would be sent at once."""
+        """Call back, soon, when a set that is submitted then would be sent immediately."""
         self._transport.before_sending(self._current_address(), callback)
 
     def submit(self, outgoing: OutgoingSet) -> None:

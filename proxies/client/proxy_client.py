@@ -10,10 +10,12 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from types import TracebackType
 from typing import Self, TypeVar
 
 from google.protobuf.message import Message
 
+from ...core.log.close_at_exit import close_at_exit
 from ...core.log.config import ReaderConfig
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.log.namespace import LIST_LIMIT
@@ -29,7 +31,8 @@ from ...core.protocol.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
-from ...core.protocol.start import EARLIEST, Start
+from ...core.protocol.start import EARLIEST, Start, check_start
+from ...core.runtime.home_loop import HomeLoop
 from ...core.runtime.runtime import Runtime
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
@@ -79,16 +82,23 @@ class ProxyClient:
         self._calls = calls
         self._namespace_name = namespace
         self._channels: Channels | None = None
+        self._home: HomeLoop | None = None
         self.producers = ThinProducers(self._new_producer)
         """The producers that the client's writers share."""
 
     async def __aenter__(self) -> Self:
         """Open the client; it connects with the first call."""
         self._channels = Channels(self._addresses, self._calls)
+        self._home = HomeLoop()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await close_at_exit(self.aclose, error)
 
     async def aclose(self) -> None:
         """Close all connections. Safe to repeat."""
@@ -99,9 +109,14 @@ class ProxyClient:
 
     @property
     def channels(self) -> Channels:
-        """The connections. Raises ClosedError outside of ``async with``."""
-        if self._channels is None:
+        """The connections.
+
+        Raises ClosedError outside of ``async with``, and InvalidArgumentError in another event loop
+        than that of ``async with``.
+        """
+        if self._channels is None or self._home is None:
             raise ClosedError("the client is not open: use it with `async with connect(...)`")
+        self._home.check("the client")
         return self._channels
 
     def _new_producer(self, key: tuple[str, str], policy: StreamPolicy) -> ThinProducer:
@@ -113,21 +128,17 @@ class ProxyClient:
 
     @asynccontextmanager
     async def writer(self, stream: str) -> AsyncIterator[ProxyWriter]:
-        """Open a writer of ``stream``, beside other writers. Raises NoSuchStreamError."""
+        """Open a writer of ``stream``, which other writers may share. Raises NoSuchStreamError."""
         writer = await self.namespace().open_writer(stream)
-        try:
+        async with writer:
             yield writer
-        finally:
-            await writer.close()
 
     @asynccontextmanager
     async def reader(self, stream: str, start: Start = EARLIEST) -> AsyncIterator[StreamReader]:
         """Open a reader of ``stream`` at ``start``."""
         reader = await self.namespace().open_reader(stream, start)
-        try:
+        async with reader:
             yield reader
-        finally:
-            await reader.aclose()
 
     async def call(
         self, method: methods.Method, request: Message, answer: type[Response]
@@ -291,6 +302,7 @@ class ProxyNamespace:
         on_truncated: Callable[[Dlsn, Dlsn], None] | None = None,
     ) -> StreamReader:
         """Open a reader at ``start``, as the core's namespace does."""
+        check_start(start)
         config = self._client.reader_config
         source = ProxySource(
             self._client.channels,

@@ -66,7 +66,7 @@ class ProxySource:
         return False
 
     async def open(self, start: Start, *, advances_if_truncated: bool) -> pb.ReadStart:
-        """Begin at ``start``. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
+        """Read from ``start`` on. Raises NoSuchStreamError, TruncatedError, UnavailableError."""
         request = pb.ReadRequest(
             namespace=self._namespace,
             stream=self._stream,
@@ -80,7 +80,7 @@ class ProxySource:
         return begun
 
     async def fetch(self) -> Chunk:
-        """Wait for the next entries. After any error a repeat continues at this position."""
+        """Return the next entries, once there are any. A repeat after an error continues here."""
         while True:
             response = await self._next()
             if response.is_end:
@@ -227,5 +227,5 @@ class ProxySource:
 
 
 def _ended() -> RhumblineError:
-    """Return the error of a call that ended regularly, but not at the end of the stream."""
+    """Return the error of a call that ended without an error before the end of the stream."""
     return NotOwnerError("the proxy ended the call")

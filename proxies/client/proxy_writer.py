@@ -7,10 +7,10 @@ stream through its proxy; the records of each producer keep their order (rule PR
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
+from ...core.log.close_at_exit import close_at_exit
 from ...core.log.policy import StreamPolicy
 from ...core.log.write.append_validation import as_bytes, check_txid, check_txids, too_large
 from ...core.log.write.batch import RECORD_OVERHEAD_BYTES, Append, AppendMany, Batch
-from ...core.log.write.writer_close import close_at_exit
 from ...core.protocol.errors import ClosedError, InvalidArgumentError, RhumblineError
 from .thin_producer import ThinProducers
 
@@ -47,7 +47,7 @@ class ProxyWriter:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, payload: bytes, txid: int | None = None) -> Append:
-        """Append a record and return at once; await the result for its position.
+        """Append a record and return immediately; await the result for its position.
 
         Raises as the core writer does; the proxy assigns txids to records without one. A transient
         failure is retried until the deadline, and the record is stored at most once.
@@ -103,14 +103,14 @@ class ProxyWriter:
         return AppendMany([(batch, 0, batch.count)])
 
     def _batch_for(self, size: int, txid: int | None) -> Batch:
-        """Return the open batch with room and txid reserved; the payload must be added at once."""
+        """Return the open batch with room and txid reserved; add the payload before any await."""
         if txid is not None:
             self.last_txid = check_txid(self.stream, txid, self.last_txid)
             self._stop_sharing()
         return self._producer.batch_for(size, txid)
 
     def _stop_sharing(self) -> None:
-        """Switch to a producer of its own, ordered after all earlier appends."""
+        """Switch to a separate producer, ordered after all earlier appends."""
         if self._shares:
             self._shares = False
             shared = self._producer
@@ -123,7 +123,7 @@ class ProxyWriter:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """The reason why the writer accepts nothing any more; None while it is open."""
+        """The reason why the writer accepts no more records; None while it is open."""
         return self._refusal or self._producer.failure
 
     async def room(self) -> None:
@@ -161,7 +161,7 @@ class ProxyWriter:
         self._is_settled = True
 
     async def abort(self) -> None:
-        """Stop at once: what is not acknowledged has an unknown outcome.
+        """Stop immediately: unacknowledged records have an unknown outcome.
 
         While other writers share the producer, records that were appended are still sent.
         """

@@ -60,7 +60,7 @@ class ThinProducer:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """The reason why the producer accepts nothing any more; None while it works."""
+        """The reason why the producer accepts no more records; None while it works."""
         return self.sender.failure
 
     def check_room(self) -> None:
@@ -75,7 +75,7 @@ class ThinProducer:
             )
 
     def batch_for(self, size: int, txid: int | None) -> Batch:
-        """Return the open batch with room and txid reserved; the payload must be added at once."""
+        """Return the open batch with room and txid reserved; add the payload before any await."""
         batch = self.open
         # A set has its producer's txids or gets one from the proxy, so the two kinds do not mix.
         if (batch.txids is None) is not (txid is None) or not batch.reserve(size):
@@ -198,7 +198,7 @@ class ThinProducers:
         return found
 
     def leave(self, key: tuple[str, str], producer: ThinProducer) -> None:
-        """Count one writer less; the last one removes the producer."""
+        """Decrement the number of writers; after the last one remove the producer."""
         producer.writers -= 1
         if producer.writers == 0 and self._shared.get(key) is producer:
             del self._shared[key]

@@ -4,7 +4,7 @@ import asyncio
 
 
 class ReadCredit:
-    """Bytes that the reader still accepts: the reader grants them, each sent block takes some."""
+    """Bytes that the reader still accepts: the reader grants credit, each sent block uses some."""
 
     def __init__(self, granted: int) -> None:
         self.wake = asyncio.Event()

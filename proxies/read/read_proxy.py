@@ -40,7 +40,7 @@ class OpenedTail(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """The circumstances in which a reader arrived, to decide later whether to send it back."""
+    """The state when a reader arrived, used to decide later whether to redirect it."""
 
     tried: tuple[str, ...]
     """Addresses at which the reader was not served before."""

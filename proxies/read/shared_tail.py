@@ -23,7 +23,7 @@ from ...core.runtime.tasks import Tasks
 from ..rpc import rhumbline_pb2 as pb
 
 BLOCK_BYTES_MAX = 1 << 20
-"""Target size of a message with entries; a larger entry gets a message of its own."""
+"""Target size of a message with entries; a larger entry gets a separate message."""
 
 EntryPosition = tuple[int, int]
 """(lssn, entry id)."""

@@ -13,7 +13,7 @@ from .grpc_status import DETAILS_KEY, decode_details, error_of_status
 
 
 def error_of_call(error: grpc.aio.AioRpcError) -> RhumblineError:
-    """Return the error that a failed call stands for."""
+    """Return the error that a failed call represents."""
     for key, value in error.trailing_metadata() or ():
         if key == DETAILS_KEY and isinstance(value, bytes):
             known = decode_details(value)

@@ -1,4 +1,4 @@
-"""Maps Rhumbline errors to gRPC statuses and back; the only place that knows the mapping.
+"""Maps Rhumbline errors to gRPC statuses and back; no other module contains this mapping.
 
 The status is for clients that know only gRPC. Rhumbline's clients read the error's own ``code``
 from the status details (rule PRX-13).

@@ -34,7 +34,7 @@ class RpcTransport(Protocol):
     """The connections of one client process to all proxies."""
 
     def begin(self, address: str, method: Method) -> RpcCall:
-        """Begin a streaming call; a proxy that cannot be reached shows when the call is read."""
+        """Begin a streaming call; an unreachable proxy makes its ``read`` fail."""
         ...
 
     async def call_unary(

@@ -15,7 +15,7 @@ class Appended(NamedTuple):
     """Position of the first record; the others follow in the next slots of the entry."""
     record_count: int
     regions: tuple[str, ...]
-    """Regions that hold the records on disk; empty if they are not known any more."""
+    """Regions that hold the records on disk; empty if they are no longer known."""
 
 
 OnAppended = Callable[[Appended | RhumblineError], None]

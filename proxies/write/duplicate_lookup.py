@@ -41,7 +41,7 @@ class DuplicateLookup:
         """Stop; pending sets get a NotOwnerError, so that the next owner looks them up. Safe to
         repeat."""
         await self._tasks.aclose()
-        self._fail_all(NotOwnerError(f"stream {self._stream} is not served here any more"))
+        self._fail_all(NotOwnerError(f"stream {self._stream} is no longer served here"))
 
     async def _look_up(self) -> None:
         while self._waiting:

@@ -1,6 +1,6 @@
 """Finds the position of a numbered record set whose acknowledgement was lost (rule PRX-12).
 
-The deduplication table of the log tells at once whether a set is in the stream, but keeps the
+The deduplication table of the log shows immediately whether a set is in the stream, but keeps the
 position of each producer's newest set only. For older sets the completed segments are read
 backwards from the newest one, once for all callers.
 """

@@ -42,7 +42,7 @@ instead stopped all streams for 0.1 s in a collection.
 
 
 class ServedStream:
-    """Feeds one writer. ``on_over`` is called once, when the stream is not served any more."""
+    """Feeds one writer. ``on_over`` is called once, when the stream is no longer served."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ServedStream:
         self._lookups = DuplicateLookup(writer.stream, sequence_index, self._end)
 
     def submit(self, item: AppendItem, on_result: OnAppended) -> None:
-        """Append a record set. If it is refused, ``on_result`` is called at once."""
+        """Append a record set. If it is refused, ``on_result`` is called immediately."""
         assert not self.is_over
         try:
             ticket = self._find_recent(item) or self._append(item)
@@ -101,7 +101,7 @@ class ServedStream:
         await self._writer.end_stream()
 
     async def abort(self) -> None:
-        """Stop at once: sets that are not acknowledged get an unknown outcome."""
+        """Stop immediately: sets that are not acknowledged get an unknown outcome."""
         self._end()
         await self._writer.abort()  # which settles everything, so every set gets its result
         await self._lookups.aclose()

@@ -175,7 +175,7 @@ class WriteProxy:
         return len(self._streams)
 
     def serves(self, namespace: str, stream: str) -> bool:
-        """Return whether the proxy accepts sets for the stream and believes to own it."""
+        """Return whether the proxy accepts sets for the stream and believes that it owns it."""
         found = self._streams.get(stream_key(namespace, stream))
         return found is not None and found.state is _State.SERVED
 
@@ -349,7 +349,7 @@ class WriteProxy:
             await self._release_claim(stream)
 
     def _on_over(self, stream: _Stream) -> None:
-        """Release a stream whose writer failed or was fenced; the next append takes it again."""
+        """Release a stream whose writer failed or was fenced; the next append takes it over."""
         if stream.state is _State.SERVED:
             stream.state = _State.RELEASING
             self._counts["lost"] += 1
@@ -425,7 +425,7 @@ class WriteProxy:
         self._routing = Routing(self._membership.members(WRITE))
 
     def _session_lost(self) -> None:
-        """Stop all writers: the claims are gone, so other proxies may take the streams over."""
+        """Stop all writers: the claims are lost, so other proxies may take the streams over."""
         for stream in list(self._streams.values()):
             stream.claim = None
             if stream.served is not None and stream.state is _State.SERVED:

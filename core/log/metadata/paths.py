@@ -25,8 +25,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 def check_name(kind: str, name: str) -> str:
     """Return ``name`` if it is a valid name of a namespace, stream or subscription.
 
-    Raises InvalidArgumentError with a one-line message that says what is allowed.
+    Raises InvalidArgumentError with a one-line message that lists what is allowed.
     """
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"a {kind} name is str, not {type(name).__name__}")
     if len(name) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(name):
         raise InvalidArgumentError(
             f"bad {kind} name {name[:80]!r}: letters, digits, _ . - "
@@ -73,14 +75,15 @@ class StreamPaths:
 class TopicPaths:
     """The paths of the nodes of one topic."""
 
-    __slots__ = ("topic",)
+    __slots__ = ("groups", "topic")
 
     def __init__(self, namespace: str, topic: str) -> None:
         self.topic = f"{topics_path(namespace)}/{check_name('topic', topic)}"
+        self.groups = f"{self.topic}/groups"
 
     def group(self, group: str) -> str:
         """Return the parent path of the nodes of a group."""
-        return f"{self.topic}/groups/{check_name('group', group)}"
+        return f"{self.groups}/{check_name('group', group)}"
 
     def members(self, group: str) -> str:
         """Return the parent path of a group's members."""
@@ -92,7 +95,7 @@ class TopicPaths:
 
 
 def page_start(prefix: str, after: str | None) -> str | None:
-    """Return the name after which to list, to find names with ``prefix`` behind ``after``."""
+    """Return the name after which to list names that have ``prefix`` and follow ``after``."""
     if not prefix:
         return after
     # The greatest string below every name with the prefix: "~" sorts above all name characters.

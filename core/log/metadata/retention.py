@@ -1,10 +1,10 @@
 """Retention: truncates old segments, purges them later, and deletes archived ledgers.
 
-Truncation hides records from readers at once. Purging deletes the data after a grace period, so
+Truncation hides records from readers immediately. Purging deletes the data after a grace period, so
 that a mistaken truncation can be repaired from the data that is still there. The order of a purge
 makes every crash harmless and gives readers a typed error (rule STR-21):
 
-1. The start of the stream moves behind the segment; from here on readers get TruncatedError.
+1. The start of the stream moves past the segment; from here on readers get TruncatedError.
 2. The grace period passes.
 3. The data is deleted (archive, if any, and ledger), then the metadata of the segment.
 4. The ``first_lssn`` of the record moves.

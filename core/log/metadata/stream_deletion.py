@@ -82,7 +82,7 @@ class StreamDeletion:
             return _MarkedStream(identity, versions[0])
         raise MetadataUnavailableError(
             f"stream {self._stream}: not marked for deletion in {CONTENTION_MAX} attempts, "
-            "others change it too"
+            "because other processes changed it"
         )
 
     async def _remove_segments(self, marked: _MarkedStream, ledgers: LedgerProvider) -> None:

@@ -35,7 +35,7 @@ from .paths import StreamPaths, namespace_path, page_start, streams_path
 from .stream_metadata import StreamHead, StreamRecord
 
 CONTENTION_MAX = 64
-"""Attempts of a change before it fails, if others change the node too or replies are lost."""
+"""Maximum attempts of a change: concurrent changes and lost replies require retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,8 @@ class StreamStore:
                 raise self._missing_error(stream) from error
             return after
         raise MetadataUnavailableError(
-            f"stream {stream}: record not changed in {CONTENTION_MAX} attempts, others do so too"
+            f"stream {stream}: record not changed in {CONTENTION_MAX} attempts, because other "
+            "processes changed it"
         )
 
     async def check(self, stream: str, identity: str) -> StreamRecord:
@@ -172,7 +173,7 @@ class StreamStore:
         return record
 
     async def names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Return a page of names that begin with ``prefix``, in order, behind ``after``."""
+        """Return a page of names that begin with ``prefix`` and follow ``after``, in order."""
         try:
             found = await self._store.children(
                 streams_path(self.namespace), after=page_start(prefix, after), limit=limit
@@ -199,7 +200,7 @@ class StreamStore:
         return StreamHead.decode(stream, value.data), value.version
 
     async def segment(self, stream: str, lssn: int) -> StoredSegment | None:
-        """One segment; None if it is not there (not yet, or purged)."""
+        """Read a segment; None if it does not exist yet or was purged."""
         try:
             value = await self._store.get(self.paths(stream).segment(lssn))
         except NoNodeError:
@@ -229,7 +230,8 @@ class StreamStore:
                 raise self._missing_error(stream) from error
             return WriterClaim(stream, claimed, version)
         raise MetadataUnavailableError(
-            f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, other writers claim it too"
+            f"stream {stream}: not claimed in {CONTENTION_MAX} attempts, because other writers "
+            "claimed it"
         )
 
     async def publish(

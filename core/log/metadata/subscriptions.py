@@ -96,7 +96,7 @@ class SubscriptionStore:
         )
 
     async def reset(self, stream: str, name: str, position: Dlsn) -> Subscription:
-        """Move the position anywhere. Commits of readers that began before the reset fail."""
+        """Set the position to any value. Commits of readers that began before the reset fail."""
         for _ in range(CONTENTION_MAX):
             found, version = await self._read(stream, name)
             moved = Subscription(name, position, found.generation + 1)
@@ -130,7 +130,7 @@ class SubscriptionStore:
     async def names(
         self, stream: str, *, after: str | None = None, limit: int | None = None
     ) -> list[str]:
-        """Return a page of names in order, beginning behind ``after``."""
+        """Return a page of names that follow ``after``, in order."""
         path = self._streams.paths(stream).subscriptions
         try:
             return await self._store.children(path, after=after, limit=limit)

@@ -27,7 +27,7 @@ from .segment_opener import SegmentOpener
 class Chunk(NamedTuple):
     """Consecutive entries of one segment, in order and without gaps.
 
-    An empty chunk says that every entry of the earlier segments was returned.
+    An empty chunk means that every entry of the earlier segments was returned.
     """
 
     lssn: int
@@ -204,7 +204,7 @@ class EntrySource:
             self._previous = segment
 
     async def _advance_segment(self) -> None:
-        """Move to the next segment, because the position is behind the end of a closed ledger."""
+        """Move to the next segment, because the position is after the end of a closed ledger."""
         await self.aclose()
         segment = await self._read_segment(self.lssn)
         if segment is not None:
@@ -212,7 +212,7 @@ class EntrySource:
             if segment.is_completed and self.entry_id <= segment.last_entry_id:
                 raise GapError(
                     f"stream {self._stream}: the ledger of segment {self.lssn} ends before entry "
-                    f"{self.entry_id}, but its metadata says {segment.last_entry_id}"
+                    f"{self.entry_id}, the last entry in its metadata is {segment.last_entry_id}"
                 )
             if segment.ends_stream:
                 raise EndOfStreamError(f"stream {self._stream} ends at segment {self.lssn}")

@@ -77,7 +77,7 @@ async def find_start(
 async def find_end(
     streams: StreamStore, opener: SegmentOpener, stream: str, *, fresh: bool = True
 ) -> Dlsn:
-    """Return the position behind the last confirmed entry.
+    """Return the position after the last confirmed entry.
 
     If ``fresh``, a quorum of bookies is read; otherwise the first responses are used. Raises
     NoSuchStreamError, and UnavailableErrors if too few bookies respond.
@@ -227,7 +227,7 @@ class _Search:
     async def _first_segment(
         self, is_reached: Callable[[Segment], bool]
     ) -> tuple[Segment | None, int]:
-        """Find the first segment that is in progress or reached. Return it and the last LSSN."""
+        """Return the first segment that is in progress or ``is_reached``, and the last LSSN."""
         low = self._record.start.lssn
         last_lssn = (await self._streams.head(self._stream))[0].last_lssn
         high = last_lssn + 1
@@ -246,7 +246,7 @@ class _Search:
     async def _first_entry(
         self, handle: ReadableLedger, is_reached: Callable[[RecordSet], bool]
     ) -> int:
-        """Find the first entry whose last record set is reached; LAC + 1 if there is none."""
+        """Return the first entry whose last record set ``is_reached``; LAC + 1 if there is none."""
         low, high = 0, await self._confirmed(handle) + 1
         while low < high:
             middle = (low + high) // 2

@@ -25,7 +25,7 @@ class ReadAhead:
         self._budget = min(BUDGET_BYTES_MIN, bytes_max)
         self._name = name
         self._chunks: deque[tuple[Chunk, int]] = deque()
-        self._failure: Exception | None = None  # occurred behind the chunks
+        self._failure: Exception | None = None  # occurred after the chunks
         self._is_fetching = False
         self._arrival: asyncio.Future[None] | None = None
         self._tasks = Tasks()

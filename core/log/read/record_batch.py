@@ -116,6 +116,17 @@ class RecordBatch:
         """The W3C ``traceparent`` of the producer's span, if the producer traced it."""
         return traceparent_in(self.record_set.extension)
 
+    def without_first(self, count: int) -> "RecordBatch":
+        """Return the records after the first ``count``, which must be fewer than all."""
+        assert 0 <= count < len(self)
+        return RecordBatch(
+            self.lssn,
+            self.entry_id,
+            self.record_set,
+            first_index=self.first_index + count,
+            start_sequence_id=self.start_sequence_id,
+        )
+
     def payloads(self) -> list[bytes]:
         """Return all payloads. Raises CorruptionError."""
         return self.record_set.payloads()[self.first_index :]

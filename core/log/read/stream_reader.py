@@ -23,6 +23,7 @@ from ...protocol.errors import (
 )
 from ...protocol.record_set import Kind, RecordSet, decode_entry
 from ...runtime.tracing import Tracer, TraceStep
+from ..close_at_exit import close_at_exit
 from ..config import ReaderConfig
 from .entry_source import Chunk, EntryFetcher
 from .read_ahead import ReadAhead
@@ -33,7 +34,7 @@ class StreamReader:
     """Iterates a stream from a position on. ``Namespace.open_reader`` creates it.
 
     Use ``async for record in reader`` or ``async for batch in reader.batches()``; a caller may
-    switch between the two at batch boundaries. Iteration waits at the tail and stops at the end of
+    switch between the two at any record. Iteration waits at the tail and stops at the end of
     an ended stream. It raises TruncatedError (truncated while it was read), GapError,
     CorruptionError and NoSuchStreamError. After a transient error, including StreamIdleError and
     ReaderStalledError (with ``idle_ms_max``), iterating again continues at the same position.
@@ -59,9 +60,10 @@ class StreamReader:
         # Records with lower txids are skipped, up to the first other record.
         self._first_txid = first_txid
         self._batches: deque[RecordBatch] = deque()
-        self._records: Iterator[Record] = iter(())  # rest of the current batch
+        self._current: RecordBatch | None = None  # the last batch that was taken
+        self._records: Iterator[Record] = iter(())  # its records that were not returned yet
         self._expected: tuple[int, int] | None = None  # (lssn, position) of the next record set
-        self._failure: RhumblineError | None = None  # occurred behind _batches
+        self._failure: RhumblineError | None = None  # occurred after _batches
         self._next_dlsn = Dlsn(source.lssn, source.entry_id, first_slot)
         self._fetched_to = Dlsn(source.lssn, source.entry_id, 0)  # everything below was fetched
         self._is_ended = False
@@ -73,7 +75,7 @@ class StreamReader:
 
     @property
     def position(self) -> Dlsn:
-        """The position behind the last record or batch that was returned.
+        """The position after the last record or batch that was returned.
 
         A reader that is opened at this position continues without gaps and duplicates.
         """
@@ -113,11 +115,12 @@ class StreamReader:
     async def next_batch(self, *, until: Dlsn | None = None) -> RecordBatch | None:
         """Return the next batch, which is never empty, or None at the end of an ended stream.
 
-        Waits at the tail. With ``until``, it returns None instead of waiting once everything below
+        If only some records of a batch were read by record, it returns the others. Waits at the
+        tail. With ``until``, it returns None instead of waiting once everything below
         that position was returned; the ``position`` of a reader opened at LATEST is a suitable
         value. Cancelling loses nothing.
         """
-        while not self._batches:
+        while (batch := self.try_next_batch()) is None:
             if self._is_closed:
                 raise ClosedError(f"the reader of {self.stream} is closed")
             if self._failure is not None:
@@ -128,7 +131,7 @@ class StreamReader:
                 self._decode(await self._next_chunk())
             except EndOfStreamError:
                 self._is_ended = True
-        return self._pop_batch()
+        return batch
 
     async def _next_chunk(self) -> Chunk:
         if self._idle_ms_max is None:
@@ -157,13 +160,17 @@ class StreamReader:
 
     def try_next_batch(self) -> RecordBatch | None:
         """Return the next batch if it is available without waiting, else None."""
+        unread = length_hint(self._records)
+        self._records = iter(())
+        if unread:
+            assert self._current is not None
+            return self._current.without_first(len(self._current) - unread)
         return self._pop_batch() if self._batches else None
 
     def _pop_batch(self) -> RecordBatch:
-        batch = self._batches.popleft()
+        batch = self._current = self._batches.popleft()
         end = batch.record_set.slot + batch.record_set.count
         self._next_dlsn = Dlsn(batch.lssn, batch.entry_id, end)
-        self._records = iter(())
         if batch.delivery is not None:
             batch.delivery.end()
         return batch
@@ -251,5 +258,5 @@ class StreamReader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the reader."""
-        await self.aclose()
+        """Close the reader; an error of closing never hides an error of the block."""
+        await close_at_exit(self.aclose, error)

@@ -14,11 +14,18 @@ member joins or leaves. Invariants:
 3. The position in a partition is the subscription of the group, which only moves forward. Batches
    that were delivered but not committed are delivered again, possibly by another member: delivery
    is at least once.
+4. Iteration ends once every partition has ended and the members have finished all batches of their
+   partitions. A member that has finished its share writes this, with the list of members on which
+   the share depends, into its node; when all nodes in the list agree, each member ends.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
@@ -34,6 +41,7 @@ from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
+from ..close_at_exit import close_at_exit
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
 from ..namespace import Namespace
@@ -66,7 +74,7 @@ class Delivery(NamedTuple):
     partition: int
     batch: RecordBatch
     position: Dlsn
-    """The position behind the batch, which ``commit`` stores."""
+    """The position after the batch, which ``commit`` stores."""
     assignment: "PartitionAssignment"
 
 
@@ -82,6 +90,8 @@ class PartitionAssignment:
         """True once no batch of the partition may be delivered to the application."""
         self.has_failed = False
         """True if reading must begin again from the committed position."""
+        self.is_finished = False
+        """True once the stream has ended and the application has finished its last batch."""
 
 
 class GroupMember:
@@ -114,9 +124,12 @@ class GroupMember:
         self._session: Session | None = None
         self._assignments: dict[int, PartitionAssignment] = {}
         self._deliveries: asyncio.Queue[
-            tuple[PartitionAssignment | None, RecordBatch | RhumblineError]
+            tuple[PartitionAssignment | None, RecordBatch | RhumblineError | None]
         ]
+        # With None instead of a batch: the end of a partition, or of all partitions.
         self._deliveries = asyncio.Queue(_BATCHES_WAITING_MAX)
+        self._has_ended = False  # all partitions, in all members
+        self._mark: bytes | None = b""  # the content of this member's node; None: unknown
         # The partition of the batch that the application processes.
         self._delivered: PartitionAssignment | None = None
         self._batch_finished = asyncio.Event()
@@ -139,8 +152,9 @@ class GroupMember:
     async def __anext__(self) -> Delivery:
         """Wait for and return the next batch of any assigned partition.
 
-        The call also says that the application has finished the previous batch. Raises the errors
-        of readers, subscriptions and the metadata store; iterating again continues from the
+        The call means that the application has finished the previous batch. Iteration ends when
+        every partition was ended and the group's members have finished all batches. Raises the
+        errors of readers, subscriptions and the metadata store; iterating again continues from the
         committed position.
         """
         self._delivered = None
@@ -148,12 +162,19 @@ class GroupMember:
         while True:
             if self._run_tasks.is_closed:
                 raise ClosedError(f"the member of group {self.group} is closed")
+            if self._has_ended:
+                raise StopAsyncIteration
             assignment, found = await self._deliveries.get()
             if assignment is not None and assignment.is_ended:
                 continue
             if isinstance(found, RhumblineError):
                 raise found
-            assert assignment is not None
+            if assignment is None:
+                continue  # all partitions have ended
+            if found is None:
+                assignment.is_finished = True
+                self._has_changed.set()
+                continue
             self._delivered = assignment
             self._batch_finished.clear()
             last = found.last_dlsn
@@ -171,7 +192,7 @@ class GroupMember:
         await subscriptions.commit(delivery.assignment.subscription, stream, delivery.position)
 
     async def aclose(self) -> None:
-        """Leave the group and release all partitions at once. Safe to repeat."""
+        """Leave the group and release all partitions immediately. Safe to repeat."""
         if self._watch is not None:
             self._watch.close()
         self._delivered = None
@@ -197,9 +218,14 @@ class GroupMember:
         self._run_tasks.spawn(self._run(), f"group {self.group} of {self.topic.name}")
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Leave the group."""
-        await self.aclose()
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the group; an error of leaving never hides an error of the block."""
+        await close_at_exit(self.aclose, error)
 
     # --- following the group --------------------------------------------------------------------
 
@@ -226,7 +252,7 @@ class GroupMember:
         await asyncio.sleep(self._config.retry_ms / 1000)
 
     async def _step(self) -> None:
-        """Release and claim partitions until they match the assignment, as far as others allow."""
+        """Release and claim partitions until they match the assignment, if other claims permit."""
         await self._register()
         members = await self._store.children(self._paths.members(self.group))
         mine = assign_partitions(self.topic.partition_count, members).get(self._id, ())
@@ -236,6 +262,35 @@ class GroupMember:
         for partition in mine:
             if partition not in self._assignments and await self._claim(partition):
                 await self._start_reading(partition)
+        await self._follow_ends(mine, members)
+
+    async def _follow_ends(self, mine: Sequence[int], members: Sequence[str]) -> None:
+        """Tell the others whether this member has finished its share; end when all have."""
+        held = [self._assignments.get(partition) for partition in mine]
+        is_finished = all(one is not None and one.is_finished for one in held)
+        finished_mark = b"finished %08x" % crc32c(",".join(members).encode())
+        mark = finished_mark if is_finished else b""
+        if mark != self._mark:
+            self._mark = None
+            try:
+                await self._store.put(self._member_path(self._id), mark)
+            except NoNodeError:
+                self._has_changed.set()  # the session ended: the next step begins another one
+                return
+            self._mark = mark
+        if not is_finished or self._has_ended:
+            return
+        for member in members:
+            try:
+                if (await self._store.get(self._member_path(member))).data != finished_mark:
+                    return
+            except NoNodeError:
+                return  # the member left: the share changes with the next step
+        self._has_ended = True
+        await self._deliveries.put((None, None))
+
+    def _member_path(self, member: str) -> str:
+        return f"{self._paths.members(self.group)}/{member}"
 
     async def _register(self) -> None:
         if self._session is None or self._session.is_lost:
@@ -246,9 +301,9 @@ class GroupMember:
             self._session = session
             session.on_lost(lambda: self._on_session_lost() if self._session is session else None)
             self._id = self._runtime.random_bytes(16).hex()
+            self._mark = b""
         try:
-            path = f"{self._paths.members(self.group)}/{self._id}"
-            await self._store.create(path, ephemeral=self._session)
+            await self._store.create(self._member_path(self._id), ephemeral=self._session)
         except NodeExistsError:
             return  # created before: the id belongs to this session alone
 
@@ -286,6 +341,7 @@ class GroupMember:
         try:
             async for batch in assignment.reader.batches():
                 await self._deliveries.put((assignment, batch))
+            await self._deliveries.put((assignment, None))
         except RhumblineError as error:
             await self._deliveries.put((assignment, error))
             await self._pause()

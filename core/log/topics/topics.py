@@ -7,6 +7,8 @@ no order between records of different partitions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from ...metadata import idempotent_writes
 from ...protocol.errors import (
@@ -16,10 +18,12 @@ from ...protocol.errors import (
     NodeExistsError,
     NoNodeError,
     NoSuchStreamError,
+    NotEmptyError,
     StreamExistsError,
 )
 from ...protocol.metadata_record import decode_metadata_record, encode_metadata_record
 from ...runtime.metadata_store import Create, MetadataStore
+from ..close_at_exit import close_at_exit
 from ..metadata.paths import TopicPaths
 from ..metadata.stream_store import CONTENTION_MAX
 from ..namespace import Namespace
@@ -94,7 +98,7 @@ async def _create_record(store: MetadataStore, namespace: Namespace, topic: Topi
             pass
         return
     raise MetadataUnavailableError(
-        f"topic {topic.name}: not created in {CONTENTION_MAX} attempts, its namespace changes"
+        f"topic {topic.name}: not created in {CONTENTION_MAX} attempts, its namespace changed"
     )
 
 
@@ -113,15 +117,35 @@ async def open_topic(store: MetadataStore, namespace: Namespace, name: str) -> T
 async def delete_topic(store: MetadataStore, namespace: Namespace, name: str) -> None:
     """Delete a topic with its streams and groups. A repeat after an error continues.
 
-    Raises NoSuchStreamError, and NotEmptyError while a group has members.
+    Raises NoSuchStreamError, and NotEmptyError, before anything is deleted, if a group has members.
     """
     topic = await open_topic(store, namespace, name)
+    await _check_no_members(store, TopicPaths(namespace.name, name))
     for stream in topic.streams:
         try:
             await namespace.delete_stream(stream)
         except NoSuchStreamError:
             continue
     await _remove(store, TopicPaths(namespace.name, name).topic)
+
+
+async def _check_no_members(store: MetadataStore, paths: TopicPaths) -> None:
+    """Raise NotEmptyError if a group of the topic has members."""
+    for group in await _children(store, paths.groups):
+        members = await _children(store, paths.members(group))
+        if members:
+            raise NotEmptyError(
+                f"group {group} has {len(members)} members, nothing was deleted: "
+                "let them leave first; a member that crashed leaves when its session expires"
+            )
+
+
+async def _children(store: MetadataStore, path: str) -> list[str]:
+    """Return all children of a node, none if it does not exist."""
+    try:
+        return await store.children(path)
+    except NoNodeError:
+        return []
 
 
 async def _remove(store: MetadataStore, path: str) -> None:
@@ -146,7 +170,12 @@ class TopicWriter:
     def append(
         self, payload: bytes, *, key: bytes | None = None, txid: int | None = None
     ) -> Append:
-        """Append to the partition that the partitioner chooses, see ``StreamWriter.append``."""
+        """Append to the partition that the partitioner chooses, see ``StreamWriter.append``.
+
+        Raises InvalidArgumentError, among others if ``key`` is neither bytes nor None.
+        """
+        if key is not None and not isinstance(key, bytes | bytearray | memoryview):
+            raise InvalidArgumentError(f"a key is bytes, not {type(key).__name__}; encode it first")
         partition = self._partitioner.choose(key, len(self.writers))
         return self.writers[partition].append(payload, txid)
 
@@ -165,6 +194,19 @@ class TopicWriter:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    async def __aenter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close all writers; an error of closing never hides an error of the block."""
+        await close_at_exit(self.close, error)
 
 
 async def open_topic_writer(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .dedup_table import NumberedSet
 
 RECORD_OVERHEAD_BYTES = 16
-"""Bytes counted per record beside its payload, for columns and bookkeeping."""
+"""Bytes counted per record in addition to its payload, for columns and bookkeeping."""
 
 
 class AppendManyResult(NamedTuple):

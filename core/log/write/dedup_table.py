@@ -6,7 +6,7 @@ the last sequence number of each producer and the position of its newest set.
 
 The table is kept in the log, so that it outlives the writer (rule STR-17). The writer appends a
 snapshot as a control record before the first data of a segment and after every
-``producers_snapshot_bytes``; the sets behind the snapshot complete it. The next owner reads from
+``producers_snapshot_bytes``; the sets after the snapshot complete it. The next owner reads from
 the newest snapshot to the end of its segment.
 
 A snapshot must contain exactly the sets that precede it in the log: the acknowledged ones and
@@ -103,7 +103,7 @@ class DeduplicationTable:
         return not self._acknowledged
 
     def snapshot(self, in_flight: Iterable[Batch]) -> bytes:
-        """Encode the table for an entry that is sent now, behind the batches in flight."""
+        """Encode the table for an entry that is sent now, after the batches in flight."""
         rows = dict(self._acknowledged)
         for batch in in_flight:
             for numbered_set in batch.numbered_sets:
@@ -132,7 +132,7 @@ class DeduplicationTable:
 
 
 class DeduplicationTableBuilder:
-    """Rebuilds the table from a snapshot entry and the record sets behind it."""
+    """Rebuilds the table from a snapshot entry and the record sets after it."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, NumberedSet] = {}

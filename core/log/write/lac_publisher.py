@@ -22,8 +22,8 @@ _INTERVAL_S = 0.0005
 publishes at most once per step."""
 _FEW_IN_FLIGHT = 3
 """With more entries in flight than this, another entry is expected soon."""
-_TURNS_BEFORE_PUBLISHING = 3
-"""Turns of the event loop that an application needs to await an append and make the next one."""
+_ITERATIONS_BEFORE_PUBLISHING = 3
+"""Event loop iterations that an application needs to await an append and make the next one."""
 
 
 class LacPublisher:
@@ -53,7 +53,7 @@ class LacPublisher:
     def schedule(self) -> None:
         """Schedule a publication if it is needed and no entry is expected soon."""
         if self._is_pending and len(self._pipeline.in_flight) <= _FEW_IN_FLIGHT:
-            self._turns = _TURNS_BEFORE_PUBLISHING
+            self._turns = _ITERATIONS_BEFORE_PUBLISHING
             if self._timer is None and not self._is_stopped:
                 self._arm(self._pipeline.policy.flush.visibility_ms / 1000)
 

@@ -63,7 +63,7 @@ class PipelineOwner(Protocol):
         ...
 
     def on_failed(self, failure: RhumblineError) -> None:
-        """Called when nothing will be sent any more."""
+        """Called when nothing more will be sent."""
         ...
 
 
@@ -113,7 +113,7 @@ class Pipeline:
 
     @property
     def can_send(self) -> bool:
-        """True if a batch submitted now would be sent at once."""
+        """True if a batch submitted now would be sent immediately."""
         return not self.queue and self._may_send()
 
     def _may_send(self) -> bool:

@@ -1,7 +1,7 @@
 """The segments of a stream as its writer changes them: claim, take over, publish, complete.
 
 A chain belongs to one writer session. The first compare-and-set that fails means that the stream
-is lost for good (StreamLostError, rule STR-4). Every step may be repeated after a retryable error.
+is lost (StreamLostError, rule STR-4). Every step may be repeated after a retryable error.
 
 Safety depends on the order of a takeover (rule STR-3):
 
@@ -90,7 +90,7 @@ class SegmentChain:
         """The newest completed segment; None if there is none."""
 
     async def open(self, policy: StreamPolicy) -> OpenSegment:
-        """Take over the stream and begin a segment, in the order given above.
+        """Take over the stream and begin a segment, in the order that the module docstring gives.
 
         Raises NoSuchStreamError, EndOfStreamError, StreamLostError, and the errors of ledgers and
         of the metadata store. After an error the stream is unchanged, or taken over without a new

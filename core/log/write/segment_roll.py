@@ -4,7 +4,7 @@ The same procedure serves a planned roll and a failed ledger. The next segment i
 published while the old one still takes entries. Then the pipeline is held until nothing is in
 flight. What follows depends on the old ledger:
 
-- It works: entries go to the next segment at once, and the old ledger is closed and its segment
+- It works: entries go to the next segment immediately, and the old ledger is closed and its segment
   completed in the background.
 - It failed: recovery fences and closes it first. Each entry that was in flight is either in the
   closed ledger, and is acknowledged late, or absent, and is sent again to the next segment.

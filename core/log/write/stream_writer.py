@@ -7,7 +7,7 @@ Invariants:
    without it. Otherwise the error is AppendOutcomeUnknownError (rule STR-10).
 3. After StreamLostError the writer never sends anything again; open another writer (rule STR-4).
 4. Txids never fall from record to record (rule STR-14).
-5. An idle writer has no task and no event loop timer of its own; see ``shared_timer``.
+5. An idle writer has no separate task or event loop timer; see ``shared_timer``.
 
 The fast path of ``append`` is one check of the open batch, one list append and one small object.
 Entries are sent by ``pipeline``, and everything less frequent is in ``segment_roll``.
@@ -31,6 +31,7 @@ from ...protocol.record_set import NO_PRODUCER, TXID_FIRST, Kind, Producer, enco
 from ...runtime.runtime import Runtime
 from ...runtime.trace_context import trace_extension
 from ...runtime.tracing import Span, TraceStep
+from ..close_at_exit import close_at_exit
 from ..config import WriterConfig
 from ..log_context import LogContext
 from ..policy import StreamPolicy
@@ -49,7 +50,7 @@ from .keepalive import Keepalive
 from .pipeline import Pipeline
 from .segment_chain import OpenSegment, SegmentChain
 from .segment_roll import SegmentRoll
-from .writer_close import close_at_exit, close_writer
+from .writer_close import close_writer
 
 
 class StreamWriter:
@@ -276,7 +277,7 @@ class StreamWriter:
 
     @property
     def failure(self) -> RhumblineError | None:
-        """Why the writer takes no more records (failed, ended or closed); None while it is open."""
+        """The reason why no more records are accepted; None while the writer is open."""
         return self._refusal
 
     def last_sequence(self, producer: bytes) -> int | None:
@@ -315,7 +316,7 @@ class StreamWriter:
             raise self._pipeline.failure
 
     async def end_stream(self) -> None:
-        """End the stream permanently behind all records appended so far, and close the writer.
+        """End the stream permanently after all records appended so far, and close the writer.
 
         Readers stop at the end (rule STR-18). Raises the failure of the end record, or of a record
         before it; then the stream may or may not have ended, and opening another writer shows
@@ -397,7 +398,7 @@ class StreamWriter:
         self._segment_roll.request()
 
     def on_failed(self, failure: RhumblineError) -> None:
-        """Fail the buffered records, because nothing will be sent any more."""
+        """Fail the buffered records, because nothing more will be sent."""
         self._refusal = self._refusal or failure
         self._keepalive.stop()
         self._buffer.submit()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...protocol.errors import DeadlineExceededError, RhumblineError
+from ...protocol.errors import DeadlineExceededError
 from ..config import WriterConfig
 from .pipeline import Pipeline
 from .segment_roll import SegmentRoll
@@ -42,12 +42,3 @@ async def close_writer(
         ) from error
     finally:
         await abort()
-
-
-async def close_at_exit(close: Callable[[], Awaitable[None]], error: BaseException | None) -> None:
-    """Close at the end of a block. An error of ``close`` never hides ``error``, the block's own."""
-    try:
-        await close()
-    except RhumblineError:
-        if error is None:
-            raise

@@ -169,7 +169,7 @@ async def test_stored_position_skips_and_repeats_nothing(world: LogWorld) -> Non
 
 
 @in_world
-async def test_records_and_batches_mix_at_batch_boundaries(world: LogWorld) -> None:
+async def test_records_and_batches_mix(world: LogWorld) -> None:
     await write_records(world)
     reader = await world.namespace.open_reader("s", EARLIEST)
     first = await reader.next_batch()
@@ -177,6 +177,9 @@ async def test_records_and_batches_mix_at_batch_boundaries(world: LogWorld) -> N
     assert first.payloads() == [b"0", b"1", b"2"]
     assert list(first.txids()) == [1, 11, 21]
     assert (await anext(reader)).payload == b"3"
+    rest = await reader.next_batch()
+    assert rest is not None
+    assert rest.payloads() == [b"4", b"5"]
     second = await reader.next_batch()
     assert second is not None
     assert second.first_dlsn.entry_id > first.last_dlsn.entry_id
@@ -187,6 +190,26 @@ async def test_records_and_batches_mix_at_batch_boundaries(world: LogWorld) -> N
     await reader.aclose()
     with pytest.raises(ClosedError):
         await reader.next_batch()
+
+
+@in_world
+async def test_switching_between_records_and_batches_skips_nothing(world: LogWorld) -> None:
+    """After some records of a batch, the next batch skipped the others (c686803)."""
+    dlsns = await write_records(world)
+    for until in (None, Dlsn(dlsns[-1].lssn + 1, 0, 0)):
+        seen: list[bytes] = []
+        async with await world.namespace.open_reader("s", dlsns[1]) as reader:
+            while len(seen) < 59:
+                seen.append((await anext(reader)).payload)
+                position = reader.position
+                ready = reader.try_next_batch()
+                batch = ready or await reader.next_batch(until=until)
+                assert batch is not None
+                assert position <= batch.first_dlsn
+                assert batch.start_sequence_id is not None
+                assert next(r.sequence_id for r in batch.records()) == len(seen) + 1
+                seen += batch.payloads()
+        assert seen == [b"%d" % n for n in range(1, 60)]
 
 
 @in_world
@@ -294,7 +317,7 @@ async def test_ledger_shorter_than_its_segment_is_a_gap(world: LogWorld) -> None
     ledger.metadata = replace(ledger.metadata, last_entry_id=last)
     ledger.known_lac = last
     reader = await world.namespace.open_reader("s", EARLIEST)
-    with pytest.raises(GapError, match="metadata says"):
+    with pytest.raises(GapError, match="last entry in its metadata is 2"):
         async for _ in reader:
             pass
     await reader.aclose()
@@ -388,3 +411,18 @@ def test_impossible_positions_are_refused(bad: Dlsn) -> None:
             await world.namespace.open_reader("s", bad)
 
     body()
+
+
+@pytest.mark.parametrize("bad", ["1:0:0", None, 7])
+def test_values_that_are_no_positions_are_refused(bad: object) -> None:
+    """They raised AttributeError from inside (c686803)."""
+
+    @in_world
+    async def run(world: LogWorld) -> None:
+        await write_records(world)
+        with pytest.raises(InvalidArgumentError, match="start"):
+            await world.namespace.open_reader("s", cast(Dlsn, bad))
+        with pytest.raises(InvalidArgumentError, match="stream name is str, not"):
+            await world.namespace.open_reader(cast(str, 5), EARLIEST)
+
+    run()

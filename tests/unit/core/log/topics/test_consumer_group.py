@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -19,10 +20,12 @@ from rhumbline.core.log.topics.topics import (
     open_topic,
     open_topic_writer,
 )
+from rhumbline.core.log.write.stream_writer import StreamWriter
 from rhumbline.core.protocol.errors import (
     ClosedError,
     InvalidArgumentError,
     NoSuchStreamError,
+    NotEmptyError,
     RhumblineError,
 )
 from rhumbline.core.runtime.tasks import Tasks
@@ -49,12 +52,13 @@ class Readers:
     failures: list[RhumblineError] = field(default_factory=list)
     members: dict[str, GroupMember] = field(default_factory=dict)
     tasks: Tasks = field(default_factory=Tasks)
+    work: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def join(self, name: str) -> None:
         world = self.world
         member = GroupMember(world.runtime, world.store, world.namespace, self.topic, "g")
         self.members[name] = await member.__aenter__()
-        self.tasks.spawn(self._work(member), name)
+        self.work[name] = self.tasks.spawn(self._work(member), name)
 
     async def leave(self, name: str) -> None:
         await self.members.pop(name).aclose()
@@ -67,6 +71,7 @@ class Readers:
                         await asyncio.sleep(self.processing_s)
                     self.seen.update(delivery.batch.payloads())
                     await member.commit(delivery)
+                return
             except ClosedError:
                 return
             except RhumblineError as error:
@@ -239,6 +244,92 @@ async def test_topic_is_created_once_and_deleted_completely(world: LogWorld) -> 
         await open_topic(world.store, world.namespace, "t")
     assert await world.namespace.streams() == []
     await delete_namespace(world.store, "test")
+
+
+@in_world
+async def test_keys_other_than_bytes_are_refused(world: LogWorld) -> None:
+    """A str key raised TypeError from the hash (c686803)."""
+    readers, writer = await create_group(world, 2)
+    with pytest.raises(InvalidArgumentError, match="a key is bytes, not str"):
+        writer.append(b"x", key=cast(bytes, "customer 1"))
+    await readers.aclose()
+    await writer.close()
+
+
+async def end_all(*writers: StreamWriter) -> None:
+    for writer in writers:
+        await writer.end_stream()
+
+
+@pytest.mark.parametrize("member_count", [1, 2, 5])
+def test_iteration_ends_after_all_partitions_were_ended(member_count: int) -> None:
+    """The members of a topic without further records waited for ever (c686803)."""
+
+    @in_world
+    async def run(world: LogWorld) -> None:
+        readers, writer = await create_group(world, 3)
+        readers.processing_s = 0.1
+        for n in range(member_count):
+            await readers.join(f"m{n}")
+        await readers.wait_for_assignment()
+        for n in range(60):
+            writer.append(b"%d" % n)
+        await writer.flush()
+        await writer.writers[0].end_stream()
+        await asyncio.sleep(30)
+        assert all(not task.done() for task in readers.work.values()), "two partitions go on"
+        writer.writers[1].append(b"last")
+        await end_all(*writer.writers[1:])
+        async with asyncio.timeout(60):
+            await asyncio.gather(*readers.work.values())
+        assert readers.seen == Counter([b"%d" % n for n in range(60)] + [b"last"])
+        for member in readers.members.values():
+            with pytest.raises(StopAsyncIteration):
+                await anext(member)
+        await readers.aclose()
+        assert not readers.failures
+
+    run()
+
+
+@in_world
+async def test_iteration_goes_on_while_another_member_is_not_finished(world: LogWorld) -> None:
+    readers, writer = await create_group(world, 2)
+    await readers.join("a")
+    slow = GroupMember(world.runtime, world.store, world.namespace, readers.topic, "g")
+    await slow.__aenter__()
+    await wait_until(lambda: len(slow.partitions) == 1 and readers.shares()[0] != (0, 1))
+    for n in range(4):
+        writer.append(b"%d" % n)
+    await writer.flush()
+    await end_all(*writer.writers)
+    await anext(slow)
+    await asyncio.sleep(60)
+    assert not readers.work["a"].done()
+    await slow.aclose()  # without a commit: the other member takes the partition over
+    async with asyncio.timeout(60):
+        await readers.work["a"]
+    assert readers.seen == Counter(b"%d" % n for n in range(4))
+    await readers.aclose()
+    assert not readers.failures
+
+
+@in_world
+async def test_topic_with_a_live_member_is_not_deleted(world: LogWorld) -> None:
+    """All streams were deleted before NotEmptyError was raised (c686803)."""
+    readers, writer = await create_group(world, 2)
+    await readers.join("a")
+    await readers.wait_for_assignment()
+    with pytest.raises(NotEmptyError, match="group g has 1 member"):
+        await delete_topic(world.store, world.namespace, "t")
+    assert await world.namespace.streams() == ["t.0", "t.1"]
+    await writer.append(b"kept")
+    await readers.wait_for(1)
+    await readers.aclose()
+    await writer.close()
+    assert not readers.failures
+    await delete_topic(world.store, world.namespace, "t")
+    assert await world.namespace.streams() == []
 
 
 @in_world

@@ -1,0 +1,34 @@
+"""Tests of the reader of the synchronous client, with a stream in memory."""
+
+from rhumbline.client.sync_client import SyncReader, _LoopThread
+from rhumbline.core.log.namespace import create_namespace
+from rhumbline.core.log.read.stream_reader import StreamReader
+from rhumbline.core.protocol.start import EARLIEST
+from rhumbline.tests.support.fakes.log_world import LogWorld
+
+
+async def _reader_of_ten_records() -> StreamReader:
+    world = LogWorld()
+    await create_namespace(world.store, world.runtime, "test", world.policy)
+    writer = await world.writer("s")
+    await writer.append_many([b"%d" % n for n in range(10)])
+    await writer.append(b"last")
+    await writer.close()
+    return await world.namespace.open_reader("s", EARLIEST)
+
+
+def test_switching_between_records_and_batches_skips_nothing() -> None:
+    """After some records of a batch, the next batch skipped the others (c686803)."""
+    thread = _LoopThread()
+    try:
+        with SyncReader(thread, thread.call(_reader_of_ten_records())) as reader:
+            records = iter(reader)
+            assert [next(records).payload, next(records).payload] == [b"0", b"1"]
+            position = reader.position
+            batch = reader.next_batch()
+            assert batch is not None
+            assert batch.first_dlsn == position
+            assert batch.payloads() == [b"%d" % n for n in range(2, 10)]
+            assert next(records).payload == b"last"
+    finally:
+        thread.close()

@@ -1,0 +1,103 @@
+"""Tests of the blocks that the thin client opens."""
+
+import asyncio
+from random import Random
+from typing import cast
+
+import pytest
+
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import DeadlineExceededError, InvalidArgumentError
+from rhumbline.core.runtime.runtime import Runtime
+from rhumbline.proxies.client.proxy_client import ProxyClient, ProxyNamespace
+from rhumbline.proxies.client.proxy_writer import ProxyWriter
+from rhumbline.proxies.rpc.rpc_transport import RpcTransport
+from rhumbline.tests.support.fakes.log_world import LogWorld, ManualClock, in_world
+from rhumbline.tests.unit.proxies.proxy_world import ProxyWorld
+
+
+class NoCalls:
+    """A transport without connections."""
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+    def __getattr__(self, name: str) -> None:
+        raise AssertionError(f"{name} was called")
+
+
+class WorldClient(ProxyClient):
+    """A thin client whose writers belong to a test world."""
+
+    def __init__(self, world: ProxyWorld) -> None:
+        super().__init__("grpc://one:1", world.log.runtime, cast(RpcTransport, None))
+        self._world = world
+
+    def namespace(self, name: str | None = None) -> ProxyNamespace:
+        return WorldNamespace(self, self._world)
+
+
+class WorldNamespace(ProxyNamespace):
+    def __init__(self, client: ProxyClient, world: ProxyWorld) -> None:
+        super().__init__(client, "test")
+        self._world = world
+
+    async def open_writer(self, name: str) -> ProxyWriter:
+        return self._world.writer(name, timeout_ms=2_000)
+
+
+@in_world
+async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld) -> None:
+    """The error of closing replaced the block's own, and cancellation (c686803)."""
+    world = ProxyWorld(log)
+    await log.namespace.create_stream("s")
+    await world.start("one:1")
+    log.ledgers.are_acks_held = True
+    client = WorldClient(world)
+    with pytest.raises(ValueError, match="of the block") as raised:
+        async with client.writer("s") as writer:
+            writer.append(b"never acknowledged")
+            raise ValueError("of the block")
+    assert raised.value.__notes__[0].startswith("closing failed as well: ")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5), client.writer("s") as writer:
+            await writer.append(b"never acknowledged")
+    with pytest.raises(DeadlineExceededError):
+        async with client.writer("s") as writer:
+            writer.append(b"never acknowledged")
+    log.ledgers.are_acks_held = False
+    log.ledgers.release_acks()
+    await world.stop()
+
+
+@pytest.mark.parametrize("bad", ["1:0:0", None])
+def test_values_that_are_no_positions_are_refused(bad: object) -> None:
+    """They raised AttributeError from inside (c686803)."""
+
+    async def run() -> None:
+        async with ProxyClient(
+            "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
+        ) as c:
+            with pytest.raises(InvalidArgumentError, match="start"):
+                async with c.reader("s", cast(Dlsn, bad)):
+                    pass
+
+    asyncio.run(run())
+
+
+def test_client_is_refused_in_a_second_event_loop() -> None:
+    """It seemed to work there (c686803)."""
+    client = ProxyClient(
+        "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
+    )
+
+    async def use() -> None:
+        await client.namespace().describe("s")
+
+    asyncio.run(_open(client))
+    with pytest.raises(InvalidArgumentError, match="another event loop"):
+        asyncio.run(use())
+
+
+async def _open(client: ProxyClient) -> None:
+    await client.__aenter__()
