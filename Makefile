@@ -6,6 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 SEED ?= 1
 PLAN ?= swarm
 MINUTES ?= 1
+COUNT ?= 10000
 CHAOS_REPORT ?= chaos-report
 WAN_SCENARIOS ?= region-lost-under-load owners-region-lost metadata-leaders-region-lost everything-at-work wan-200ms
 FETCH_SERVERS := $(VENV)/bin/python -c 'from rhumbline.tests.support.servers import installs as i; i.toxiproxy_binary(); i.etcd_binary()'
@@ -28,7 +29,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -84,8 +85,8 @@ sim-before: $(SELF) ## replay a seed on an older commit: make sim-before COMMIT=
 	PYTHONPATH=$$folder $(CURDIR)/$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --brief
 
 sim-many: PLAN = everything
-sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20
-	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES)
+sim-many: $(SELF) ## run seeds until time is up: make sim-many MINUTES=20 SHARES=races=3,damage=0
+	$(BIN)/python -m rhumbline.chaos.simulation --plan $(PLAN) --seed $(SEED) --many $(MINUTES) $(if $(SHARES),--shares $(SHARES))
 
 planted-bugs: $(SELF) ## plant each known bug in a copy of the code; the checker must find it
 	$(BIN)/python -m rhumbline.chaos.planted_bugs --page docs/reference/planted-bugs.md
@@ -111,6 +112,9 @@ chaos-all: setup-test ## rehearse every outage in every world it has (a quarter 
 spark-many: KILLS = 10
 spark-many: setup-test ## kill the driver of a Spark query many times: make spark-many KILLS=30
 	RHUMBLINE_SPARK_KILLS=$(KILLS) $(PYTEST) tests/integration/spark/test_streaming_is_exactly_once.py
+
+damages: setup-test ## damage a bookie's files at random, index first, and count what breaks: make damages COUNT=100000
+	$(BIN)/python -m rhumbline.tests.crash.damages $(COUNT)
 
 compiled: $(COMPILED_MADE) ## make the compiled form of the package, as a wheel and for `make bench`
 

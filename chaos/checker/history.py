@@ -36,11 +36,11 @@ class RecordedAppend:
     outcome: AppendOutcome = AppendOutcome.UNKNOWN
     ended_ms: float | None = None
     has_own_outcome: bool = True
-    """False: the caller was told the outcome together with that of other appends."""
+    """False if the caller received a single outcome for several appends."""
     dlsn: Dlsn | None = None
     regions: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
-    """Bookie ids on whose disks it was durable at the moment of the acknowledgement."""
+    """Ids of the bookies on whose disks it was durable when it was acknowledged."""
     reason: str = ""
     group: int = 0
     """Appends with the same value other than 0 form one record set."""
@@ -69,7 +69,7 @@ class DeliveredRecord(NamedTuple):
     dlsn: Dlsn
     payload: bytes
     txid: int = 0
-    """0: not recorded."""
+    """The transaction id; 0 if it was not recorded."""
     producer: tuple[bytes, int] | None = None
 
 
@@ -79,17 +79,17 @@ class RecordedRead:
 
     reader: str
     start: Dlsn | None
-    """None: earliest."""
+    """The start position; None: the earliest."""
     records: list[DeliveredRecord] = field(default_factory=list)
     is_complete: bool = False
     called_ms: float = 0.0
     """When opening the reader was called."""
     ready_ms: float | None = None
-    """When the reader was open; None: it was not, or it was not recorded."""
+    """When the reader had been opened; None if that failed or was not recorded."""
     seeks_txid: int | None = None
     """The transaction id at which it was opened; None: it was opened at ``start``."""
     is_ended: bool = False
-    """True if the reader reported that the stream ends behind the last record."""
+    """True if the reader reported that the stream ends after the last record."""
     failed_ms: float | None = None
     failure: str = ""
     """The name of the class of the error that ended the read."""

@@ -1,4 +1,4 @@
-"""Invariants of ledgers: ends that never move, copies where metadata says, P at every ack."""
+"""Invariants of ledgers: fixed ends, copies on the bookies in the metadata, P at every ack."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -72,7 +72,7 @@ def closed_ledgers_have_their_copies(record: RunRecord) -> Iterator[str]:
 
 @invariant("L5")
 def fragments_are_well_formed(record: RunRecord) -> Iterator[str]:
-    """Fragments start at rising entries from 0 and have E distinct bookies; no fragment of a closed
+    """Fragments start at ascending entry ids from 0, each has E distinct bookies; none of a closed
     ledger starts beyond its end + 1."""
     for ledger_id, versions in record.ledgers.items():
         for version in versions:
@@ -143,7 +143,7 @@ def recoveries_store_no_ensemble_before_the_end(record: RunRecord) -> Iterator[s
 
 @invariant("L7")
 def acknowledgements_come_in_order(record: RunRecord) -> Iterator[str]:
-    """A session is told of its appends in the order of their positions."""
+    """A session receives the outcomes of its appends in the order of their positions."""
     by_session: dict[int, list[RecordedAppend]] = {}
     for append in record.history.appends_with_outcome(AppendOutcome.OK):
         if append.has_own_outcome:
@@ -328,7 +328,7 @@ def _believed(record: RunRecord, ledger_id: int, entry_id: int, by_ms: float) ->
 @invariant("R1")
 def an_ack_means_enough_regions(record: RunRecord) -> Iterator[str]:
     """At the moment of an acknowledgement the entry is durable on AQ bookies in R regions that the
-    stored metadata names for it. The caller was told no region that does not hold it."""
+    stored metadata names for it. The regions reported to the caller all hold it."""
     rules: dict[tuple[int, int], Rules] = {}
     for append, ledger_id, entry_id in acked_in(record):
         assert append.ended_ms is not None

@@ -1,4 +1,4 @@
-"""Invariants of a stream's records: what is acknowledged is read once and in order by all."""
+"""Invariants of a stream's records: all readers get acknowledged records once and in order."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,7 +17,7 @@ def _sent(record: RunRecord, payload: bytes) -> RecordedAppend | None:
 @invariant("G1")
 def acknowledged_records_are_delivered(record: RunRecord) -> Iterator[str]:
     """Every complete reader gets every acknowledged record from its start on that is not truncated:
-    exactly once, in order, at the position that the writer was told. It gets nothing else."""
+    exactly once, in order, at the position that the writer received. It gets nothing else."""
     acked = record.history.appends_with_outcome(AppendOutcome.OK)
     for read in record.history.reads:
         yield from _well_formed(record, read)
@@ -147,7 +147,7 @@ def failed_appends_are_never_read(record: RunRecord) -> Iterator[str]:
 
 @invariant("G7")
 def segment_numbers_are_bound_once(record: RunRecord) -> Iterator[str]:
-    """LSSNs are contiguous from 1, each is bound to one ledger for ever, and no ledger has two."""
+    """LSSNs are contiguous from 1, each is always bound to one ledger, and no ledger to two."""
     owners: dict[int, int] = {}
     for number, lssn in enumerate(sorted(record.segments), 1):
         if lssn != number:

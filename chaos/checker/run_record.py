@@ -123,12 +123,25 @@ class BookieObservations:
     """(bookie id, ledger, entry) to the first confirmation of an add of a recovery or repair."""
     denials: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """(bookie id, ledger, entry) to the first response "never had it" to a fencing read."""
+    withdrawals: dict[tuple[str, int, int], tuple[float, float]] = field(default_factory=dict)
+    """(bookie id, ledger, entry) to the first and last response "no such entry" or "no such ledger"
+    to a plain read, after the bookie had confirmed an add of the entry."""
     lacs: dict[int, list[tuple[float, str, int]]] = field(default_factory=dict)
     """Ledger to the (virtual ms, bookie id, LAC) of each explicit LAC that was confirmed."""
     tokens: dict[tuple[int, int], tuple[bytes, ...]] = field(default_factory=dict)
     """(ledger, entry) to the tokens of the records that were sent to it."""
     durable: dict[bytes, dict[str, float]] = field(default_factory=dict)
     """Token to the bookie ids on whose disks it has ever been durable, and since when."""
+
+    def confirmations(self) -> dict[tuple[int, int], dict[str, float]]:
+        """Return, for each (ledger, entry), when each bookie first confirmed an add of it."""
+        found: dict[tuple[int, int], dict[str, float]] = {}
+        for (bookie, ledger_id, entry_id), (at_ms, _) in self.stored.items():
+            found.setdefault((ledger_id, entry_id), {})[bookie] = at_ms
+        for (bookie, ledger_id, entry_id), at_ms in self.copied.items():
+            bookies = found.setdefault((ledger_id, entry_id), {})
+            bookies[bookie] = min(at_ms, bookies.get(bookie, at_ms))
+        return found
 
 
 @dataclass(slots=True)
@@ -145,6 +158,8 @@ class RunRecord:
     """Bookie ids whose data a fault destroyed or damaged."""
     lying_bookies: frozenset[str] = frozenset()
     """Bookie ids whose disk confirmed syncs that it did not do. Their confirmations count."""
+    aware_of_damage: frozenset[str] = frozenset()
+    """Bookie ids that have served in limbo, because they found damage or an old copy."""
     copies: dict[int, dict[tuple[int, str], EntryCopy]] = field(default_factory=dict)
     """Ledger to the copies that were found after the run, by (entry id, bookie id)."""
     unreachable: frozenset[str] = frozenset()

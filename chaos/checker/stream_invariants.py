@@ -26,7 +26,7 @@ def _sender(record: RunRecord, payload: bytes) -> RecordedAppend | None:
 def end_queries_miss_nothing_visible(record: RunRecord) -> Iterator[str]:
     """A query that asks a quorum for the end of the stream returns no less than what was visible
     when it was called. Visible is what a later acknowledged append carried, or what an explicit LAC
-    told a quorum of bookies. One bookie may know more and tell its readers."""
+    told a quorum of bookies. A single bookie may know a higher end and report it to its readers."""
     if not record.history.end_queries:
         return
     visible = sorted([*_carried(record), *_explicit_lacs(record)])

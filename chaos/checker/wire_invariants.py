@@ -115,7 +115,7 @@ def acks_count_only_named_bookies(record: RunRecord) -> Iterator[str]:
     that satisfy P have confirmed it. A response of a replaced bookie does not count."""
     if not record.observed.stored:
         return  # the run has no recorder of responses
-    confirmations = _confirmations(record)
+    confirmations = record.observed.confirmations()
     rules: dict[tuple[int, int], Rules] = {}
     for append, ledger_id, entry_id in acked_in(record):
         assert append.ended_ms is not None
@@ -140,16 +140,64 @@ def acks_count_only_named_bookies(record: RunRecord) -> Iterator[str]:
 _NEVER = float("inf")
 
 
-def _confirmations(record: RunRecord) -> dict[tuple[int, int], dict[str, float]]:
-    """For each (ledger, entry): the bookies that confirmed an add of it, and the first time."""
-    found: dict[tuple[int, int], dict[str, float]] = {}
+@invariant("L21")
+def closed_entries_were_confirmed(record: RunRecord) -> Iterator[str]:
+    """When a ledger is closed, bookies that the closing metadata names for each entry, and that
+    satisfy P, have confirmed it: to the writer, or to the recovery that wrote it again. A response
+    of a bookie that the recovery replaced does not count (rule REC-13)."""
+    if not record.observed.stored:
+        return  # the run has no recorder of responses
+    confirmations = record.observed.confirmations()
+    for ledger_id, versions in record.ledgers.items():
+        closing = next(
+            (
+                version
+                for version in versions
+                if version.metadata is not None and version.metadata.state is LedgerState.CLOSED
+            ),
+            None,
+        )
+        if closing is None or closing.metadata is None:
+            continue
+        rules = Rules(closing.metadata)
+        for entry_id in range(closing.metadata.last_entry_id + 1):
+            since_ms = confirmations.get((ledger_id, entry_id), {})
+            named = rules.write_set(entry_id)
+            confirmed = {b for b in named if since_ms.get(b, _NEVER) <= closing.at_ms}
+            if not satisfies_p(rules.quorum(entry_id), confirmed, record.regions):
+                yield (
+                    f"ledger {ledger_id} was closed at {closing.metadata.last_entry_id} with "
+                    f"{rules.quorum(entry_id)}, but of the bookies of entry {entry_id}, "
+                    f"{list(named)}, only {sorted(confirmed)} had confirmed it"
+                )
 
-    def add(bookie: str, ledger_id: int, entry_id: int, at_ms: float) -> None:
-        bookies = found.setdefault((ledger_id, entry_id), {})
-        bookies[bookie] = min(at_ms, bookies.get(bookie, _NEVER))
 
-    for (bookie, ledger_id, entry_id), (first_ms, _) in record.observed.stored.items():
-        add(bookie, ledger_id, entry_id, first_ms)
-    for (bookie, ledger_id, entry_id), at_ms in record.observed.copied.items():
-        add(bookie, ledger_id, entry_id, at_ms)
-    return found
+@invariant("L22")
+def confirmed_entries_are_never_denied(record: RunRecord) -> Iterator[str]:
+    """A bookie that confirmed an add never answers a plain read of the entry with "no such entry"
+    while the stored metadata names the bookie for it. A bookie whose data is damaged or older than
+    its confirmations answers "unknown" (rules BKE-1 and BKE-16), unless it knows of the damage and
+    the end of the ledger does not depend on it (rule BKE-17)."""
+    rules: dict[tuple[int, int], Rules] = {}
+    for (bookie, ledger_id, entry_id), times in record.observed.withdrawals.items():
+        versions = record.ledgers.get(ledger_id, [])
+        for at_ms in () if bookie in record.lying_bookies else times:
+            index = sum(1 for version in versions if version.at_ms <= at_ms) - 1
+            metadata = versions[index].metadata if index >= 0 else None
+            if metadata is None:
+                continue  # deleted
+            if metadata.state is LedgerState.CLOSED and entry_id > metadata.last_entry_id:
+                continue
+            is_end_decided = metadata.state is LedgerState.CLOSED
+            is_released = is_end_decided or bookie not in metadata.last_fragment.bookies
+            if is_released and bookie in record.aware_of_damage & record.lost:
+                continue
+            known = rules.get((ledger_id, index))
+            if known is None:
+                known = rules[ledger_id, index] = Rules(metadata)
+            if bookie in known.write_set(entry_id):
+                yield (
+                    f"{bookie} denied at {at_ms:.1f} ms that it has ledger {ledger_id} entry "
+                    f"{entry_id}, which it had confirmed"
+                )
+                break

@@ -8,8 +8,8 @@ BOTH = ("sim", "wan")
 REGION, PAIR, PROCESS, BOOKIE, ALL = "region", "pair", "process", "bookie", "all"
 
 OWNER, LEADER = "@owner", "@leader"
-"""Targets that are resolved to a region when the fault begins: that of the active writer, and that
-of the metadata ensemble's leader."""
+"""Targets that are resolved to a region when the fault begins: the region of the active writer, and
+the region of the metadata ensemble's leader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Chooses ports for servers that must know theirs before they start and keep it when restarted."""
+"""Chooses ports for servers that need a fixed port, known before their first start."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The product settings of scenarios, equal in both worlds, with timeouts fit for short runs."""
+"""The product settings of scenarios, equal in both worlds, with timeouts that suit short runs."""
 
 from ...core.ledger.config import LedgerConfig
 from ...core.log.config import ReaderConfig, WriterConfig

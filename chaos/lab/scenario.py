@@ -69,7 +69,7 @@ class QuorumTable:
 
 @dataclass(frozen=True, slots=True)
 class WriterTurn:
-    """A turn of the application in ``region``: it becomes the active writer at ``at_ms``."""
+    """A takeover: the application in ``region`` becomes the active writer at ``at_ms``."""
 
     region: str
     at_ms: int = limited(0, _MINUTES_MS, default=0)
@@ -77,7 +77,7 @@ class WriterTurn:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioWorkload:
-    """The workload of the applications, and the services that run beside them."""
+    """The workload of the applications, and the services that run alongside them."""
 
     writers: tuple[WriterTurn, ...]
     lasts_ms: int = limited(500, _MINUTES_MS, default=10_000)
@@ -116,7 +116,7 @@ class FaultTable:
         return self.at_ms + self.lasts_ms
 
     def __str__(self) -> str:
-        """Return the fault as it is named in timelines and logs."""
+        """Return the description of the fault in timelines and logs."""
         value = f" {self.value:g}" if self.value else ""
         return f"{self.kind} {self.target}{value}"
 
@@ -155,7 +155,7 @@ class Expect:
     whole_regions: int = limited(0, 20, default=0)
     """Number of regions that the copies of each fragment must then lie in."""
     archived_min: int = limited(0, 10_000, default=0)
-    """Least number of archived segments. All of them must equal what readers received."""
+    """Minimum number of archived segments. All of them must equal what readers received."""
     unavailable: tuple[UnavailabilityLimit, ...] = ()
 
 

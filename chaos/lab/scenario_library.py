@@ -17,7 +17,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scenario:
-    """Return the scenario ``name`` of the library, or that in a file if ``name`` ends in ``.toml``.
+    """Return the library's scenario ``name``, or read the file ``name`` if it ends in ``.toml``.
 
     Raises ConfigurationError if there is none, or with all errors in the file.
     """
@@ -26,7 +26,7 @@ def load(name: str) -> Scenario:
         raise ConfigurationError(f"unknown scenario {name}: `rhumbline chaos ls` lists the library")
     if path.stat().st_size > _BYTES_MAX:
         size = path.stat().st_size
-        raise ConfigurationError(f"{path}: {size} bytes, above the bound of {_BYTES_MAX} bytes")
+        raise ConfigurationError(f"{path}: {size} bytes, above the limit of {_BYTES_MAX} bytes")
     try:
         return parse(path.read_text(encoding="utf-8"), path.stem)
     except ConfigurationError as error:
@@ -35,7 +35,7 @@ def load(name: str) -> Scenario:
 
 
 def parse(text: str, name: str) -> Scenario:
-    """Return the scenario in a TOML text. Raises ConfigurationError."""
+    """Parse a scenario from a TOML string. Raises ConfigurationError."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

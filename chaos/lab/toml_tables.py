@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 LENGTH_MAX = 200
-"""Most items in a list; a string may have ten times as many characters."""
+"""Maximum number of items in a list; a string may have ten times as many characters."""
 
 
 def limited(

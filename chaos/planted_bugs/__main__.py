@@ -24,14 +24,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--jobs", type=int, default=0, help="number of processes (0: one per core)")
     parser.add_argument("--plan", help="use this plan instead of the one that the bug names")
-    parser.add_argument("--page", type=Path, help="write the table of results to this file")
+    parser.add_argument(
+        "--page", type=Path, help="replace the rows of these bugs in the tables of this file"
+    )
     options = parser.parse_args()
     budget = Budget(
         options.seeds, options.seconds, options.seed, options.jobs, options.plan, print_result
     )
     outcomes = hunt_all(options.names or [*names(), NONE], budget)
     if options.page is not None:
-        options.page.write_text(page(outcomes, budget))
+        old = options.page.read_text() if options.page.exists() else ""
+        options.page.write_text(page(outcomes, budget, old))
     right = [outcome for outcome in outcomes if outcome.is_found == (outcome.name != NONE)]
     print(f"{len(right)} of {len(outcomes)} results are as expected")
     return 0 if len(right) == len(outcomes) else 1
@@ -40,7 +43,9 @@ def main() -> int:
 def print_result(outcome: HuntResult) -> None:
     """Print one line for a result, and an example of a violation."""
     if outcome.is_found:
-        how = f"found by {', '.join(outcome.found_by)} in seed {outcome.seed}"
+        how = (
+            f"found by {', '.join(outcome.found_by)} in seed {outcome.seed} of {outcome.seed_plan}"
+        )
     else:
         how = "NOT FOUND"
     print(

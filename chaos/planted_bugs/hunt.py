@@ -1,5 +1,7 @@
 """Runs seeds of a plan until the checker finds a violation: ``-O -m ...hunt PLAN FIRST COUNT``.
 
+The plan ``everything`` divides the time over all plans, as ``make sim-many`` does.
+
 It runs in its own process, in a copy of the package. With ``-O`` the assertions of the production
 code are disabled, so only the checker can find a bug. It prints a line of JSON after each seed, and
 another one for each seed that failed in any way.
@@ -14,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 from ..simulation.seed_run import run_plan
-from ..simulation.seed_runner import PLANS
+from ..simulation.seed_runner import PLANS, seeds_by_time
 
 SEED_S_MAX = 30
 """CPU seconds for one seed; a planted bug may keep a run from ending."""
@@ -40,21 +42,27 @@ def hunt(plan: str, first: int, count: int, counts: list[str]) -> None:
     """Print the result of each seed, and stop at the first one in which the bug is found."""
     signal.signal(signal.SIGPROF, _on_alarm)
     started = time.monotonic()
-    for done, seed in enumerate(range(first, first + count), 1):
+    times = seeds_by_time(plan, first=first)
+    for done in range(1, count + 1):
+        batch = times.take(0)
+        assert batch is not None, "the seeds are endless"
+        name, [seed] = batch
+        begun = time.monotonic()
         signal.setitimer(signal.ITIMER_PROF, SEED_S_MAX)
         try:
             found = [
                 (violation.id, violation.text)
-                for violation in run_plan(PLANS[plan](seed)).violations
+                for violation in run_plan(PLANS[name](seed)).violations
             ]
         except _EndlessError:
             found = [("ENDLESS", f"did not end within {SEED_S_MAX} CPU seconds")]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+        times.finished(name, time.monotonic() - begun)
         print(json.dumps({"seeds": done, "seconds": time.monotonic() - started}), flush=True)
         if found:
-            print(json.dumps({"seed": seed, "found": found}), flush=True)
-        if any(is_find(name, counts) for name, _ in found):
+            print(json.dumps({"plan": name, "seed": seed, "found": found}), flush=True)
+        if any(is_find(invariant, counts) for invariant, _ in found):
             break
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs as data: files that name a text in the code and its replacement.
+"""Planted bugs as data: files with strings of the code and their replacements.
 
 A bug is applied to a copy of the package, never to the package itself. A patch is refused unless
 its old text occurs exactly once, so that it cannot silently become ineffective. The checker, the
@@ -32,7 +32,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
-    """One bug: a title that says what is wrong, the edits, and the plan that should find it."""
+    """One bug: a title that states the fault, the edits, and the plan that should find it."""
 
     name: str
     title: str
@@ -82,6 +82,6 @@ def apply(edit: Edit, root: Path) -> None:
     text = path.read_text()
     if text.count(edit.old) != 1:
         raise PatchError(
-            f"{edit.file} has the text {text.count(edit.old)} times, not once:\n{edit.old}"
+            f"{edit.file} contains the text {text.count(edit.old)} times, not once:\n{edit.old}"
         )
     path.write_text(text.replace(edit.old, edit.new))

@@ -30,6 +30,8 @@ class HuntResult:
     seconds: float
     found_by: tuple[str, ...] = ()
     seed: int | None = None
+    seed_plan: str = ""
+    """The plan of ``seed``; it differs from ``plan`` only if ``plan`` is ``everything``."""
     text: str = ""
     crashes: int = 0
     """Number of seeds that failed, but not by a violation that counts."""
@@ -86,7 +88,7 @@ def hunt_one(name: str, budget: Budget) -> HuntResult:
     outcome = _outcome(name, title, plan, lines, errors, budget, counts)
     if bug is None or outcome.seed is None:
         return outcome
-    control = hunt_one(NONE, replace(budget, first=outcome.seed, seeds=1, plan=plan))
+    control = hunt_one(NONE, replace(budget, first=outcome.seed, seeds=1, plan=outcome.seed_plan))
     if control.seeds == 1 and not control.is_found and not control.crashes:
         return outcome
     errors = f"seed {outcome.seed} also fails in the unchanged package: {control.text}"
@@ -142,7 +144,7 @@ def _outcome(
     seeds, seconds, crashes = 0, budget.seconds, 0
     found_by: tuple[str, ...] = ()
     seed: int | None = None
-    text = ""
+    seed_plan = text = ""
     for line in lines:
         if "seeds" in line:
             seeds, seconds = int(str(line["seeds"])), float(str(line["seconds"]))
@@ -152,9 +154,11 @@ def _outcome(
         seed_now = int(str(line["seed"]))
         by = dict.fromkeys(name for name, _ in found if is_find(name, counts))
         if by:
-            found_by, seed = tuple(by), seed_now
+            found_by, seed, seed_plan = tuple(by), seed_now, str(line["plan"])
             text = next(text for violated, text in found if violated in by)
         else:
             crashes += 1
             text = text or found[0][1].strip().splitlines()[-1]
-    return HuntResult(name, title, plan, seeds, seconds, found_by, seed, text, crashes, errors)
+    return HuntResult(
+        name, title, plan, seeds, seconds, found_by, seed, seed_plan, text, crashes, errors
+    )

@@ -9,7 +9,16 @@ from collections import Counter
 from ..checker.run_record import INVARIANTS
 from .faults.faults import KINDS
 from .seed_run import LIVENESS, STATES, RunPlan, RunResult, run_plan
-from .seed_runner import PLANS, SeedResult, SeedTotals, Speed, measure_speed, run_many
+from .seed_runner import (
+    EVERYTHING,
+    PLANS,
+    SHARES,
+    SeedResult,
+    SeedTotals,
+    Speed,
+    measure_speed,
+    run_many,
+)
 from .shrink import only, replay_command, shrink
 
 
@@ -21,20 +30,35 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="seed to run, or the first seed with --many"
     )
-    parser.add_argument("--plan", choices=sorted(PLANS), default="swarm")
+    parser.add_argument(
+        "--plan",
+        choices=sorted([*PLANS, EVERYTHING]),
+        default="swarm",
+        help=f"{EVERYTHING}: divide the time over all plans (with --many)",
+    )
     parser.add_argument("--keep", help="keep only these faults of the plan, e.g. 0,3 (-: none)")
     parser.add_argument("--quiet", action="store_true", help="print the result without the trace")
     parser.add_argument(
         "--brief", action="store_true", help="leave frames and requests out of the trace"
     )
     parser.add_argument("--many", type=float, metavar="MINUTES", help="run seeds for this long")
+    parser.add_argument(
+        "--shares",
+        type=_shares,
+        default={},
+        metavar="PLAN=SHARE,...",
+        help=f"shares of the time of {EVERYTHING}, e.g. races=3,damage=0 (default: about 1 each)",
+    )
     parser.add_argument("--jobs", type=int, default=0, help="number of processes (0: one per core)")
     parser.add_argument(
         "--shrink", action="store_true", help="remove faults while the seed still fails"
     )
     options = parser.parse_args()
     if options.many is not None:
-        return _many(options.plan, options.seed, options.many, options.jobs)
+        shares = {**SHARES, **options.shares}
+        return _many(options.plan, options.seed, options.many, options.jobs, shares)
+    if options.plan == EVERYTHING:
+        parser.error(f"{EVERYTHING} has no seeds of its own; use it with --many")
     plan = _kept(PLANS[options.plan](options.seed), options.keep)
     _print_plan(plan)
     on_line = None if options.quiet or options.shrink else print
@@ -45,6 +69,22 @@ def main() -> int:
         _print_shrunk(options.plan, options.seed, plan, result)
     _print_result(result)
     return 0 if result.is_good else 1
+
+
+def _shares(text: str) -> dict[str, float]:
+    """Parse ``races=3,damage=0.5``. Raises ArgumentTypeError."""
+    shares: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        plan, _, share = part.partition("=")
+        if plan not in PLANS:
+            raise argparse.ArgumentTypeError(f"unknown plan {plan!r}")
+        try:
+            shares[plan] = float(share)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{share!r} is not a number") from error
+        if shares[plan] < 0:
+            raise argparse.ArgumentTypeError(f"the share of {plan} is below 0")
+    return shares
 
 
 def _kept(plan: RunPlan, keep: str | None) -> RunPlan:
@@ -84,15 +124,15 @@ def _print_shrunk(name: str, seed: int, plan: RunPlan, result: RunResult) -> Non
     print(f"  {replay_command(name, seed, kept)}")
 
 
-def _many(plan: str, first: int, minutes: float, jobs: int) -> int:
+def _many(plan: str, first: int, minutes: float, jobs: int, shares: dict[str, float]) -> int:
     def on_run(run: SeedResult) -> None:
         for violation in run.violations[:1]:
-            print(f"seed {run.seed}: {violation.splitlines()[0]}")
+            print(f"{run.plan} {run.seed}: {violation.splitlines()[0]}")
             print(f"  {run.replay}")
             for fault in run.schedule:
                 print(f"    {fault}", flush=True)
 
-    total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run)
+    total = run_many(plan, first=first, minutes=minutes, jobs=jobs, on_run=on_run, shares=shares)
     _print_totals(total)
     _print_speed(measure_speed())
     return 1 if total.failed else 0
@@ -106,6 +146,7 @@ def _print_totals(total: SeedTotals) -> None:
         f"{total.virtual_s / 3600:.2f} simulated hours in {minute:.1f} minutes "
         f"({total.virtual_s / total.real_s:.0f} times real time on all cores)"
     )
+    _print_plans(total)
     print(
         f"per real minute: {total.messages / minute:.0f} messages, "
         f"{total.events / minute:.0f} events, {faults.total() / minute:.0f} faults, "
@@ -129,6 +170,17 @@ def _print_totals(total: SeedTotals) -> None:
     print(f"seen: {seen} of {len(STATES)} states of recovery and change", end="")
     print(f", {len(faults)} of {len(KINDS)} kinds of faults", end="")
     print(f"; never: {', '.join(missing)}" if missing else "")
+
+
+def _print_plans(total: SeedTotals) -> None:
+    spent_s = sum(plan.seconds for plan in total.plans.values()) or 1.0
+    print("plan         share  seeds failed  s/seed  simulated h     acks   faults")
+    for name, plan in sorted(total.plans.items()):
+        print(
+            f"{name:<12} {plan.seconds / spent_s:4.0%} {plan.seeds:6} {plan.failed:6} "
+            f"{plan.seconds / plan.seeds:7.2f} {plan.virtual_s / 3600:12.2f} "
+            f"{plan.acked:8} {plan.faults:8}"
+        )
 
 
 def _print_speed(speed: Speed) -> None:

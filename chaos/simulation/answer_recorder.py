@@ -16,6 +16,10 @@ _ADD_IDS = struct.Struct(">qq")
 _ADD_IDS_AT = 28
 _ANSWER = struct.Struct(">IBBHIqq")
 _ADD = 1
+_READS = (2, 7)
+"""The operations of reads of an entry and of consecutive entries."""
+_NEGATIVE = (1, 2)
+"""The codes "no such ledger" and "no such entry"."""
 _V2 = 2
 _DEFINITE = (pb.EOK, pb.ENOENTRY, pb.ENOLEDGER)
 """Status codes of a fencing read by which the bookie answers "have it" or "never had it"."""
@@ -54,6 +58,8 @@ class AnswerRecorder:
                     self._on_add_answer(end, data, at)
                 else:
                     self._on_add(data[at : at + 4 + size])
+            elif is_answer and data[at + 5] in _READS:
+                self._on_read_answer(end, data, at)
             at += 4 + size
         if at < len(data):
             self._held[end] = data[at:]
@@ -70,6 +76,16 @@ class AnswerRecorder:
             key = (self._cluster.bookie_ids[end.node.name], ledger_id, entry_id)
             first, _ = self.observed.stored.get(key, (now_ms, now_ms))
             self.observed.stored[key] = (first, now_ms)
+
+    def _on_read_answer(self, end: SimTransport, data: bytes, at: int) -> None:
+        *_, code, ledger_id, entry_id = _ANSWER.unpack_from(data, at)
+        if code in _NEGATIVE:
+            observed = self.observed
+            key = (self._cluster.bookie_ids[end.node.name], ledger_id, entry_id)
+            if key in observed.stored or key in observed.copied:
+                now_ms = self._loop.now * 1000
+                first, _ = observed.withdrawals.get(key, (now_ms, now_ms))
+                observed.withdrawals[key] = (first, now_ms)
 
     def _v3(self, end: SimTransport, packet: bytes, is_answer: bool) -> None:
         if not is_answer:

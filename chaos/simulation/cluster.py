@@ -7,7 +7,7 @@ are part of metadata paths: they belong to a seed's identity.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.bookie.bookie import Bookie
 from ...core.bookie.config import MIB, BookieConfig
@@ -21,7 +21,12 @@ from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.cluster_layout import initialise_cluster, instance_id
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, check_region
-from ...core.protocol.errors import CorruptionError, ForeignDataError, InvariantBrokenError
+from ...core.protocol.errors import (
+    CorruptionError,
+    ForeignDataError,
+    InvariantBrokenError,
+    RhumblineError,
+)
 from ...core.protocol.ledger_metadata import LedgerMetadata
 from ...core.protocol.recovery import Evidence
 from ...core.wire import ledger_metadata as ledger_codec
@@ -33,6 +38,7 @@ from ...regions.repair.task_store import TaskStore
 from ...regions.repair.under_replication_reports import UnderReplicationReports
 from ...regions.steered_directory import SteeredDirectory
 from ..checker.history import TOKEN
+from .world.disk import DiskBackup
 from .world.metadata import ledger_id_of
 from .world.sim_world import SimHost, SimWorld
 
@@ -95,10 +101,16 @@ class SimCluster:
         """The running bookies by host, for inspection only."""
         self.lost: dict[str, None] = {}
         """Bookie ids whose data a fault destroyed or damaged."""
+        self.aware_of_damage: dict[str, None] = {}
+        """Bookie ids that have served in limbo, because they found damage or an old copy."""
         self.lying_bookies: dict[str, None] = {}
         """Bookie ids whose disk confirmed syncs that it did not do."""
         self.bookie_ids: dict[str, str] = {}
         """The current bookie id of each host."""
+        self.backups: dict[str, DiskBackup] = {}
+        """The last back-up of each host's disk."""
+        self.r_changers: list[Callable[[int], None]] = []
+        """Functions that set the R of a ledger which is being written."""
         self.bookie_hosts: list[SimHost] = []
         for region, count in zip(world.topology.regions, bookies_by_region, strict=True):
             for number in range(count):
@@ -134,12 +146,6 @@ class SimCluster:
         """Run a bookie: format its storage if it is empty, then serve until it fails."""
         store, runtime, disk = host.metadata(), host.runtime(), host.disk(STORAGE)
         directory = BookieDirectory(store)
-        if IDENTITY_FILE not in await disk.list(""):
-            instance = await instance_id(store)
-            bookie_id = await format_storage(
-                disk, runtime, host.name, host.region, host.rack, instance, directory
-            )
-            self._name(host, bookie_id)
         config = BookieConfig(
             boot_id=f"{host.name}-{host.boots}",
             log_file_bytes=self.settings.log_file_bytes,
@@ -150,9 +156,17 @@ class SimCluster:
             sealed_logs_kept=self.settings.sealed_logs_kept,
         )
         try:
-            bookie = await Bookie.open(runtime, disk, config, LedgerStore(store), directory)
+            if IDENTITY_FILE not in await disk.list(""):
+                instance = await instance_id(store)
+                bookie_id = await format_storage(
+                    disk, runtime, host.name, host.region, host.rack, instance, directory
+                )
+                self._name(host, bookie_id)
+            bookie = await Bookie.open(
+                runtime, disk, config, LedgerStore(store), directory, holder=config.boot_id
+            )
         except (CorruptionError, ForeignDataError) as error:
-            if self.bookie_ids[host.name] not in self.lost:
+            if self.bookie_ids.get(host.name) not in self.lost:
                 raise InvariantBrokenError(f"{host.name} does not open its own storage") from error
             self.world.trace.note(host.name, f"an operator formats the disk: {error}")
             host.image.format()
@@ -160,6 +174,8 @@ class SimCluster:
         self._name(host, bookie.bookie_id)  # an earlier process may have died while formatting
         await bookie.serve(host.name, PORT)
         self.bookies[host.name] = bookie
+        if bookie.storage.states.limbo.is_active:
+            self.aware_of_damage[bookie.bookie_id] = None
         self.world.trace.note(host.name, f"serves as {bookie.bookie_id}")
         await until(lambda: bookie.service.failure is not None, every_s=1.0)
         failure = bookie.service.failure
@@ -191,6 +207,23 @@ class SimCluster:
     def holders(self, token: bytes) -> tuple[str, ...]:
         """Return the bookies on whose disks a record has ever been durable."""
         return tuple(self.durable.get(token, ()))
+
+    # --- policies -------------------------------------------------------------------------------
+
+    async def set_min_regions(self, host: SimHost, target: str, min_regions: int) -> None:
+        """Set R in the policy of the ``namespace`` or the ``stream``, unless that fails."""
+        policy = self.settings.policy
+        policy = replace(policy, quorum=replace(policy.quorum, min_regions=min_regions))
+        async with self.client(host) as client:
+            try:
+                if target == "namespace":
+                    await client.namespace.set_policy(policy)
+                else:
+                    await client.namespace.set_stream_policy(STREAM, policy)
+            except RhumblineError as error:
+                self.world.trace.note(host.name, f"R of the {target} is unchanged: {error}")
+            else:
+                self.world.trace.note(host.name, f"R of the {target} is {min_regions}")
 
     # --- clients --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Reads entries from bookies, and sends late adds to deleted ledgers, for the checker.
+"""Reads entries from bookies, and sends late adds to deleted or fenced ledgers, for the checker.
 
 This is a small client of its own that packs frames and computes digests, so that the checker does
 not depend on the product's client.
@@ -163,7 +163,7 @@ async def send_late_adds(
                 read = _REQUEST.pack(20, 2, _READ, 0, ledger_id, 0)
                 if await connection.request(read) != _NO_LEDGER:
                     continue
-                code = await connection.request(_late_entry(ledger_id))
+                code = await connection.request(_late_entry(ledger_id, 0, b""))
                 is_readable = await connection.request(read) == 0
                 found.append(LateAdd(bookie, ledger_id, code == 0, is_readable))
             transport.abort()
@@ -172,9 +172,26 @@ async def send_late_adds(
     return found
 
 
-def _late_entry(ledger_id: int) -> bytes:
+async def send_adds_behind_fences(address: tuple[str, int], ledgers: list[LedgerMetadata]) -> None:
+    """Add an entry behind the end of each ledger, which the bookie has fenced.
+
+    The answers are recorded on the wire (invariant L9). Call it in a simulated process.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_LATE_ADDS_S_MAX):
+            transport, connection = await loop.create_connection(_RequestConnection, *address)
+            for metadata in ledgers:
+                end = metadata.last_entry_id + 1
+                await connection.request(_late_entry(metadata.ledger_id, end, metadata.password))
+            transport.abort()
+    except (OSError, TimeoutError):
+        return  # a bookie that cannot be reached confirms nothing
+
+
+def _late_entry(ledger_id: int, entry_id: int, password: bytes) -> bytes:
     payload = b"late"  # the bytes are part of a seed's fingerprint
-    header = _HEADER.pack(ledger_id, 0, -1, len(payload))
+    header = _HEADER.pack(ledger_id, entry_id, entry_id - 1, len(payload))
     entry = header + crc32c(payload, crc32c(header)).to_bytes(4, "big") + payload
-    head = _ADD_HEAD.pack(24 + len(entry), 2, _ADD, 0, master_key(b""))
+    head = _ADD_HEAD.pack(24 + len(entry), 2, _ADD, 0, master_key(password))
     return head + entry

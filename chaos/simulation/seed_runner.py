@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,14 +12,19 @@ from typing import NamedTuple
 
 from ..checker.run_record import INVARIANTS
 from .plans.basic import basic, steady
+from .plans.damage import damage
+from .plans.end_queries import end_queries
 from .plans.lying_disk import lying_disk
 from .plans.policies import policies
+from .plans.r_changes import r_changes
 from .plans.races import changes, races
+from .plans.recoveries import recoveries
 from .plans.recreation import recreation
 from .plans.streams import streams
 from .plans.swarm import swarm
 from .seed_run import RunPlan, run_plan
 from .shrink import replay_command, shrink
+from .time_shares import SeedBatch, TimeShares
 
 
 def mixed(seed: int) -> RunPlan:
@@ -27,33 +32,55 @@ def mixed(seed: int) -> RunPlan:
     return (swarm, races, changes, policies, races, changes)[seed % 6](seed)
 
 
-def everything(seed: int) -> RunPlan:
-    """Return a plan of ``streams`` for every fourth seed, else of ``mixed``."""
-    return streams(seed) if seed % 4 == 0 else mixed(seed)
-
-
 # The names are those of the command line. The strings inside the plan functions that seed their
 # generators (for example f"{seed} first light") are part of a seed's identity and never change.
 PLANS: dict[str, Callable[[int], RunPlan]] = {
     "basic": basic,
     "changes": changes,
-    "everything": everything,
+    "damage": damage,
+    "end-queries": end_queries,
     "lying-disk": lying_disk,
     "mixed": mixed,
     "policies": policies,
+    "r-changes": r_changes,
     "races": races,
+    "recoveries": recoveries,
     "recreation": recreation,
     "steady": steady,
     "streams": streams,
     "swarm": swarm,
 }
 
-_SEEDS_A_TASK = 5
+EVERYTHING = "everything"
+"""The name that stands for all plans of ``SHARES``; it has no seeds of its own."""
+
+SHARES: dict[str, float] = {
+    "basic": 0.25,
+    "changes": 1,
+    "damage": 1,
+    "end-queries": 1,
+    "policies": 1,
+    "r-changes": 1,
+    "races": 1,
+    "recoveries": 2,
+    "recreation": 1,
+    "streams": 1,
+    "swarm": 1,
+}
+"""The share of each plan in the time of ``EVERYTHING``. ``mixed`` only repeats other plans,
+``steady`` is for measurements, and ``lying-disk`` may violate invariants."""
+
+BATCH_S = 3.0
+"""Running time of the seeds that a process is given at once, in seconds."""
+
+_BATCHES_A_PROCESS = 30
+"""Number of batches after which a process is replaced, which returns its memory."""
 
 
 class SeedResult(NamedTuple):
     """The result of one seed."""
 
+    plan: str
     seed: int
     violations: tuple[str, ...]
     digest: str
@@ -65,11 +92,19 @@ class SeedResult(NamedTuple):
     faults: dict[str, int]
     states: dict[str, int]
     overlaps: dict[str, int]
+    seconds: float
+    """Running time, without the search for the faults that matter."""
     replay: str = ""
-    """For a failed seed: the command that replays it with as few faults as suffice."""
+    """For a failed seed: the command that replays it, with as few faults as suffice if it was
+    shrunk."""
     schedule: tuple[str, ...] = ()
     """For a failed seed: the faults that remain in ``replay``."""
     orphans: int = 0
+
+    @property
+    def failure(self) -> str:
+        """The id of the first violated invariant; empty if all held."""
+        return self.violations[0].partition(":")[0] if self.violations else ""
 
 
 class Speed(NamedTuple):
@@ -95,6 +130,19 @@ def measure_speed(seeds: Iterable[int] = (1, 2, 3)) -> Speed:
 
 
 @dataclass(slots=True)
+class PlanTotals:
+    """The sums over the seeds of one plan."""
+
+    seeds: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    """Running time of the seeds, summed over all processes."""
+    virtual_s: float = 0.0
+    acked: int = 0
+    faults: int = 0
+
+
+@dataclass(slots=True)
 class SeedTotals:
     """The sums over all seeds of a hunt."""
 
@@ -115,6 +163,7 @@ class SeedTotals:
     """Evaluated invariants, summed over all seeds."""
     overlaps: dict[str, list[int]] = field(default_factory=dict)
     """For each kind of fault and each seed, the fewest appends in progress while one lasted."""
+    plans: dict[str, PlanTotals] = field(default_factory=dict)
 
     def add(self, run: SeedResult) -> None:
         """Add the result of one seed."""
@@ -133,19 +182,21 @@ class SeedTotals:
         self.states.update(run.states)
         for kind, number in run.overlaps.items():
             self.overlaps.setdefault(kind, []).append(number)
+        plan = self.plans.setdefault(run.plan, PlanTotals())
+        plan.seeds += 1
+        plan.failed += bool(run.violations)
+        plan.seconds += run.seconds
+        plan.virtual_s += run.virtual_s
+        plan.acked += run.acked
+        plan.faults += sum(run.faults.values())
 
 
 def run_seed(plan: str, seed: int) -> SeedResult:
-    """Run one seed of a plan. If it fails, shrink its schedule to the faults that matter."""
-    made = PLANS[plan](seed)
-    result = run_plan(made)
-    replay = ""
-    schedule: tuple[str, ...] = ()
-    if not result.is_good:
-        kept = shrink(made, result.violations[0].id)
-        replay = replay_command(plan, seed, kept)
-        schedule = tuple(str(made.faults[index]) for index in kept)
+    """Run one seed of a plan."""
+    started = time.monotonic()
+    result = run_plan(PLANS[plan](seed))
     return SeedResult(
+        plan,
         seed,
         tuple(str(violation) for violation in result.violations),
         result.digest,
@@ -157,60 +208,90 @@ def run_seed(plan: str, seed: int) -> SeedResult:
         result.faults,
         result.states,
         result.overlaps,
-        replay,
-        schedule,
-        result.orphans,
+        time.monotonic() - started,
+        replay="" if result.is_good else replay_command(plan, seed),
+        orphans=result.orphans,
     )
 
 
 def run_many(
     plan: str,
-    seeds: Iterable[int] | None = None,
+    seeds: Sequence[int] | None = None,
     *,
     first: int = 1,
     minutes: float | None = None,
     jobs: int = 0,
     on_run: Callable[[SeedResult], None] = lambda run: None,
+    shares: Mapping[str, float] | None = None,
 ) -> SeedTotals:
     """Run ``seeds``, or all from ``first`` on until ``minutes`` have passed.
 
+    ``EVERYTHING`` divides the time over plans by ``shares``, which default to ``SHARES``. Of the
+    seeds of a plan that violate the same invariant first, one is shrunk to the faults that matter.
     ``jobs`` is the number of processes; 0 means one per core. No process is left behind.
     """
     started = time.monotonic()
     total = SeedTotals()
     end = None if minutes is None else started + 60 * minutes
-    tasks = _tasks(count(first) if seeds is None else seeds)
+    times = seeds_by_time(plan, seeds, first=first, shares=shares)
     jobs = jobs or os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=20) as pool:
+    shrunk: dict[tuple[str, str], None] = {}
+    with ProcessPoolExecutor(
+        jobs, mp_context=context, max_tasks_per_child=_BATCHES_A_PROCESS
+    ) as pool:
         under_way: set[Future[list[SeedResult]]] = set()
         while True:
             while len(under_way) < jobs + 1 and (end is None or time.monotonic() < end):
-                task = next(tasks, None)
-                if task is None:
+                batch = times.take(BATCH_S)
+                if batch is None:
                     break
-                under_way.add(pool.submit(_run_some, plan, task))
+                under_way.add(pool.submit(_run_batch, batch))
             if not under_way:
                 break
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                for run in future.result():
-                    total.add(run)
+            for run in (run for future in done for run in future.result()):
+                if run.schedule:  # it was counted before it was shrunk
+                    on_run(run)
+                    continue
+                total.add(run)
+                times.finished(run.plan, run.seconds)
+                failure = run.plan, run.failure
+                if run.failure and failure not in shrunk:
+                    shrunk[failure] = None
+                    under_way.add(pool.submit(_shrink_schedule, run))
+                else:
                     on_run(run)
     total.real_s = time.monotonic() - started
     return total
 
 
-def _tasks(seeds: Iterable[int]) -> Iterator[list[int]]:
-    task: list[int] = []
-    for seed in seeds:
-        task.append(seed)
-        if len(task) == _SEEDS_A_TASK:
-            yield task
-            task = []
-    if task:
-        yield task
+def seeds_by_time(
+    plan: str,
+    seeds: Sequence[int] | None = None,
+    *,
+    first: int = 1,
+    shares: Mapping[str, float] | None = None,
+) -> TimeShares:
+    """Return the seeds of ``plan`` (None: all from ``first`` on) in the order to run them.
+
+    ``EVERYTHING`` stands for all plans of ``shares``, which default to ``SHARES``.
+    """
+    if plan != EVERYTHING:
+        shares = {plan: 1.0}
+    elif shares is None:
+        shares = SHARES
+    return TimeShares(shares, {name: count(first) if seeds is None else seeds for name in shares})
 
 
-def _run_some(plan: str, seeds: list[int]) -> list[SeedResult]:
-    return [run_seed(plan, seed) for seed in seeds]
+def _run_batch(batch: SeedBatch) -> list[SeedResult]:
+    return [run_seed(batch.plan, seed) for seed in batch.seeds]
+
+
+def _shrink_schedule(run: SeedResult) -> list[SeedResult]:
+    """Return the result with the faults that suffice for its first violation."""
+    made = PLANS[run.plan](run.seed)
+    kept = shrink(made, run.failure)
+    replay = replay_command(run.plan, run.seed, kept)
+    schedule = tuple(str(made.faults[index]) for index in kept) or ("no fault is needed",)
+    return [run._replace(replay=replay, schedule=schedule)]

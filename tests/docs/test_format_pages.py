@@ -13,7 +13,11 @@ from crc32c import crc32c
 
 from rhumbline.core.bookie import ledger_records
 from rhumbline.core.bookie.identity import Identity, cookie_of
+from rhumbline.core.bookie.index.index_file import FOOTER_BYTES
 from rhumbline.core.bookie.log import log_format
+from rhumbline.core.bookie.log.end_marker import SLOT_BYTES
+from rhumbline.core.bookie.start_record import StartRecord
+from rhumbline.core.bookie.start_record import encode as encode_start
 from rhumbline.core.log.metadata.stream_metadata import StreamHead
 from rhumbline.core.metadata.cluster_layout import Paths
 from rhumbline.core.protocol import record_set
@@ -82,6 +86,10 @@ def json_records() -> bytes:
     return head + b"\n" + subscription + b"\n"
 
 
+def start_record() -> bytes:
+    return encode_start(StartRecord(3, "9f2c61d0a4b7e853", 5 << 40, "")) + b"\n"
+
+
 HEX = {
     STORAGE: {
         "commit-group": commit_group(),
@@ -99,12 +107,21 @@ HEX = {
         "lac-body": entry.encode_lac(CRC32C, 7, 0),
     },
 }
-PLAIN = {STORAGE: {"cookie": text_of_cookie(), "json-records": json_records()}, WIRE: {}}
+PLAIN = {
+    STORAGE: {
+        "cookie": text_of_cookie(),
+        "json-records": json_records(),
+        "start-record": start_record(),
+    },
+    WIRE: {},
+}
 SIZES = {
     STORAGE: {
         "file-header": log_format.FILE_HEADER_BYTES,
         "group-header": log_format.GROUP_HEADER_BYTES,
         "record": log_format.RECORD_HEADER_BYTES,
+        "index-footer": FOOTER_BYTES,
+        "end-marker": SLOT_BYTES,
         "ledger-record": len(ledger_record()),
         "record-set": record_set.HEADER.size,
     },

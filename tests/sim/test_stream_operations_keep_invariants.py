@@ -3,7 +3,6 @@
 import pytest
 
 from rhumbline.chaos.simulation.seed_run import RunResult
-from rhumbline.chaos.simulation.seed_runner import PLANS
 from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
 
 SEEDS = 6
@@ -33,9 +32,3 @@ def test_seeds_perform_every_stream_operation(results: list[RunResult]) -> None:
 
 def test_a_seed_of_streams_gives_one_trace(results: list[RunResult]) -> None:
     assert replay("streams", results[0]).digest == results[0].digest
-
-
-def test_every_fourth_seed_of_everything_uses_streams() -> None:
-    plans = [PLANS["everything"](seed).seed for seed in range(1, 9)]
-    assert [seed.endswith(" streams") for seed in plans] == [*[False] * 3, True] * 2
-    assert plans[0] == PLANS["mixed"](1).seed

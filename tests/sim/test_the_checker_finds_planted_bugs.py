@@ -31,12 +31,15 @@ QUICK = (
     "ack-too-few",
     "ack-without-p",
     "end-is-no-end",
+    "fences-not-in-snapshot",
     "lssn-reused",
+    "second-fence-unsynced",
     "skip-fence",
     "slots-skipped",
     "truncation-goes-back",
     "two-changes",
     "unknown-is-no",
+    "waiting-not-sent",
 )
 SEEDS = 40
 CLEAN_SEEDS = 12

@@ -49,7 +49,7 @@ async def probe_bookies(
 async def missing_copies(
     cluster: WanCluster, ledgers: list[LedgerMetadata], regions_min: int
 ) -> list[str]:
-    """Return the closed fragments that miss a copy or lie in fewer than ``regions_min`` regions."""
+    """Return the closed fragments that lack a copy or lie in fewer than ``regions_min`` regions."""
     regions = regions_of_ids(cluster)
     copies, _ = await probe_bookies(cluster, ledgers)
     problems = []

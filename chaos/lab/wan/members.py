@@ -20,7 +20,7 @@ _READ_ONLY_BELOW_BYTES = 4 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One incarnation of a bookie's storage, with its id and its notes of durable records."""
+    """One incarnation of a bookie's storage, with its id and its log of durable records."""
 
     bookie_id: str
     region: str
@@ -126,7 +126,7 @@ class BookieProgram:
 
     @property
     def notes(self) -> Path:
-        """The file in which the disk notes durable records."""
+        """The file in which the disk logs the records that became durable."""
         return self.directory.parent / f"{self.name}.{self._generation}.durable"
 
 

@@ -87,7 +87,7 @@ class WanRun:
             await store.close()
 
     def _schedule(self) -> None:
-        """Create a task for each writer turn, fault, catch-up reader and truncation."""
+        """Create a task for each writer change, fault, catch-up reader and truncation."""
         work = self.scenario.workload
         for turn in work.writers:
             self._at(turn.at_ms, self._set_active_writer(turn.region))
@@ -120,7 +120,7 @@ class WanRun:
         """Add a line to the log of the run."""
         self._lines.append((app.now_ms(), f"{source:<14} {text}"))
 
-    # --- writer turns and faults ------------------------------------------------------------------
+    # --- writer changes and faults ----------------------------------------------------------------
 
     async def _set_active_writer(self, region: str) -> None:
         self.note("lab", f"{region} becomes the active writer")

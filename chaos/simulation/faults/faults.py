@@ -4,8 +4,8 @@ A fault is data (``Fault``: kind, target, start, duration, value). A fault whose
 the required state, such as a host that is already down, does nothing. Any subset of a schedule is
 therefore a valid schedule, which makes shrinking possible.
 
-The text of a fault seeds the generators of ``swizzle`` and ``wipe-members``, so the names of these
-kinds are part of a seed's identity.
+The text of a fault seeds the generators of ``swizzle``, ``wipe-members`` and ``change-r``, so the
+names of these kinds are part of a seed's identity.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from functools import partial
 from ....core.bookie.log.file_set import DIRECTORIES
 from ....core.bookie.log.log_format import LOG_KIND
 from ..cluster import STORAGE, Fault, SimCluster
+from ..world.disk import DiskImage
 from ..world.metadata import MetadataHealth
 from ..world.sim_world import DISK_BYTES, SimHost
 
@@ -22,7 +23,12 @@ Begin = Callable[[SimCluster, Fault], Undo | None]
 
 KINDS: dict[str, Begin] = {}
 
-DAMAGING = frozenset({"wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"})
+DAMAGING = frozenset(
+    {
+        *("wipe", "wipe-region", "wipe-members", "rot", "spoil", "lying-disk"),
+        *("rot-file", "truncate-file", "zero-page", "lose-file", "restore"),
+    }
+)
 """Kinds that destroy data; a quorum survives a limited number of them."""
 
 TRIGGERED = "triggered"
@@ -356,6 +362,68 @@ def _spoil(cluster: SimCluster, fault: Fault) -> Undo | None:
     return host.start_again
 
 
+def _damage_files(
+    cluster: SimCluster, fault: Fault, damage: Callable[[DiskImage, str], str]
+) -> Undo | None:
+    """Damage ``value`` files of a bookie (at least one), each chosen anew among all of its files.
+
+    With a duration the bookie is killed before and restarted at the end, else it goes on.
+    """
+    host = _host(cluster, fault)
+    cluster.mark_damaged(host)
+    if fault.lasts_ms:
+        host.kill()
+    for _ in range(max(1, int(fault.value))):
+        path = host.image.pick_file(f"{STORAGE}/")
+        where = "there is no file" if path is None else damage(host.image, path)
+        cluster.world.trace.note("fault", f"{fault.kind} on {host.name}: {where}")
+    return host.start_again if fault.lasts_ms else None
+
+
+@_kind("rot-file")
+def _rot_file(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Flip a bit in each of ``value`` files of a bookie."""
+    return _damage_files(cluster, fault, DiskImage.rot_file)
+
+
+@_kind("truncate-file")
+def _truncate_file(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Cut each of ``value`` files of a bookie at a random length."""
+    return _damage_files(cluster, fault, DiskImage.truncate_file)
+
+
+@_kind("zero-page")
+def _zero_page(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Overwrite a page in each of ``value`` files of a bookie with zeros."""
+    return _damage_files(cluster, fault, DiskImage.zero_page)
+
+
+@_kind("lose-file")
+def _lose_file(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Remove each of ``value`` files of a bookie."""
+    return _damage_files(cluster, fault, DiskImage.lose_file)
+
+
+@_kind("back-up")
+def _back_up(cluster: SimCluster, fault: Fault) -> None:
+    """Copy the disk of a bookie, for ``restore``."""
+    host = _host(cluster, fault)
+    cluster.backups[host.name] = host.image.back_up()
+
+
+@_kind("restore")
+def _restore(cluster: SimCluster, fault: Fault) -> Undo | None:
+    """Kill a bookie and replace its disk by the last back-up; it restarts at the end."""
+    host = _host(cluster, fault)
+    backup = cluster.backups.get(host.name)
+    if backup is None:
+        return None
+    cluster.mark_damaged(host)
+    host.kill("killed, and its disk replaced by a back-up")
+    host.image.restore(backup)
+    return host.start_again
+
+
 @_kind("wipe-members")
 def _wipe_members(cluster: SimCluster, fault: Fault) -> Undo:
     """Replace the disks of ``value`` running bookies of the newest ledger by empty ones."""
@@ -391,6 +459,27 @@ def _lying_disk(cluster: SimCluster, fault: Fault) -> Undo:
         host.image.health.is_lying = False
 
     return undo
+
+
+# --- policies -----------------------------------------------------------------------------------
+
+
+@_kind("change-r")
+def _change_r(cluster: SimCluster, fault: Fault) -> None:
+    """Set R to ``value``: of the ``namespace``, the ``stream``, or the ``ledgers`` being written.
+
+    A policy is set by a random running application, and takes effect at the next segment. The
+    writers of ledgers are told at once.
+    """
+    min_regions = int(fault.value)
+    if fault.target == "ledgers":
+        for change in list(cluster.r_changers):
+            change(min_regions)
+        return
+    running = [host for host in cluster.app_hosts if host.is_running]
+    if running:
+        host = cluster.world.random_of(f"change-r {fault}").choice(running)
+        host.spawn(cluster.set_min_regions(host, fault.target, min_regions), f"{fault}")
 
 
 # --- the metadata store -------------------------------------------------------------------------

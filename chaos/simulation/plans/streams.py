@@ -237,13 +237,15 @@ class StreamApplications(Applications):
 class StreamsRun(SeedRun):
     """A run of ``streams``, with its applications and additional checks at the end."""
 
+    workload = StreamWorkload
+
     def __init__(self, world: SimWorld, plan: RunPlan) -> None:
         super().__init__(world, plan)
         numbers = count(1)
         self.history = History(self.history.now_ms, numbers)
         apps = self.apps = StreamApplications(self.cluster, self.history, plan.habits)
         apps.producers = IdempotentProducers(self.cluster, self.history, PRODUCERS)
-        apps.stream_workload = self.stream_workload = StreamWorkload(
+        apps.stream_workload = self.stream_workload = self.workload(
             self.cluster, self.history, numbers
         )
         self.producers = apps.producers

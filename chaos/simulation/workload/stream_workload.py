@@ -8,7 +8,7 @@ paths) belong to a seed's identity.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
 
 from ....core.protocol.dlsn import Dlsn
@@ -39,6 +39,20 @@ class ShortStream:
 class StreamWorkload(StreamActions):
     """The operations of all hosts. ``known``: (position, txid) of records that some reader got."""
 
+    operations: Mapping[str, int] = {
+        "query_end": 4,
+        "open_at_latest": 2,
+        "seek": 4,
+        "read_from": 3,
+        "truncate": 1,
+        "maintain": 2,
+        "use_short_stream": 3,
+    }
+    """Names of operations, and their relative frequency."""
+
+    pause_s_max = 1.0
+    """Longest pause of a host between two operations."""
+
     def __init__(self, cluster: SimCluster, history: History, numbers: Iterator[int]) -> None:
         super().__init__(cluster, _OPERATION_S_MAX)
         self.known: list[tuple[Dlsn, int]] = []
@@ -50,10 +64,10 @@ class StreamWorkload(StreamActions):
         """Perform one random operation after the other until the faults are over."""
         world = self._cluster.world
         random = world.random_of(f"visitor {host.name} {host.starts}")
-        kinds = [kind for kind, share in _KINDS.items() for _ in range(share)]
+        kinds = [kind for kind, share in self.operations.items() for _ in range(share)]
         self._busy[host.name] = False
         while not world.is_healed:
-            await asyncio.sleep(random.random())
+            await asyncio.sleep(random.random() * self.pause_s_max)
             if world.is_healed:
                 break
             kind = random.choice(kinds)
@@ -246,15 +260,3 @@ class StreamWorkload(StreamActions):
         until = None if is_ended else await client.namespace.end(short.name)
         read = await read_to_the_end(client, short.name, short.history, until)
         read.is_ended = is_ended
-
-
-_KINDS = {
-    "query_end": 4,
-    "open_at_latest": 2,
-    "seek": 4,
-    "read_from": 3,
-    "truncate": 1,
-    "maintain": 2,
-    "use_short_stream": 3,
-}
-"""Names of methods, and their relative frequency."""

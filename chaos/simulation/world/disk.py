@@ -11,6 +11,7 @@ Data belongs to the host: a restarted process finds it through a new ``SimDisk``
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ Work = Callable[[], None]
 Names = list[str]
 
 SECTOR_BYTES = 512
+PAGE_BYTES = 4096
 _BEAT_DISK = 20
+_DIGITS = re.compile(r"\d+")
 
 
 class Inode:
@@ -140,6 +143,14 @@ class DiskHealth:
     sync_failures: int = 0  # number of the next syncs that fail
     write_failures: int = 0
     read_failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskBackup:
+    """A copy of all files of a disk, as readers saw them at one moment."""
+
+    files: dict[str, bytes]
+    directories: tuple[str, ...]
 
 
 class DiskImage:
@@ -286,6 +297,70 @@ class DiskImage:
         if at < len(inode.durable):
             inode.durable[at] ^= bit
         return f"{path} at {at}"
+
+    def pick_file(self, prefix: str = "") -> str | None:
+        """Return a random file below ``prefix`` that is not empty; None if there is none.
+
+        Kinds of files are equally likely, however many files of a kind there are: paths that differ
+        only in their digits are of one kind.
+        """
+        kinds: dict[str, list[str]] = {}
+        for path, inode in sorted(self.names.items()):
+            if path.startswith(prefix) and inode.cached:
+                kinds.setdefault(_DIGITS.sub("#", path), []).append(path)
+        if not kinds:
+            return None
+        kind = list(kinds)[self.random.randrange(len(kinds))]
+        return kinds[kind][self.random.randrange(len(kinds[kind]))]
+
+    def rot_file(self, path: str) -> str:
+        """Flip a random bit of a file; returns where."""
+        return self._flip(path, self.random.randrange(len(self.names[path].cached)))
+
+    def truncate_file(self, path: str) -> str:
+        """Cut a file at a random length, half of the times at a page; returns where."""
+        inode = self.names[path]
+        length = self.random.randrange(len(inode.cached))
+        if self.random.random() < 0.5:
+            length -= length % PAGE_BYTES
+        for content in (inode.cached, inode.durable):
+            del content[length:]
+        return f"{path} at {length}"
+
+    def zero_page(self, path: str) -> str:
+        """Overwrite a random page of a file with zeros; returns where."""
+        inode = self.names[path]
+        start = self.random.randrange(len(inode.cached)) // PAGE_BYTES * PAGE_BYTES
+        for content in (inode.cached, inode.durable):
+            end = min(len(content), start + PAGE_BYTES)
+            if start < end:
+                content[start:end] = bytes(end - start)
+        return f"{path} at {start}"
+
+    def lose_file(self, path: str) -> str:
+        """Remove a file durably, without its directory's knowledge; returns its path.
+
+        A process that has it open keeps its contents.
+        """
+        del self.names[path]
+        self._durable_names.pop(path, None)
+        self._changes = [change for change in self._changes if change.name != path]
+        return path
+
+    def back_up(self) -> DiskBackup:
+        """Return a copy of all files."""
+        files = {path: bytes(inode.cached) for path, inode in self.names.items()}
+        return DiskBackup(files, tuple(self.directories))
+
+    def restore(self, backup: DiskBackup) -> None:
+        """Replace all files by those of a backup, at once and durably."""
+        self.format()
+        self.directories = dict.fromkeys(backup.directories)
+        self._durable_directories = dict(self.directories)
+        for path, content in backup.files.items():
+            inode = self.names[path] = self.new_inode()
+            inode.cached, inode.durable = bytearray(content), bytearray(content)
+        self._durable_names = dict(self.names)
 
     def _add_parents(self, path: str) -> None:
         while path:

@@ -1,7 +1,7 @@
 """The application process of one region: ``-m ...wan.programs.app JSON``.
 
 The process reads commands from stdin, one JSON object per line. It records events in a file, one
-JSON list per line, and writes each event at once, so that no event is lost when it is killed.
+JSON list per line, and writes each event immediately, so that no event is lost when it is killed.
 Times are those of the machine's monotonic clock, which all processes share.
 """
 
@@ -29,7 +29,7 @@ from ... import product_settings
 READY = "is ready"
 NAMESPACE, STREAM = "lab", "stream"
 SESSIONS_MAX = 100
-"""Most writer sessions of one process; session numbers of different processes must differ."""
+"""Maximum number of writer sessions of one process, so that the processes use distinct numbers."""
 
 _BURST_MAX = 3
 _PADDING_BYTES_MAX = 60

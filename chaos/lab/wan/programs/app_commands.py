@@ -99,10 +99,10 @@ class AppCommands:
 
 
 def after_entry(last: Dlsn) -> str:
-    """Return the position just after the entry of ``last``, as text."""
+    """Return the position just after the entry of ``last``, as a string."""
     return f"{last.lssn}:{last.entry_id + 1}:0"
 
 
 def format_position(position: Dlsn | None) -> str | None:
-    """Return a position as text for a command's arguments."""
+    """Return a position as a string for a command's arguments."""
     return None if position is None else str(position)

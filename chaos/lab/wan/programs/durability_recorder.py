@@ -3,7 +3,7 @@
 It extends the production disk: after each sync it writes a line for every record that the sync
 covered. The checker therefore knows which bookies held a record durably when it was acknowledged,
 as it does in the simulator. The disk can also be slowed: while a file with the suffix ``.slow``
-exists beside the notes, each sync takes longer by the factor in that file.
+exists next to the notes, each sync takes longer by the factor in that file.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class DurabilityRecorderDisk(PosixDisk):
 
 
 class _RecordingFile:
-    """A file that notes which records its syncs made durable."""
+    """A file that logs the records that each of its syncs made durable."""
 
     def __init__(self, file: File, notes: int, slow: Path) -> None:
         self._file = file

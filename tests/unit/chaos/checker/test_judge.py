@@ -42,9 +42,12 @@ ENTRIES = 3
 """Number of entries of segment 1. Each holds a record set of two records."""
 
 
+def an_open_ledger(ledger_id: int = 5) -> LedgerMetadata:
+    return LedgerMetadata(ledger_id, 3, 3, 2, (Fragment(0, MEMBERS),))
+
+
 def a_ledger(ledger_id: int = 5) -> LedgerMetadata:
-    open_ = LedgerMetadata(ledger_id, 3, 3, 2, (Fragment(0, MEMBERS),))
-    return open_.closed(ENTRIES - 1, 100)
+    return an_open_ledger(ledger_id).closed(ENTRIES - 1, 100)
 
 
 def a_segment(lssn: int = 1, ledger_id: int = 5) -> Segment:
@@ -91,7 +94,7 @@ def a_record() -> RunRecord:
     stored = StreamVersions({1: [SegmentVersion(400.0, a_segment())]}, [(0.0, FIRST_DLSN)])
     return RunRecord(
         history,
-        {5: [LedgerVersion(0.0, a_ledger())]},
+        {5: [LedgerVersion(0.0, an_open_ledger()), LedgerVersion(300.0, a_ledger())]},
         stored.segments,
         {A: "east", B: "north", C: "west"},
         copies={5: copies},
@@ -335,6 +338,30 @@ def response_of_an_unnamed_bookie_counts(record: RunRecord) -> None:
     stored[other, 5, 1] = (110.0, 110.0)
 
 
+def recovery_counts_a_replaced_bookie(record: RunRecord) -> None:
+    """The closing metadata names a bookie that confirmed the last entry only after it."""
+    record.observed.stored[B, 5, 2] = (305.0, 305.0)
+    record.observed.stored[C, 5, 2] = (310.0, 310.0)
+
+
+def recovery_stores_too_few_regions(record: RunRecord) -> None:
+    """R is 2 from the last entry on, but only bookies of one region confirmed that entry."""
+    record.ledgers[5][-1] = LedgerVersion(300.0, a_ledger().with_r(2, 2))
+    record.regions[B] = "east"
+    record.observed.stored[C, 5, 2] = (310.0, 310.0)
+
+
+def entry_is_denied(record: RunRecord) -> None:
+    record.observed.withdrawals[A, 5, 1] = (120.0, 120.0)
+
+
+def entry_is_denied_at_last(record: RunRecord) -> None:
+    """The first response was given while the metadata did not name the bookie."""
+    other = replace(an_open_ledger(), fragments=(Fragment(0, (B, C, BookieId("d@0000000a"))),))
+    record.ledgers[5].insert(1, LedgerVersion(115.0, other))
+    record.observed.withdrawals[A, 5, 1] = (120.0, 400.0)
+
+
 DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "G6": (query_returns_too_little, query_returns_less_than_a_quorum_knew),
     "G11": (two_segments_of_one_ledger, ledger_in_use_is_deleted),
@@ -374,6 +401,8 @@ DEFECTS: dict[str, tuple[Callable[[RunRecord], None], ...]] = {
     "L18": (copy_is_dropped,),
     "L19": (deleted_stream_is_read, deleted_ledger_accepts_an_add, deleted_ledger_returns_an_entry),
     "L20": (response_of_an_unnamed_bookie_counts,),
+    "L21": (recovery_counts_a_replaced_bookie, recovery_stores_too_few_regions),
+    "L22": (entry_is_denied, entry_is_denied_at_last),
 }
 
 
@@ -422,7 +451,20 @@ def test_legal_behaviour_violates_nothing() -> None:
         CompareAndSet("app/2", 5, LedgerState.OPEN, 1, 25.0, 40.0),
     ]
     record.late_adds = [LateAdd(A, 4, is_confirmed=False, is_readable=False)]
+    record.observed.stored[A, 5, ENTRIES] = (290.0, 290.0)  # beyond the end that was recovered
+    record.observed.withdrawals[A, 5, ENTRIES] = (400.0, 400.0)
     assert [str(violation) for violation in judge(record)] == []
+
+
+def test_a_released_ledger_may_lack_entries_only_where_damage_was_noticed() -> None:
+    record = a_record()
+    record.observed.withdrawals[A, 5, 1] = (400.0, 400.0)
+    record.lost = frozenset({A})
+    assert violated_ids(record) == {"L22"}, "the bookie did not notice the damage"
+    record.aware_of_damage = frozenset({A})
+    assert violated_ids(record) == set()
+    record.observed.withdrawals[A, 5, 1] = (120.0, 400.0)
+    assert violated_ids(record) == {"L22"}, "the ledger was open at 120 ms"
 
 
 def test_orphaned_ledger_is_counted_and_is_no_violation() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rhumbline.chaos.simulation.world.disk import SimDisk
+from rhumbline.chaos.simulation.world.disk import PAGE_BYTES, SimDisk
 from rhumbline.chaos.simulation.world.sim_world import Main, SimHost, SimWorld
 from rhumbline.core.protocol.errors import DiskFailedError, DiskFullError, InvalidArgumentError
 
@@ -186,3 +186,76 @@ def test_a_wiped_machine_is_empty() -> None:
         return await disk.list("")
 
     assert on_disk(1, write, read, between=SimHost.wipe)[1] == []
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def files(disk: SimDisk) -> dict[str, bytes]:
+    return {path: bytes(inode.cached) for path, inode in disk.image.names.items()}
+
+
+async def write_many(disk: SimDisk) -> SimDisk:
+    """Write twenty logs, one index file and an empty one, each of three pages, durably."""
+    await disk.make_directory("log")
+    for path in (*(f"log/{number:04d}.log" for number in range(20)), "index"):
+        file = await disk.open(path, create=True)
+        await file.write_durable(0, [b"x" * 3 * PAGE_BYTES])
+    await disk.open("empty", create=True)
+    for directory in ("", "log"):
+        await disk.sync_directory(directory)
+    return disk
+
+
+def test_rare_kinds_of_files_are_picked_as_often_as_common_ones() -> None:
+    [disk] = on_disk(1, write_many)
+    picked = [disk.image.pick_file("data/") for _ in range(400)]
+    assert 150 < picked.count("data/index") < 250
+    assert len(set(picked)) == 21, "every file that is not empty is picked"
+    assert disk.image.pick_file("elsewhere/") is None
+
+
+def test_damage_is_durable_and_concerns_one_file_only() -> None:
+    [disk] = on_disk(1, write_many)
+    image = disk.image
+    for damage in (image.rot_file, image.truncate_file, image.zero_page, image.lose_file):
+        before = files(disk)
+        damage("data/index" if damage != image.lose_file else "data/log/0003.log")
+        changed = {path for path in before if files(disk).get(path) != before[path]}
+        assert len(changed) == 1, damage
+        after = files(disk)
+        image.lose_power()
+        assert files(disk) == after
+
+
+def test_page_of_zeros_is_aligned_and_keeps_the_length() -> None:
+    [disk] = on_disk(1, write_many)
+    disk.image.zero_page("data/index")
+    content = files(disk)["data/index"]
+    assert len(content) == 3 * PAGE_BYTES
+    assert sorted(set(content.split(b"x"))) == [b"", bytes(PAGE_BYTES)]
+
+
+def test_lost_file_stays_readable_for_a_process_that_has_it_open() -> None:
+    async def read_a_lost_file(disk: SimDisk) -> bytes:
+        await write_many(disk)
+        file = await disk.open("index")
+        disk.image.lose_file("data/index")
+        with pytest.raises(FileNotFoundError):
+            await disk.open("index")
+        return await file.read(0, 4)
+
+    assert on_disk(1, read_a_lost_file) == [b"xxxx"]
+
+
+def test_restored_disk_holds_exactly_what_was_backed_up() -> None:
+    [disk] = on_disk(1, write_many)
+    before, backup = files(disk), disk.image.back_up()
+    disk.image.lose_file("data/log/0003.log")
+    disk.image.rot_file("data/index")
+    disk.image.restore(backup)
+    assert files(disk) == before
+    disk.image.rot_file("data/index")
+    disk.image.restore(backup)
+    disk.image.lose_power()
+    assert files(disk) == before, "a back-up can be restored again, and is durable"

@@ -1,0 +1,83 @@
+"""The plan ``damage``: all files of bookies rot, are cut, lose pages or are lost, or are restored.
+
+The plan is ``swarm`` or ``streams`` with small files, so that bookies have files of all kinds and
+collect and compact while files are damaged. Only as many bookies are damaged as the quorum
+survives: one if AQ is 2, two if it is 3. Each of them may be damaged several times, while it runs
+and while it is down, and is restarted between and after the damages.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from ....core.bookie.config import KIB
+from ..cluster import Fault
+from ..faults.faults import DAMAGING
+from ..seed_run import RunPlan
+from .streams import streams
+from .swarm import LASTS_MS, REGIONS, swarm
+
+_STREAMS_SHARE = 0.25
+_DAMAGES = ("rot-file", "truncate-file", "zero-page", "lose-file")
+_DAMAGES_MAX = 4
+
+
+def damage(seed: int) -> RunPlan:
+    """Return a plan in which the files of as many bookies are damaged as the quorum survives."""
+    random = Random(f"{seed} damage")
+    plan = streams(seed) if random.random() < _STREAMS_SHARE else swarm(seed)
+    settings = plan.settings
+    victims = random.sample(bookies_of(plan), settings.policy.quorum.ack_quorum - 1)
+    faults = [fault for fault in plan.faults if fault.kind not in DAMAGING]
+    for victim in victims:
+        if random.random() < 0.3:
+            faults += _restore(random, victim)
+        else:
+            faults += _damages(random, victim)
+    return replace(
+        plan,
+        seed=f"{seed} damage",
+        settings=replace(
+            settings,
+            log_file_bytes=random.choice((4 * KIB, 8 * KIB, 32 * KIB)),
+            tail_cache_bytes=random.choice((0, 16 * KIB)),
+            maintenance_ms=random.choice((200, 1_000)),
+            collect_ms=random.choice((300, 2_000)),
+            sealed_logs_kept=random.choice((0, 1)),
+        ),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+    )
+
+
+def bookies_of(plan: RunPlan) -> list[str]:
+    """Return the hosts of a plan's bookies."""
+    return [
+        f"bookie-{region}-{number}"
+        for region, count in zip(REGIONS, plan.bookies_by_region, strict=True)
+        for number in range(count)
+    ]
+
+
+def _damages(random: Random, victim: str) -> list[Fault]:
+    faults: list[Fault] = []
+    for _ in range(random.randint(1, _DAMAGES_MAX)):
+        lasts_ms = random.choice((0, 0, 50, 800))
+        at_ms = random.randint(1_000, LASTS_MS)
+        kind, files = random.choice(_DAMAGES), random.choice((1, 1, 1, 4))
+        faults.append(Fault(kind, victim, at_ms, lasts_ms, files))
+        if not lasts_ms and random.random() < 0.7:
+            restart = random.choice(("kill", "kill", "power"))
+            at_ms += random.choice((1, 300, 3_000))
+            faults.append(Fault(restart, victim, at_ms, random.choice((50, 800))))
+    return faults
+
+
+def _restore(random: Random, victim: str) -> list[Fault]:
+    """Return a restoration of a copy that is older than the last start of the bookie."""
+    copied_ms = random.randint(500, LASTS_MS // 2)
+    started_ms = copied_ms + random.randint(1, 3_000)
+    restored_ms = started_ms + random.randint(3_000, LASTS_MS // 2)
+    return [
+        Fault("back-up", victim, copied_ms),
+        Fault("kill", victim, started_ms, 50),
+        Fault("restore", victim, restored_ms, random.choice((50, 800, 3_000))),
+    ]

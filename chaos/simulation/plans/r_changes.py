@@ -1,0 +1,107 @@
+"""The plan ``r-changes``: R goes up and down during outages, takeovers and repairs.
+
+The plan is ``swarm`` or ``changes``. R of the namespace, of the stream and of the ledgers that are
+being written changes every few seconds to a random number that AQ and the regions allow. Each entry
+is judged by the R that the ledger's metadata records for it. Data is destroyed only as far as AQ
+copies survive it, since R may be 1 at any moment.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from ....core.ledger.write.ledger_writer import LedgerWriter
+from ....core.log.write.stream_writer import StreamWriter
+from ....core.protocol.errors import RhumblineError
+from ....core.protocol.quorum import Quorum
+from ..cluster import Fault
+from ..seed_run import RunPlan, SeedRun
+from ..workload.workload import Applications
+from ..world.sim_world import SimHost, SimWorld
+from .races import changes
+from .swarm import REGIONS, swarm
+
+_SHAPES = (
+    # quorum, bookies by region, maximum R
+    (Quorum(3, 3, 3, 1), (3, 3, 3), 3),
+    (Quorum(3, 3, 3, 3), (2, 2, 2), 3),
+    (Quorum(3, 3, 2, 1), (2, 2, 2), 2),
+    (Quorum(3, 3, 2, 2), (3, 2, 1), 2),
+    (Quorum(4, 4, 3, 2), (2, 2, 2), 3),
+    (Quorum(5, 3, 3, 1), (3, 3, 3), 2),  # striped
+    (Quorum(4, 3, 2, 1), (2, 2, 2), 2),  # striped
+    (Quorum(5, 5, 3, 2), (3, 2, 2), 3),
+)
+
+_TARGETS = ("namespace", "stream", "ledgers", "ledgers", "ledgers")
+
+
+def r_changes(seed: int) -> RunPlan:
+    """Return a plan of ``swarm`` or ``changes`` in which R changes."""
+    random = Random(f"{seed} r-changes")
+    plan = random.choice((swarm, changes))(seed)
+    settings = plan.settings
+    quorum, bookies_by_region, r_max = random.choice(_SHAPES)
+    existing = [
+        f"bookie-{region}-{number}"
+        for region, count in zip(REGIONS, bookies_by_region, strict=True)
+        for number in range(count)
+    ]
+    faults = [
+        fault
+        for fault in plan.faults
+        if fault.kind not in ("wipe", "wipe-region", "wipe-members", "rot")
+        and (not fault.target.startswith("bookie-") or fault.target in existing)
+    ]
+    for _ in range(random.randint(2, 12)):
+        value = random.randint(1, r_max)
+        at_ms = random.randint(100, plan.lasts_ms)
+        faults.append(Fault("change-r", random.choice(_TARGETS), at_ms, 0, value))
+    for victim in random.sample(existing, quorum.ack_quorum - 1):
+        if random.random() < 0.3:
+            faults.append(Fault("wipe", victim, random.randint(100, plan.lasts_ms), 500))
+    if random.random() < 0.5:
+        lasts_ms = random.choice((300, 1_500, 4_000))
+        at_ms = random.randint(100, plan.lasts_ms)
+        faults.append(Fault("cut-region", random.choice(REGIONS), at_ms, lasts_ms))
+    return replace(
+        plan,
+        seed=f"{seed} r-changes",
+        bookies_by_region=bookies_by_region,
+        settings=replace(settings, policy=replace(settings.policy, quorum=quorum)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        run=RChangesRun,
+    )
+
+
+class _Applications(Applications):
+    """Applications whose writers can be told another R."""
+
+    async def _session(self, host: SimHost, writer: StreamWriter, random: Random) -> None:
+        def change(min_regions: int) -> None:
+            # The product sets the R of an open ledger below the stream's API only.
+            ledger = writer._pipeline.segment.ledger
+            assert isinstance(ledger, LedgerWriter)
+            try:
+                ledger.set_min_regions(min_regions)
+            except RhumblineError as error:
+                self._note(host, f"R is unchanged: {error}")
+
+        process = host.process
+
+        def change_here(min_regions: int) -> None:
+            if process is not None and process.is_running:
+                process.context.copy().run(change, min_regions)
+
+        self.cluster.r_changers.append(change_here)
+        try:
+            await super()._session(host, writer, random)
+        finally:
+            self.cluster.r_changers.remove(change_here)
+
+
+class RChangesRun(SeedRun):
+    """A run whose faults can change the R of the ledgers that are being written."""
+
+    def __init__(self, world: SimWorld, plan: RunPlan) -> None:
+        super().__init__(world, plan)
+        self.apps = _Applications(self.cluster, self.history, plan.habits)

@@ -1,0 +1,49 @@
+"""Some seeds of the plans that aim at one part of the protocol each."""
+
+from collections import Counter
+
+import pytest
+
+from rhumbline.chaos.simulation.seed_run import RunResult
+from rhumbline.tests.support.simulation.plan_seeds import play, replay, states, violations
+
+SEEDS = 10
+PLANS = ("end-queries", "r-changes", "recoveries")
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def plan(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def results(plan: str, request: pytest.FixtureRequest) -> list[RunResult]:
+    return play(plan, request, SEEDS)
+
+
+def faults(results: list[RunResult]) -> Counter[str]:
+    return sum((Counter(result.faults) for result in results), Counter())
+
+
+@pytest.mark.timeout(200)
+def test_every_invariant_holds(results: list[RunResult]) -> None:
+    assert violations(results) == {}
+
+
+def test_seeds_reach_what_the_plan_aims_at(plan: str, results: list[RunResult]) -> None:
+    if len(results) < SEEDS:
+        pytest.skip("too few seeds to expect much")
+    seen = states(results)
+    if plan == "end-queries":
+        assert seen["query_end"] > 20 * SEEDS
+        assert faults(results)["cut-region"] > SEEDS
+    elif plan == "r-changes":
+        assert faults(results)["change-r"] > 3 * SEEDS
+        assert seen["ensemble changes"] > 0
+    else:
+        assert seen["recovery entry recover"] > 20 * SEEDS
+        assert seen["recovery fence complete"] > 2 * SEEDS
+
+
+def test_a_seed_gives_one_trace(plan: str, results: list[RunResult]) -> None:
+    assert replay(plan, results[0]).digest == results[0].digest
