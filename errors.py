@@ -1,6 +1,6 @@
 """The errors of Rhumbline: one tree with the root ``RhumblineError``.
 
-Each error has a stable ``code`` for programs, and ``retryable`` tells whether the same call may
+Each error has a stable ``code`` for programs, and ``retryable`` shows whether the same call may
 succeed later. The order below is that of the tree.
 """
 

@@ -1,4 +1,4 @@
-"""Sessions for stores without sessions of their own: lease rows that need no synchronised clocks.
+"""Sessions for stores without native sessions: leases that need no synchronised clocks.
 
 A session is a row (owner, TTL, counter) whose owner increments the counter three times per TTL.
 Every process that has the store open also observes the rows. A row whose counter an observer saw
@@ -32,7 +32,7 @@ TTL_MS_MIN = 50
 
 
 class Lease(NamedTuple):
-    """The row of a session."""
+    """The stored lease of a session."""
 
     ttl_ms: int
     counter: int
@@ -47,22 +47,22 @@ class _Observation(NamedTuple):
 
 
 class LeaseRows(Protocol):
-    """The reads and conditional writes that a backend provides; they raise as all its calls do."""
+    """The reads and conditional writes that a backend provides; they raise its usual errors."""
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Create the row with counter 0; a repetition succeeds."""
+        """Create the lease with counter 0; a repetition succeeds."""
         ...
 
     async def renew_lease(self, owner: Owner) -> bool:
-        """Increment the counter; False if the row does not exist any more (nothing is written)."""
+        """Increment the counter; False if the lease no longer exists (nothing is written)."""
         ...
 
     async def leases(self) -> dict[Owner, Lease]:
-        """Return all rows."""
+        """Return all leases."""
         ...
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Remove the row and its nodes if the counter is still ``counter`` (None: any)."""
+        """Remove the lease and its nodes if the counter is still ``counter`` (None: any)."""
         ...
 
 
@@ -188,7 +188,7 @@ class Leases:
             await session.close()
 
     async def _keep_alive(self, session: LeaseSession) -> None:
-        """Renew the lease until the store says that the row does not exist any more.
+        """Renew the lease until the store reports that it no longer exists.
 
         While the store is unavailable, the session may or may not have expired.
         """

@@ -260,7 +260,7 @@ class MemoryStore:
         self.tree.commit(plan)
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         check_operations(operations)
         self._check_usable()
         plan = TransactionPlan(self.tree)
@@ -269,7 +269,7 @@ class MemoryStore:
         return versions_of(operations, self.tree.commit(plan))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         check_path(path)
         if self._is_closed:
             raise ClosedError(f"{self.uri} is closed")

@@ -51,7 +51,7 @@ class MigratingWatch:
             self._callback()
 
     def close(self) -> None:
-        """Stop the watch: the callback is not called any more. Safe to repeat."""
+        """Stop the watch: the callback is no longer called. Safe to repeat."""
         self._watches.pop(self, None)
         if self.inner is not None:
             self.inner.close()
@@ -163,11 +163,11 @@ class MigratingStore:
         await self._call(lambda store: store.delete(path, expect=expect))
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         return await self._call(lambda store: store.txn(operations))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         self._check_open()
         watch = MigratingWatch(self._watches, path, callback)
         watch.is_prefix = prefix
@@ -242,7 +242,7 @@ class MigratingStore:
                 return
 
     async def _follow(self, replaced: MovableStore) -> None:
-        """Return once ``replaced`` is not the store in use any more, or is open again."""
+        """Wait until ``replaced`` is no longer the store in use, or is open again."""
         deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
         async with self._moving:
             opened: dict[str, MovableStore] = {}

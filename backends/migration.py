@@ -41,7 +41,7 @@ from .migration_fence import FenceState, MovableStore
 PAUSE_MS_MAX = 10_000
 PASSES_MAX = 8
 LAST_PASS_CHANGES_MAX = 64
-"""A pass that finds at most so many changes is the last one before the source is closed."""
+"""A pass that finds at most this many changes is the last one before the source is closed."""
 
 _BATCH_OPERATIONS = 32
 _BATCH_BYTES = 256 * 1024
@@ -52,7 +52,7 @@ _CONFLICTS = (BadVersionError, IndeterminateError, NodeExistsError, NoNodeError,
 
 
 class MigrationError(MetadataError):
-    """A migration cannot continue. The message says which store is in use."""
+    """A migration cannot continue. The message names the store in use."""
 
     code = "migration"
 
@@ -118,7 +118,7 @@ class Migration:
         self._passes = 0
 
     async def run(self) -> MigrationOutcome:
-        """Migrate; return at once if that was done before. Safe to repeat after any failure.
+        """Migrate, or return if the migration was completed. Safe to repeat after any failure.
 
         Raises MigrationError, ForeignDataError (the target holds other data) and
         MetadataUnavailableError. The source stays in use unless the message says otherwise.

@@ -1,4 +1,4 @@
-"""The migration fence of a store: it says whether the store may be used, or which one replaced it.
+"""The migration fence of a store: a record that the store may be used, or what replaced it.
 
 Every write of every backend checks the fence in its own transaction, and every linearizable read
 checks it too. Therefore, once a fence has been closed, no write that began earlier can take effect.
@@ -79,7 +79,7 @@ class MovableStore(MetadataStore, Protocol):
         ...
 
     def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed; a hint, as any watch."""
+        """Call ``callback`` after the fence changed; only a hint, like any watch."""
         ...
 
     def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:

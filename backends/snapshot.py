@@ -12,7 +12,7 @@ from .transaction_plan import Node
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The data that operations read: node paths, and how many child names by parent."""
+    """The data that operations read: node paths, and a number of child names for each parent."""
 
     paths: tuple[str, ...]
     listings: dict[str, int]

@@ -103,7 +103,7 @@ class TransactionPlan:
         return self._nodes.node(path)
 
     def check(self, path: str, version: Version | None) -> None:
-        """Check that the node has this version; with None, that it does not exist but could."""
+        """Check that the node has this version; with None, that it does not exist but may."""
         if version is not None:
             self._expect(path, version)
             return

@@ -27,7 +27,7 @@ class PathWatch:
             self._loop.call_soon(self._call)
 
     def close(self) -> None:
-        """Stop the watch: the callback is not called any more. Safe to repeat."""
+        """Stop the watch: the callback is no longer called. Safe to repeat."""
         self._is_closed = True
         self._watches.discard(self)
 

@@ -166,7 +166,7 @@ def _repair(servers: RegionProcesses, root: Path, work: LossWorkload) -> Iterato
 async def _lose(
     client: Client, servers: RegionProcesses, victim: Path, log: Path, seconds_max: float
 ) -> dict[str, Any]:
-    """Kill the bookie and wait until no ledger names it any more."""
+    """Kill the bookie and wait until no ledger names it."""
     port = await _status_port(log)
     bookies = await client.directory.all_known()
     (bookie,) = [bookie for bookie in bookies if bookie_name(bookie) == victim.name]
@@ -187,7 +187,7 @@ async def _lose(
 
 
 async def _await_repair(client: Client, lost: BookieId, deadline: float) -> float:
-    """Wait until no ledger names the bookie any more.
+    """Wait until no ledger names the bookie.
 
     Returns the time at which this was the case for all ledgers but those being written.
     """

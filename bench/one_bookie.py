@@ -1,4 +1,4 @@
-"""One bookie process: adds, what they cost on disk, reads, restarts, memory.
+"""The benchmark of one bookie process: adds and their disk writes, reads, restarts, memory.
 
 Rows are named after the part that makes them: ``adds``, ``compacting`` (adds while the compactor
 keeps up), ``reads`` and ``restart``.

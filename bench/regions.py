@@ -100,7 +100,7 @@ class RegionWriters:
         window: int,
         meanwhile: Callable[[], Awaitable[object]] | None = None,
     ) -> tuple[float, tuple[float, float]]:
-        """Send for the configured time, or for as long as ``meanwhile`` takes.
+        """Send for the configured time, or until ``meanwhile`` has ended.
 
         Returns the seconds, and the CPU seconds of servers and client. The latencies are in
         ``acks``.
@@ -136,7 +136,7 @@ class RegionWriters:
         return seconds, cpu
 
     async def _send_in_window(self, number: int, window: int) -> None:
-        """Keep ``window`` records of one stream outstanding."""
+        """Append to one stream, with ``window`` records in flight at any time."""
         clock, record = time.perf_counter, self.acks.add
         append, payload, sent = self.writers[number].append, self._payload, self.sent
         pending: deque[tuple[Append, float]] = deque()
@@ -150,7 +150,7 @@ class RegionWriters:
                 record(clock() - sent_at)
 
     async def _send_at_rate(self, rate: int) -> None:
-        """Append due records to the streams in turn, with latencies measured from the due times."""
+        """Append records when they are due, to each stream in turn; measure from the due times."""
         clock = time.perf_counter
         tickets: asyncio.Queue[tuple[Append, float]] = asyncio.Queue(_TICKETS_MAX)
         failures: list[BaseException] = []

@@ -71,7 +71,7 @@ async def wait_until(
 async def list_when(
     list_rows: Callable[[], Awaitable[list[T]]], count: int | None, *, timeout_ms: int, things: str
 ) -> list[T]:
-    """Return the rows of ``list_rows`` as soon as there are ``count`` of them (None: at once)."""
+    """Return the rows of ``list_rows`` as soon as there are ``count`` of them (None: now)."""
     wanted = count or 0
     return await wait_until(
         list_rows,

@@ -58,7 +58,7 @@ class WriterDrainer:
             await self._roll_all(leaving)
 
     async def _find_writers_to_roll(self, states: PlacementStates) -> list[LedgerWriter]:
-        """Return the writers on such bookies for which another ensemble exists."""
+        """Return the writers on bookies closed to new data that can move to another ensemble."""
         leaving = []
         known: dict[tuple[Quorum, tuple[str, ...]], bool] = {}
         for writer in self._client.writers():

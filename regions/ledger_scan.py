@@ -1,4 +1,4 @@
-"""Reads the metadata of all ledgers, many at a time: one by one, each costs a round trip."""
+"""Reads the metadata of all ledgers, concurrently because each read costs a round trip."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -9,8 +9,8 @@ from ..core.runtime.metadata_store import Version
 from ..core.runtime.tasks import run_all
 
 AT_ONCE = 64
-"""Concurrent reads. A store 10 ms away then serves thousands of reads per second, and its other
-clients wait for one batch at most."""
+"""Number of concurrent reads. A store 10 ms away then serves thousands of reads per second; other
+clients wait for at most one batch."""
 
 
 OnUnreadable = Callable[[CorruptionError], None]

@@ -1,7 +1,7 @@
 """Reads by measured latency: replica order, speculative requests, and sinking of slow replicas.
 
 Order (rule PLC-20): sunk replicas come after all others, replicas of offline regions last. Among
-the rest the own region comes first, then regions by median latency; ties are random. Then the
+the rest the local region comes first, then regions by median latency; ties are random. Then the
 second attempt is moved to another rack and the third to another region.
 
 Speculation (rule PLC-21): another replica is asked when one has been silent for longer than the
@@ -45,13 +45,12 @@ class ReadSettings:
     """Wait before a read is also sent to another replica, while fewer than 20 latencies of the
     region are known."""
     local_ms_max: int = 100
-    """Maximum wait for a replica of the own region before another replica is asked as well."""
+    """Maximum wait for a replica in the local region before another replica is asked as well."""
     poll_silence_ms: int = 1_000
     """Wait before a long poll is also sent to another replica. Long polls are silent by design, so
     no measured latency applies."""
     tries_max: int = 3
-    """Maximum number of requests for one read, without those that failed. 1 disables
-    speculation."""
+    """Maximum number of requests for one read, not counting failed ones. 1 disables speculation."""
     extra_percent: int = 10
     """Extra requests allowed, in percent of reads, in addition to ``extra_per_second``."""
     extra_per_second: int = 1
@@ -60,7 +59,7 @@ class ReadSettings:
     """Maximum number of extra requests that can be saved up."""
     sink_ms_min: int = 1_000
     """Time for which a slow or failed replica is asked after all others, the first time. It doubles
-    each time in a row up to ``sink_ms_max``."""
+    with each consecutive time, up to ``sink_ms_max``."""
     sink_ms_max: int = 30_000
     """Maximum time for which a slow or failed replica is asked after all others."""
 

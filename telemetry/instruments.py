@@ -1,4 +1,4 @@
-"""Observable instruments that read statistics which the process has counted already.
+"""Observable instruments that read statistics that the process counts in any case.
 
 There is one instrument for each metric of the catalogue; a summary has three, for quantiles, sum
 and count. They read the last snapshot, so exporters may call them from any thread.
@@ -22,7 +22,7 @@ class Instruments:
             self._create(meter, metric)
 
     def observe(self, service: str, statistics: Statistics) -> None:
-        """Include these statistics in snapshots, e.g. those of a ``bookie``."""
+        """Include these statistics in snapshots, e.g. the statistics of a ``bookie``."""
         self._sources.append((service, statistics))
 
     def take_snapshot(self) -> None:

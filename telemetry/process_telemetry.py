@@ -1,4 +1,4 @@
-"""Starts and ends OpenTelemetry for a process, if its settings ask for it."""
+"""Starts and ends OpenTelemetry for a process, if its settings enable it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

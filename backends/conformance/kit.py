@@ -41,7 +41,7 @@ class StoreUnderTest:
 
 @dataclass(slots=True)
 class World:
-    """The resources of one check: handles to the store and a path of its own."""
+    """The resources of one check: handles to the store, and a separate root path."""
 
     target: StoreUnderTest
     root: str

@@ -32,7 +32,7 @@ SESSION_TTL_MS = 10_000
 
 
 class ModelStep(NamedTuple):
-    """One call; ``pick`` selects a version seen earlier at its path, or no version if None."""
+    """One operation; ``pick`` selects a version seen earlier at its path, or no version if None."""
 
     kind: str
     name: str
@@ -197,7 +197,7 @@ class Twin:
 
 
 async def run_program(program: list[ModelStep], handles: list[MetadataStore]) -> None:
-    """Run one program through ``HANDLES`` handles of a store, below a root of its own.
+    """Run one program through ``HANDLES`` handles of a store, below a separate root.
 
     Raises AssertionError at the first step whose outcome differs.
     """

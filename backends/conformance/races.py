@@ -42,7 +42,7 @@ async def no_increment_is_lost(world: "World") -> None:
 
 
 async def exactly_one_of_concurrent_creates_succeeds(world: "World") -> None:
-    """The others raise NodeExistsError, and the node has the data of the successful create."""
+    """One concurrent create succeeds and writes its data; the others raise NodeExistsError."""
     handles = await _handles(world)
     for attempt in range(5):
         path = world.path(f"claim-{attempt}/leaf")

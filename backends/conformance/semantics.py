@@ -94,7 +94,7 @@ async def put_replaces_the_data_and_returns_a_new_version(world: "World") -> Non
 
 
 async def a_version_of_a_deleted_node_is_never_valid_again(world: "World") -> None:
-    """It stays invalid if the node is created again with the same data and number of writes."""
+    """The version stays invalid even if an equal node is created and written equally often."""
     path = world.path("a")
     seen = set()
     for _ in range(4):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def an_ephemeral_node_exists_until_its_session_closes(world: "World") -> None:
-    """Other handles can read and write it; it does not exist after ``close`` of its session."""
+    """Other handles can read and write the node until its session is closed, which removes it."""
     other = await world.open_handle()
     session = await world.session()
     path, version = await world.store.create(world.path("a/e"), b"x", ephemeral=session)
@@ -47,7 +47,7 @@ async def a_session_outlives_several_ttls_while_its_process_runs(world: "World")
 
 
 async def a_closed_session_is_lost(world: "World") -> None:
-    """Using it raises SessionLostError and writes nothing; a late ``on_lost`` is still called."""
+    """Calls with a closed session raise SessionLostError; a late ``on_lost`` is still called."""
     session = await world.session()
     await session.close()
     assert session.is_lost
@@ -59,7 +59,7 @@ async def a_closed_session_is_lost(world: "World") -> None:
 
 
 async def closing_the_store_closes_its_sessions(world: "World") -> None:
-    """Their nodes are removed at once, and watches of these nodes fire."""
+    """Closing a store removes the nodes of its sessions immediately and fires their watches."""
     store = await world.open_handle()
     path, _ = await store.create(world.path("e"), ephemeral=await world.session(store))
     changes = ChangeSignal()
@@ -99,7 +99,7 @@ async def an_ephemeral_node_cannot_have_children(world: "World") -> None:
 
 
 async def closing_a_session_removes_only_its_own_nodes(world: "World") -> None:
-    """A node that another handle created at the path of a deleted ephemeral node stays."""
+    """A node that another handle created in place of a deleted ephemeral node is kept."""
     session = await world.session()
     path, version = await world.store.create(world.path("e"), b"mine", ephemeral=session)
     other = await world.open_handle()
@@ -130,7 +130,7 @@ async def ephemeral_nodes_can_be_sequential(world: "World") -> None:
 
 
 async def ephemeral_nodes_of_a_killed_process_last_for_their_ttl(world: "World") -> None:
-    """The nodes exist at least half the TTL, then watches fire and the path can be created."""
+    """The nodes exist for at least half the TTL; then watches fire and the path is free again."""
     holder = await _Holder.start(world, world.path("claim"))
     loop = asyncio.get_running_loop()
     try:

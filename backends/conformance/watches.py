@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def a_watch_fires_for_every_kind_of_change(world: "World") -> None:
-    """It fires after creation, change, deletion and another creation, by any handle."""
+    """A watch fires after creation, change, deletion and another creation, by any handle."""
     path = world.path("deep/down/a")
     other = await world.open_handle()
     for writer in (other, world.store):
@@ -34,7 +34,7 @@ async def a_watch_fires_for_every_kind_of_change(world: "World") -> None:
 
 
 async def a_prefix_watch_fires_for_the_whole_subtree(world: "World") -> None:
-    """It fires after changes of the node itself and of any node below it."""
+    """A prefix watch fires after changes of the node itself and of any node below it."""
     other = await world.open_handle()
     await other.create(world.path("a"))
     changes = ChangeSignal()
@@ -52,7 +52,7 @@ async def a_prefix_watch_fires_for_the_whole_subtree(world: "World") -> None:
 
 
 async def a_watch_ignores_changes_of_other_nodes(world: "World") -> None:
-    """Changes of siblings, children, and nodes whose names share a prefix do not fire it."""
+    """A watch ignores changes of siblings, children, and nodes whose names share a prefix."""
     other = await world.open_handle()
     await other.txn([Create(world.path("a")), Create(world.path("ab")), Create(world.path("b"))])
     node, prefix = ChangeSignal(), ChangeSignal()

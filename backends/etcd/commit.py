@@ -138,7 +138,7 @@ class EtcdCommits:
         self._fence.state.check(allowed_fence)
         if asyncio.get_running_loop().time() >= deadline:
             raise MetadataUnavailableError(
-                "etcd: concurrent changes of the same nodes until the deadline"
+                "etcd: other writers kept changing the same nodes until the deadline"
             )
         return None
 
@@ -208,7 +208,7 @@ class EtcdCommits:
         return _Counter(key, int(answer.kvs[0].value), answer.kvs[0].mod_revision)
 
     def _set_counter(self, request: pb.TxnRequest, counter: _Counter, number: int) -> None:
-        """Add to the transaction: set the counter, if it is unchanged."""
+        """Add a write of the counter to the transaction, if the counter is unchanged."""
         request.compare.append(
             pb.Compare(target=pb.Compare.MOD, key=counter.key, mod_revision=counter.revision)
         )
@@ -256,7 +256,7 @@ class EtcdCommits:
         return [pb.RequestOp(request_put=put)]
 
     def _childless(self, path: str, plan: TransactionPlan, snapshot: Snapshot) -> list[pb.Compare]:
-        """Return the comparisons that a node has no children but those deleted with it."""
+        """Return comparisons that fail if a node has children that are not deleted with it."""
         start, end = self._keys.children(path)
         bounds = [start]
         for name in snapshot.names.get(path, ()):

@@ -183,13 +183,13 @@ class EtcdStore:
         await self._commits.commit([Delete(path, expect)], self._deadline())
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         check_operations(operations)
         self._check_open()
         return versions_of(operations, await self._commits.commit(operations, self._deadline()))
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         check_path(path)
         self._check_open()
         return self._watcher.watches.add(path, callback, is_prefix=prefix)

@@ -63,7 +63,7 @@ class FdbFuture(Protocol):
 
 
 class FdbTransaction(Protocol):
-    """The used part of a transaction of the bindings."""
+    """The methods of a transaction of the bindings that this package uses."""
 
     options: Any
 
@@ -98,7 +98,7 @@ class FdbTransaction(Protocol):
         ...
 
     def get_versionstamp(self) -> FdbFuture:
-        """Return a future of the versionstamp; call it before the commit, it is ready after it."""
+        """Return a future of the versionstamp; to be called before the commit."""
         ...
 
     def on_error(self, error: Exception) -> FdbFuture:
@@ -107,7 +107,7 @@ class FdbTransaction(Protocol):
 
 
 class Bindings(Protocol):
-    """An open database, and other used parts of the bindings."""
+    """An open database, and the other parts of the bindings that this package uses."""
 
     error: type[Exception]
 

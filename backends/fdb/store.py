@@ -167,14 +167,14 @@ class FdbStore:
         await self._commits.commit([Delete(path, expect)], self._deadline())
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         check_operations(operations)
         self._check_open()
         version = await self._commits.commit(operations, self._deadline())
         return versions_of(operations, version)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         check_path(path)
         self._check_open()
         return self._watcher.watches.add(path, callback, is_prefix=prefix)
@@ -199,7 +199,7 @@ class FdbStore:
     # --- lease rows (``LeaseRows``)
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Create the row of a session."""
+        """Create the lease of a session."""
 
         async def body(reads: Reads) -> bool:
             await self._commits.open_epoch(reads)
@@ -209,7 +209,7 @@ class FdbStore:
         await self._commits.write(body, self._deadline())
 
     async def renew_lease(self, owner: Owner) -> bool:
-        """Increment the counter; False if the row does not exist any more."""
+        """Increment the counter; False if the lease no longer exists."""
         key = self._keys.lease(owner)
 
         async def body(reads: Reads) -> tuple[bool]:
@@ -226,7 +226,7 @@ class FdbStore:
         return is_alive
 
     async def leases(self) -> dict[Owner, Lease]:
-        """Return all rows."""
+        """Return all leases."""
 
         async def body(reads: Reads) -> dict[Owner, Lease]:
             rows = await reads.range(self._keys.leases)
@@ -235,7 +235,7 @@ class FdbStore:
         return await self._read(body)
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Remove the row and its nodes if the counter is still ``counter`` (None: any).
+        """Remove the lease and its nodes if the counter is still ``counter`` (None: any).
 
         An owner with more nodes than one transaction may remove is marked as ending: it can neither
         renew its lease nor create nodes. The row is removed with its last nodes; after a crash,

@@ -1,4 +1,4 @@
-"""Watches on top of FoundationDB's, which cover single keys and fire once; one task per path."""
+"""Lasting watches on top of FoundationDB's one-shot watches of single keys; one task per path."""
 
 import asyncio
 from collections.abc import Callable

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 SETTLED_MS = 100
-"""Well above the timestamp tick of any kernel, which is at most 10 ms."""
+"""Age in milliseconds of a settled timestamp, well above any kernel's tick of at most 10 ms."""
 
 _Stamp = tuple[int, int, int]
 

@@ -109,7 +109,7 @@ class Database:
         return outcome
 
     def changes_after(self, number: int, deadline: float) -> tuple[int, list[str] | None]:
-        """Do as ``SqliteReader.changes_after``, with one cheap query if nothing was committed."""
+        """Return ``SqliteReader.changes_after``, with one cheap query if nothing was committed."""
         with self._mapped_errors():
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         if number >= 0 and (version, self._commits) == self._checked_version:
@@ -321,14 +321,14 @@ class SqliteWriter(SqliteReader):
         self._connection.execute("INSERT OR IGNORE INTO lease VALUES (?, ?, 0)", (owner, ttl_ms))
 
     def renew_lease(self, owner: Owner) -> bool:
-        """Increment the counter; False if the lease does not exist any more."""
+        """Increment the counter; False if the lease no longer exists."""
         cursor = self._connection.execute(
             "UPDATE lease SET counter = counter + 1 WHERE owner = ?", (owner,)
         )
         return cursor.rowcount == 1
 
     def check_lease(self, owner: Owner) -> None:
-        """Raise SessionLostError if the lease does not exist any more."""
+        """Raise SessionLostError if the lease no longer exists."""
         row = self._connection.execute("SELECT 1 FROM lease WHERE owner = ?", (owner,)).fetchone()
         if row is None:
             raise SessionLostError(f"session {owner} has ended")

@@ -18,7 +18,7 @@ POLL_MS = 20
 """Interval in milliseconds between checks with the probe."""
 
 CHECK_INTERVAL_MS_MAX = 1_000
-"""Longest interval in milliseconds between queries of the database, whatever the probe says."""
+"""Longest interval in milliseconds between queries of the database, even without a known change."""
 
 ReadChanges = Callable[[int], Awaitable[tuple[int, list[str] | None]]]
 """Returns the number of the last change, and the paths changed after a number (None: unknown)."""

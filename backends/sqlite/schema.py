@@ -82,7 +82,7 @@ def _make(connection: sqlite3.Connection) -> None:
 def _check_host(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> None:
     facts = dict(connection.execute("SELECT name, value FROM fact").fetchall())
     if not {"epoch", "revision", "boot", "machine"} <= facts.keys():
-        raise CorruptionError(f"{path} is damaged: the facts about its epoch and host are missing")
+        raise CorruptionError(f"{path} is damaged: the rows for its epoch and host are missing")
     boot, machine = host_identity()
     if not adopt and facts["boot"] != boot and facts["machine"] != machine:
         raise ForeignDataError(

@@ -129,7 +129,7 @@ class SqliteStore:
         await self._write(body)
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         check_operations(operations)
 
         def body(writer: SqliteWriter) -> list[Version | None]:
@@ -141,7 +141,7 @@ class SqliteStore:
         return await self._write(body)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         check_path(path)
         self._check_open()
         return self._watches.add(path, callback, is_prefix=prefix)
@@ -165,19 +165,19 @@ class SqliteStore:
     # --- lease rows (``LeaseRows``)
 
     async def add_lease(self, owner: Owner, ttl_ms: int) -> None:
-        """Create the row of a session."""
+        """Create the lease of a session."""
         await self._write(lambda writer: writer.add_lease(owner, ttl_ms))
 
     async def renew_lease(self, owner: Owner) -> bool:
-        """Increment the counter; False if the row does not exist any more."""
+        """Increment the counter; False if the lease no longer exists."""
         return await self._write(lambda writer: writer.renew_lease(owner))
 
     async def leases(self) -> dict[Owner, Lease]:
-        """Return all rows."""
+        """Return all leases."""
         return await self._read(lambda reader: reader.leases())
 
     async def end_lease(self, owner: Owner, counter: int | None) -> None:
-        """Remove the row and its nodes if the counter is still ``counter`` (None: any)."""
+        """Remove the lease and its nodes if the counter is still ``counter`` (None: any)."""
         await self._write(lambda writer: writer.end_lease(owner, counter))
 
     # --- migration (``MovableStore``)

@@ -1,4 +1,4 @@
-"""The queue of writes for SQLite's thread; all writes waiting when it is free share one commit.
+"""The queue of writes for SQLite's thread; writes that wait while it is busy share one commit.
 
 A commit is a sync of the disk. With shared commits a process that opens a thousand streams at once
 needs a few dozen syncs instead of thousands. Each write keeps its own deadline: while other

@@ -109,7 +109,7 @@ class ConnectionGone(Exception):
 
 
 class MultiFailed(Exception):
-    """The failure of a multi-request without effect; ``index`` is its first failed operation."""
+    """A multi-request failed without effect; ``index`` is its first failed operation."""
 
     def __init__(self, index: int, error: RhumblineError) -> None:
         super().__init__(index, error)
@@ -190,7 +190,7 @@ class Multi(NamedTuple):
 
     @staticmethod
     def deserialize(data: bytes, offset: int) -> list[Any]:
-        """Return the results; those of a failed multi-request are errors."""
+        """Return the results; a failed multi-request has errors as results."""
         results: list[Any] = []
         while True:
             header, offset = jute.MultiHeader.deserialize(data, offset)

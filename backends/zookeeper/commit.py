@@ -51,7 +51,7 @@ class CreateFlags(NamedTuple):
 
 @dataclass(slots=True)
 class _RequestBuilder:
-    """A multi-request under construction; ``origins`` has the operation's index for each part.
+    """A multi-request under construction; ``origins`` maps each part to its operation's index.
 
     An origin may also be ``_FENCE`` or ``_RETRY``, for parts that belong to no single operation.
     """
@@ -112,7 +112,7 @@ class ZooKeeperCommits:
                 continue
             return self._written(operations, builder, results)
         raise MetadataUnavailableError(
-            "ZooKeeper: concurrent changes of the same nodes until the deadline"
+            "ZooKeeper: other writers kept changing the same nodes until the deadline"
         )
 
     def _written(
@@ -216,7 +216,7 @@ class ZooKeeperCommits:
     def _add_absence(
         self, builder: _RequestBuilder, origin: int, path: str, missing: list[str]
     ) -> None:
-        """Check that a node does not exist: ZooKeeper must create and delete it for that."""
+        """Add a check that a node does not exist, which requires creating and deleting it."""
         for ancestor in missing:
             builder.add(_RETRY, self._requests.create(ancestor, b""))
         builder.add(origin, self._requests.create(path, b""))

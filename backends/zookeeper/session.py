@@ -1,4 +1,4 @@
-"""A session: a ZooKeeper connection of its own, which owns the ephemeral nodes."""
+"""A session: a separate ZooKeeper connection that owns the ephemeral nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ CLOSE_RECONNECT_MS = 1_200
 """Time in milliseconds for a reconnect before a session is closed.
 
 It is longer than kazoo's longest pause between connection attempts. A connection that comes back in
-this time lets the nodes be removed at once instead of after the TTL.
+this time lets the nodes be removed immediately instead of after the TTL.
 """
 
 

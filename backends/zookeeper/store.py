@@ -59,7 +59,7 @@ SYSTEM = "/zookeeper"
 """The path of ZooKeeper's own nodes, which a store without a chroot hides."""
 
 PAGE_REQUESTS_MAX = 200
-"""Number of requests that a full scan sends at once."""
+"""Number of concurrent requests of a full scan."""
 
 SEQUENCE_RAISES_PER_S_MIN = 500
 """Lowest rate at which a sequence number is raised, for the deadline of ``load``."""
@@ -201,12 +201,12 @@ class ZooKeeperStore:
         await self._commit([Delete(path, expect)])
 
     async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return the versions of Create and Put, else None."""
+        """Carry out all operations or none; return versions, None for each Check and Delete."""
         check_operations(operations)
         return await self._commit(operations)
 
     def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node, or with ``prefix`` one below, changed."""
+        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
         check_path(path)
         self._check_open()
         return self._watches.add(path, callback, is_prefix=prefix)
@@ -261,7 +261,7 @@ class ZooKeeperStore:
         return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
-        """Yield all nodes including the root, level by level, with many requests at once."""
+        """Yield all nodes including the root, level by level, with many concurrent requests."""
         self._check_open()
         level = ["/"]
         await self._connection.read(self._requests.sync(self.fence.path), deadline=self._deadline())

@@ -129,7 +129,7 @@ def _senders(workload: BenchWorkload, writers: list[StreamWriter], meter: _Meter
 async def _send_in_window(
     writer: StreamWriter, payload: bytes, outstanding: int, meter: _Meter
 ) -> None:
-    """Keep ``outstanding`` records of one stream outstanding."""
+    """Append to one stream, with ``outstanding`` records in flight at any time."""
     clock = time.perf_counter
     append, record = writer.append, meter.acks.add
     chunk = min(_CHUNK, outstanding)
@@ -148,7 +148,7 @@ async def _send_in_window(
 async def _send_at_rate(
     workload: BenchWorkload, writers: list[StreamWriter], payload: bytes, meter: _Meter
 ) -> None:
-    """Append due records to the streams in turn.
+    """Append to the streams in turn, each record when it is due.
 
     The latency of a record counts from its append, or from its due time if the append is more than
     2 ms late, as in the benchmarks of other systems.

@@ -32,7 +32,7 @@ DUE = struct.Struct(">d")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The task of a process. ``streams`` has one stream name per client."""
+    """The settings of a client process. ``streams`` has one stream name per client."""
 
     kind: Kind
     uri: str

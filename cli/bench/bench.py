@@ -83,7 +83,7 @@ def tail(
     only: str | None, seconds: float, repetitions: int, json_file: Path | None,
     directory: Path | None,
 ) -> None:  # fmt: skip
-    """Measure delivery from append to tailing readers: one, at 1,000 and 10,000/s, and many."""
+    """Measure the delay from append to delivery: one reader at 1,000 and 10,000/s, many readers."""
     _run_workloads(_chosen(TAIL, only), seconds, repetitions, json_file, directory)
 
 

@@ -225,7 +225,7 @@ def speculation(
     round_trip: float, slow: float, entries: int, size: int, rate: int, seconds: float,
     directory: Path | None, json_file: Path | None,
 ) -> None:  # fmt: skip
-    """Measure reads in a region whose own replica is slow, or stopped by SIGSTOP.
+    """Measure reads in a region whose local replica is slow, or stopped by SIGSTOP.
 
     Three regions of one bookie, 3/3/2/R2. With speculation a second replica gets the request after
     the usual latency, within a budget; without it every read waits for its timeout (5 s).

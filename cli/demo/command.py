@@ -1,4 +1,4 @@
-"""``rhumbline demo``: the command; its steps are in ``script``, its views beside it."""
+"""The command ``rhumbline demo``: steps in ``script``, views in ``live`` and ``plain``."""
 
 import asyncio
 import signal

@@ -57,7 +57,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """Count and digest of all records that a reader got."""
+    """Count and digest of all records that a reader received."""
 
     region: str
     count: int
@@ -76,7 +76,7 @@ class DemoOutcome:
 
     @property
     def is_good(self) -> bool:
-        """True if every record was acknowledged and archived, and all readers got the input."""
+        """True if all records were acknowledged and archived, and every reader got the input."""
         expected = (self.source.line_count, self.source.sha256)
         archived = self.archived
         return (

@@ -73,7 +73,7 @@ def ls(output: str) -> None:
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="RHUMBLINE_SERVERS",
-    help="Directory with toxiproxy and etcd, searched besides PATH.",
+    help="Directory with toxiproxy and etcd, searched in addition to PATH.",
 )
 @click.option(
     "--keep",
@@ -146,7 +146,7 @@ def report(folder: Path, output: str) -> int:
     "--servers",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="RHUMBLINE_SERVERS",
-    help="Directory with toxiproxy, searched besides PATH.",
+    help="Directory with toxiproxy, searched in addition to PATH.",
 )
 @_output
 def overhead(appends: int, servers: Path | None, output: str) -> None:

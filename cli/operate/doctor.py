@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 from ...client.connect import Client
+from ...core.bookie.start_record import decode
 from ...core.ledger.connection.bookie_link import address_for
 from ...core.log.namespace import list_namespaces
 from ...core.protocol.bookie_id import BookieId
@@ -91,7 +92,16 @@ async def _check_connection(client: Client, bookie: BookieId, verdict: str) -> F
         return Finding(subject, "fault", f"cannot be reached: {error or type(error).__name__}")
     region = await client.directory.region_of(bookie) or "unknown region"
     note = "" if verdict == "ok" else ", read-only"
+    limbo = await _recorded_limbo(client, bookie)
+    if limbo:
+        verdict, note = "warning", f"{note}, in limbo: {limbo}"
     return Finding(subject, verdict, f"reachable at {address}, {region}{note}")
+
+
+async def _recorded_limbo(client: Client, bookie: BookieId) -> str:
+    """Return why the bookie is in limbo, empty if it is not (or is an Apache bookie)."""
+    value = await client.directory.read_start(bookie)
+    return "" if value is None else decode(value.data).limbo
 
 
 async def _namespaces(client: Client) -> AsyncIterator[Finding]:

@@ -162,7 +162,7 @@ def as_document(found: DeploymentPlan) -> dict[str, Any]:
 
 
 def as_text(found: DeploymentPlan) -> str:
-    """Return a plan as text."""
+    """Return a plan as printable lines."""
     if found.refusal is not None:
         nearest = "none" if found.nearest is None else str(found.nearest)
         return f"{_show(found.numbers)}: REFUSED\n  {found.refusal}\n  nearest accepted: {nearest}"

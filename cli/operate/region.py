@@ -46,7 +46,7 @@ async def ls(session: CommandSession) -> None:
 @session_options
 @runs
 async def disallow(session: CommandSession, name: str) -> None:
-    """Place no new data in the region; existing data stays and is read."""
+    """Place no new data in the region; existing data stays readable."""
     async with opened(session) as cluster:
         await _set(cluster, name, PlacementState.DISALLOWED)
 

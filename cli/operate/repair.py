@@ -25,7 +25,7 @@ def repair() -> None:
 @repair.command()
 @click.option("--lost-after", help="Time after which a bookie that is down counts as lost.")
 @click.option("--audit-interval", help="Interval between two audits.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Ledgers repaired concurrently.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Number of concurrent ledger repairs.")
 @click.option("--bytes-per-second", help="Limit of the copying rate.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address of the status server."

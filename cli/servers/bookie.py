@@ -90,6 +90,11 @@ async def run_(
             print_message(
                 f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}"
             )
+            if running.limbo_reason:
+                print_message(
+                    f"bookie {running.bookie_id} is in limbo and accepts no adds to the ledgers "
+                    f"that it may have lost entries of: {running.limbo_reason}"
+                )
             await stop.wait()
             print_message(f"bookie {running.bookie_id} is stopping")
     finally:

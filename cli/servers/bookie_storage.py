@@ -36,8 +36,8 @@ _PROGRESS_ENTRIES = 20_000
 async def verify(session: CommandSession, directory: Path) -> None:
     """Read every byte of a stopped bookie's DIRECTORY and verify every checksum.
 
-    Changes nothing. Exits with 1 if anything is damaged. The index is not read, because it can be
-    rebuilt.
+    Changes nothing. Exits with 1 if anything is damaged. Each index file is compared with its data
+    file. A damaged or missing index file is built again at the next start.
     """
     found = await _verified(session, directory)
     record = {
@@ -50,6 +50,7 @@ async def verify(session: CommandSession, directory: Path) -> None:
         "bytes": found.entry_bytes,
         "log files": found.log_count,
         "sorted files": found.sorted_file_count,
+        "index files": found.index_file_count,
         "unfinished bytes": found.torn_bytes,
         "damaged regions": len(found.damages),
     }
@@ -118,7 +119,7 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
 @session_options
 @runs
 async def rebuild_index(session: CommandSession, directory: Path) -> None:
-    """Remove the index in a stopped bookie's DIRECTORY and rebuild it from the files."""
+    """Remove the index files in a stopped bookie's DIRECTORY and build them again."""
     progress = ProgressBar()
     started = time.monotonic()
     async with opened_storage(
@@ -128,7 +129,7 @@ async def rebuild_index(session: CommandSession, directory: Path) -> None:
         on_progress=lambda count: progress.show(f"{count:,} entries"),
     ) as storage:
         progress.clear()
-        count, damages = storage.index.recent.row_count, storage.damages
+        count, damages = storage.index.row_count, storage.damages
     print_message(f"{directory}: {count:,} entries indexed in {time.monotonic() - started:.1f} s")
     _fail_if_damaged(directory, damages)
 

@@ -42,9 +42,9 @@ region = "{region}"
 @click.option("--rtt", type=click.IntRange(0, 2000), default=0, show_default=True,
               help="Emulated round trip between regions in ms.")  # fmt: skip
 @click.option("--wait", "waits", is_flag=True,
-              help="Start nothing: wait until the cluster in DIRECTORY is ready.")  # fmt: skip
+              help="Do not start a cluster; wait until the one in DIRECTORY is ready.")  # fmt: skip
 @click.option("--stop", "stops", is_flag=True,
-              help="Start nothing: stop the cluster in DIRECTORY.")  # fmt: skip
+              help="Do not start a cluster; stop the one in DIRECTORY.")  # fmt: skip
 @timeout_option
 @runs
 async def dev(

@@ -31,7 +31,7 @@ class DevProcess:
 
 
 class DevLock:
-    """The lock on a directory, held by this process; made by ``locked``."""
+    """The lock on a directory, held by this process; created by ``locked``."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -46,7 +46,7 @@ class PolicyOptions:
     flush: str | None
     flush_bytes: str | None
     texts: dict[str, str]
-    """The texts of the other options that were given, by policy field."""
+    """The strings of the other options that were given, by policy field."""
 
     @property
     def is_any_given(self) -> bool:

@@ -44,9 +44,9 @@ async def read_stream(
     limit: int | None = None,
     last: int | None = None,
 ) -> None:
-    """Print records from ``start`` (or only the ``last`` ones) up to the present end.
+    """Print records from ``start`` (or only the ``last`` ones) up to the current end.
 
-    With ``follow`` or ``waits`` reading continues behind that end, until ``limit`` or ``end``. With
+    With ``follow`` or ``waits`` reading continues after that end, until ``limit`` or ``end``. With
     ``follow`` an interrupt is a success. Raises NoSuchStreamError, TruncatedError, GapError,
     CorruptionError.
     """
@@ -93,7 +93,7 @@ async def _up_to(reader: StreamReader, end: Dlsn | None) -> AsyncIterator[list[R
 
 
 async def _end_of(namespace: Namespace, stream: str) -> Dlsn:
-    """Return the position behind the last record that is readable now."""
+    """Return the position after the last record that is readable now."""
     reader = await namespace.open_reader(stream, LATEST)
     try:
         return reader.position

@@ -86,7 +86,7 @@ def _split_prefixed(data: bytes, size_max: int) -> tuple[list[bytes], bytes]:
         (length,) = _LENGTH.unpack_from(data, at)
         if length > size_max:
             raise InvalidArgumentError(
-                f"a length prefix says {length} bytes, but a record has at most {size_max}: "
+                f"a length prefix of {length} bytes is above a record's limit of {size_max} bytes: "
                 "is this input length-prefixed?"
             )
         end = at + _LENGTH.size + length

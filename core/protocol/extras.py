@@ -1,4 +1,4 @@
-"""Optional dependencies: the error for one that is not installed says what to install."""
+"""Optional dependencies: the error for a missing one names the extra to install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

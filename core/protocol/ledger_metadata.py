@@ -3,10 +3,10 @@
 Every change is a compare-and-set on the store's version (rules LED-1..LED-3, bug B4); this module
 only computes the next value. Invariants, checked at construction:
 
-1. the first entry ids of the fragments strictly rise, and the first one is 0;
+1. the first entry ids of the fragments strictly increase, and the first one is 0;
 2. each fragment names exactly E distinct bookies;
 3. the last fragment of a closed ledger starts at ``last_entry_id + 1`` or below;
-4. the ranges of R start at entry 0 and strictly rise; without ranges R is 1 (BookKeeper's rule);
+4. the ranges of R start at entry 0 and strictly increase; without ranges R is 1 (as BookKeeper);
 5. the list of allowed regions, if there is one, parses.
 """
 
@@ -114,7 +114,7 @@ class LedgerMetadata:
         raise AssertionError("the first fragment starts at 0")
 
     def r_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return ((first entry id, R), ...), rising; ((0, 1),) if the ledger has no region rule."""
+        """Return ((first entry id, R), ...), ascending; ((0, 1),) if there is no region rule."""
         text = self.custom.get(R_KEY)
         if text is None:
             return ((0, 1),)

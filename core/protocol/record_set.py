@@ -411,7 +411,7 @@ def _decode_at(view: memoryview, at: int) -> tuple[RecordSet, int]:
         or (first_txid != last_txid) is not has_txids
         or (kind != Kind.DATA and count != 1)
     ):
-        raise CorruptionError("record set: its header contradicts itself")
+        raise CorruptionError("record set: the fields of its header are inconsistent")
     decoded = RecordSet()
     decoded.kind = kind
     decoded.count = count

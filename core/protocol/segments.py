@@ -79,7 +79,7 @@ class Segment:
             or (is_empty and self.record_count > 0)
             or not (self.is_completed or says_nothing)
         ):
-            raise CorruptionError(f"segment {self.lssn} contradicts itself: {self}")
+            raise CorruptionError(f"the fields of segment {self.lssn} are inconsistent: {self}")
 
     # --- queries --------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Histogram:
         self.max_seconds = max(self.max_seconds, max_seconds)
 
     def quantile_ms(self, share: float) -> float:
-        """Return the duration that a ``share`` of all do not exceed, in ms; 0 if there is none."""
+        """Return the quantile ``share`` of the durations, in milliseconds; 0 if there are none."""
         rank = share * self.count
         seen = 0
         for index, count in enumerate(self._buckets):

@@ -47,10 +47,10 @@ VALUE_BYTES_MAX = 96 * 1024
 """Largest value in bytes that every backend accepts (FoundationDB's limit is 100,000)."""
 
 TXN_OPERATIONS_MAX = 64
-"""Most operations in one transaction (etcd's default limit is 128; its backend adds some)."""
+"""Maximum operations in one transaction (etcd's default limit is 128; its backend adds some)."""
 
 TXN_BYTES_MAX = 768 * 1024
-"""Most bytes of paths and data in one transaction (ZooKeeper accepts packets below 1 MiB)."""
+"""Maximum bytes of paths and data in one transaction (ZooKeeper accepts packets below 1 MiB)."""
 
 PATH_BYTES_MAX = 1024
 
@@ -102,7 +102,7 @@ class Watch(Protocol):
     """A registered callback for a node or prefix; it ends with ``close``."""
 
     def close(self) -> None:
-        """Stop the watch: the callback is not called any more. Safe to repeat."""
+        """Stop the watch: the callback is no longer called. Safe to repeat."""
         ...
 
 
@@ -155,7 +155,7 @@ class MetadataStore(Protocol):
     ) -> tuple[str, Version]:
         """Create a node and return its path and version.
 
-        ``sequential`` appends ten or more digits to the name. They rise with every sequential
+        ``sequential`` appends ten or more digits to the name. They increase with every sequential
         creation under the same parent and are never used twice while that parent exists. Raises
         NodeExistsError, SessionLostError, MetadataUnavailableError, IndeterminateError (the caller
         then searches the data for its own token).

@@ -55,7 +55,7 @@ class Availability:
         )
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield (first id, count) of each run, rising; neighbours may be adjacent."""
+        """Yield (first id, count) of each run, ascending; neighbours may be adjacent."""
         for group in self._groups:
             for start in range(group.first_start, group.last_start + 1, group.period or 1):
                 yield start, group.size
@@ -73,7 +73,7 @@ class Availability:
 
 
 def runs_of(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield (first id, count) of each run of consecutive ids; ``entry_ids`` strictly rise."""
+    """Yield (first id, count) of each run of consecutive ids; ``entry_ids`` strictly increase."""
     first, count = 0, 0
     for entry_id in entry_ids:
         if count and entry_id == first + count and count < _SIZE_MAX:
@@ -88,7 +88,7 @@ def runs_of(entry_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def encode(runs: Iterable[tuple[int, int]]) -> bytes:
-    """Encode runs of (first id, count), which rise and do not overlap."""
+    """Encode runs of (first id, count), which are in ascending order and do not overlap."""
     groups = [_GROUP.pack(first, first, count, 0) for first, count in runs]
     return b"".join((_HEADER.pack(_VERSION, len(groups)), *groups))
 

@@ -1,7 +1,7 @@
 """BookKeeper's v2 packets: the binary encoding of adds and reads.
 
 The frame length is followed by ``version(8) opcode(8) flags(16)``. The version is 2; responses have
-no flags. The first byte of a frame tells the protocol: 0x02 is v2, 0x0a is v3.
+no flags. The first byte of a frame identifies the protocol: 0x02 is v2, 0x0a is v3.
 
 ``decode_*`` raise ProtocolError for anything that is not exactly one packet; the caller then closes
 the connection. ``encode_*`` return whole frames, length included. The structs are public for
@@ -103,7 +103,7 @@ _unpack_response = _RESPONSE_PACKET.unpack_from
 
 
 class AddRequest(NamedTuple):
-    """A request to store an entry; ids and LAC are those of the entry's header."""
+    """A request to store an entry; ids and LAC come from the entry's header."""
 
     flags: int
     master_key: bytes

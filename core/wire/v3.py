@@ -118,7 +118,7 @@ def rejection_status(request: pb.Request) -> Status | None:
 
 
 def status_of(response: pb.Response) -> int:
-    """Return the status that counts: the outer one unless it is OK, else that of the body."""
+    """Return the effective status: the outer one unless it is OK, else the status of the body."""
     if response.status != pb.EOK:
         return int(response.status)
     for _, value in response.ListFields():

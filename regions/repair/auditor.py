@@ -36,7 +36,7 @@ _Verified = tuple[Version, tuple[BookieId, ...]]
 
 @dataclass(slots=True)
 class AuditCounts:
-    """Counters for metrics, of the last complete audit unless they say otherwise."""
+    """Counters for metrics, of the last complete audit unless noted otherwise."""
 
     audits: int = 0  # since the start
     ledgers: int = 0

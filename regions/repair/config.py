@@ -16,7 +16,7 @@ class RepairConfig:
 
     lost_after_ms: int = 300_000
     """Time after which a bookie that is not registered counts as lost, and its copies are made
-    again elsewhere. `region offline` and `node decommission` declare bookies lost at once."""
+    again elsewhere. `region offline` and `node decommission` declare bookies lost immediately."""
     audit_interval_ms: int = 60_000
     """Interval between audits of the metadata of all ledgers. An audit also follows soon after a
     bookie registered, disappeared or changed state."""

@@ -4,7 +4,7 @@ from ...core.protocol.errors import UnavailableError
 
 
 class RepairStuckError(UnavailableError):
-    """The ledger is left as it is and retried later; the message says what the repair waits for."""
+    """The ledger stays unchanged and is retried later; the message names the missing condition."""
 
     code = "repair-stuck"
 

@@ -1,4 +1,4 @@
-"""Which bookies are registered, closed to new data, or lost (rule RPR-4)."""
+"""The liveness of bookies for repair: registered, closed to new data, or lost (rule RPR-4)."""
 
 import asyncio
 from collections import Counter

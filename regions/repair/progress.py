@@ -35,7 +35,7 @@ class RemainingCopies:
     reasons: dict[str, int] = field(default_factory=dict)
     """Reasons why ledgers are stuck with the number of ledgers, most frequent first."""
     hopeless: int = 0
-    """Ledgers with entries of which no copy can be found."""
+    """Ledgers with entries that have no copy."""
     demands: dict[tuple[Quorum, tuple[str, ...]], None] = field(default_factory=dict)
     """Quorum and allowed regions (() for all) of those fragments."""
 

@@ -75,7 +75,7 @@ class RepairService:
         self._retry_at: dict[int, tuple[float, int]] = {}
 
     def start(self) -> None:
-        """Begin to work. Call it once."""
+        """Start the service. Call this once."""
         self._own.spawn(self._run(), "repair")
 
     async def aclose(self) -> None:
@@ -106,8 +106,7 @@ class RepairService:
     # --- sessions -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Work with one session after another; a lost session takes the role and the locks with
-        it."""
+        """Work with one session after another; losing a session ends the role and the locks."""
         while True:
             try:
                 session = await self._store.session(self.config.session_ttl_ms)

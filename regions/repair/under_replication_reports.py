@@ -32,7 +32,7 @@ class UnderReplicationReports:
         self.reported_count = 0
         """Ledgers for which a task was made."""
         self.dropped_count = 0
-        """Reports that were dropped: too many at once, or the metadata store was unavailable."""
+        """Reports that were dropped: too many waiting, or the metadata store was unavailable."""
         self._store = tasks
         self._directory = directory
         self._clock = clock
