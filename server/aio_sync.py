@@ -19,7 +19,7 @@ _NUMBERS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 _FDSYNC = 3
 _NOTIFY_EVENTFD = 1
 _CONCURRENT_MAX = 64
-"""Most syncs in progress; further ones are left to threads."""
+"""Maximum number of concurrent syncs; further ones run in threads."""
 
 
 class _Request(ctypes.Structure):

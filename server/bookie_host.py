@@ -11,7 +11,6 @@ from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.bookie import Bookie
 from ..core.bookie.config import BookieConfig
 from ..core.bookie.identity import IDENTITY_FILE, format_storage
-from ..core.bookie.index.lmdb_index import open_lmdb_index
 from ..core.metadata.bookie_directory import BookieDirectory
 from ..core.metadata.cluster_layout import ROOT, instance_id
 from ..core.metadata.ledger_store import LedgerStore
@@ -29,9 +28,6 @@ from ..core.runtime.metrics import Statistics
 from .posix_disk import PosixDisk
 from .replica_reads import ReplicaReads
 from .status_server import StatusServer
-
-INDEX_DIRECTORY = "index"
-"""Name below a bookie's directory. A cache: it may be removed while the bookie is down."""
 
 _STATUS_ROOT = f"{ROOT}/rhumbline/status"
 
@@ -95,9 +91,6 @@ async def running_bookie(
                 config,
                 LedgerStore(store),
                 bookies,
-                open_index=lambda bookie_id: open_lmdb_index(
-                    directory / INDEX_DIRECTORY, bookie_id, in_thread
-                ),
                 holder=f"{config.boot_id}/{disk.lock_name}" if config.boot_id else "",
             )
         closing.push_async_callback(bookie.aclose)

@@ -10,11 +10,11 @@ from pathlib import Path
 from ..client.system_runtime import boot_id, system_runtime
 from ..core.bookie.config import BookieConfig
 from ..core.bookie.identity import read_identity
-from ..core.bookie.index.lmdb_index import open_lmdb_index
+from ..core.bookie.index.index_directory import INDEX_DIRECTORY
 from ..core.bookie.storage import Storage
 from ..core.protocol.errors import ConfigurationError
 from ..core.runtime.tasks import Tasks
-from .bookie_host import INDEX_DIRECTORY, in_thread, prefixed_errors
+from .bookie_host import in_thread, prefixed_errors
 from .posix_disk import PosixDisk
 
 _REPORT_SECONDS = 0.2
@@ -47,17 +47,16 @@ async def opened_storage(
 ) -> AsyncIterator[Storage]:
     """Open the storage as a bookie does at its start; changes are durable after the block.
 
-    ``without_index`` removes the index first. ``on_progress`` is called with the number of entries
-    read so far. Raises as ``stopped_bookie`` and ``Storage.open``.
+    ``without_index`` removes the index files first. ``on_progress`` is called with the number of
+    entries whose rows are in the index so far. Raises as ``stopped_bookie`` and ``Storage.open``.
     """
     with stopped_bookie(directory) as disk:
         identity = await read_identity(disk)
         where = directory / INDEX_DIRECTORY
         if without_index and where.exists():
             await in_thread(lambda: shutil.rmtree(where))
-        index = await open_lmdb_index(where, identity.bookie_id, in_thread)
         config = replace(config, boot_id=config.boot_id or boot_id())
-        storage = Storage(system_runtime(), disk, config, identity.bookie_id, index)
+        storage = Storage(system_runtime(), disk, config, identity.bookie_id)
         try:
             async with _reporting(storage, on_progress):
                 await storage.open(must_exist=identity.was_opened)
@@ -77,7 +76,7 @@ async def _reporting(
     async def report(on_count: Callable[[int], None]) -> None:
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
-            on_count(storage.index.recent.row_count)
+            on_count(storage.index.row_count)
 
     tasks = Tasks()
     if on_progress is not None:

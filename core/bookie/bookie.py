@@ -8,21 +8,25 @@ reads nor adds to known ledgers (rule BKE-24).
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from ..metadata.bookie_directory import BookieDirectory
 from ..metadata.ledger_store import LedgerStore
 from ..protocol.bookie_id import BookieId, Region
-from ..protocol.errors import ClosedError, ConfigurationError, RhumblineError
+from ..protocol.errors import (
+    ClosedError,
+    ConfigurationError,
+    MetadataError,
+    RhumblineError,
+    WrongClusterError,
+)
 from ..runtime.disk import Disk
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks, wait_until_done
 from ..wire.registration import ADDRESS_PREFIX, FREE_BYTES, HOLDER, RACK, REGION, Registration
 from .config import BookieConfig
 from .free_space import FreeSpaceMonitor
-from .identity import Identity, check_identity, mark_opened, read_identity, repair_identity
-from .index.tiered_index import IndexStore, MemoryIndexStore
+from .identity import Identity, check_identity, read_identity, repair_identity
 from .maintenance.garbage_collector import GarbageCollector
 from .maintenance.limbo_recovery import LimboRecovery
 from .maintenance.maintenance import Maintenance
@@ -31,10 +35,11 @@ from .registration import RegistrationKeeper
 from .server.connection import ClientConnection
 from .server.entry_service import EntryService
 from .server.partial_frames import PartialFrames
+from .start_guard import RECORD_MS, StartGuard
 from .storage import Storage
 
-OpenIndex = Callable[[BookieId], Awaitable[IndexStore]]
-"""Function that opens the durable index of a bookie, for example open_lmdb_index."""
+_LAST_RECORD_S_MAX = 2.0
+"""Time limit for recording the end of the log at an orderly shutdown, in seconds."""
 
 
 class Bookie:
@@ -49,17 +54,16 @@ class Bookie:
         directory: BookieDirectory,
         *,
         identity: Identity,
-        index: IndexStore | None = None,
         holder: str = "",
     ) -> None:
-        self._disk = disk
         self._config = config
         self._directory = directory
         self._identity = identity
         self._holder = holder
         self._tasks = Tasks()
-        index = MemoryIndexStore() if index is None else index
-        self.storage = Storage(runtime, disk, config, identity.bookie_id, index)
+        self.storage = Storage(runtime, disk, config, identity.bookie_id)
+        self._guard = StartGuard(disk, directory, identity, runtime.random)
+        self._is_claimed = False
         self._space = FreeSpaceMonitor(disk, config)
         self._space.on_change = self._update_mode
         self.service = EntryService(
@@ -96,10 +100,9 @@ class Bookie:
         ledgers: LedgerStore,
         directory: BookieDirectory,
         *,
-        open_index: OpenIndex | None = None,
         holder: str = "",
     ) -> Self:
-        """Opens formatted storage. Without ``open_index``, the index is kept in memory only.
+        """Opens formatted storage.
 
         ``holder`` identifies the lock on the storage directory and the boot of the operating
         system in which it is held; empty if there is no lock. A registration with the same holder
@@ -108,22 +111,21 @@ class Bookie:
 
         Raises ForeignDataError (not a bookie's storage, or another format), WrongClusterError,
         CorruptionError (the write log is missing), DiskFullError, DiskFailedError, MetadataError.
+        A storage that is an older copy is opened in limbo (rule BKE-25).
         """
         identity = await read_identity(disk)
         await check_identity(identity, directory)
         await repair_identity(disk, identity)
-        index = None if open_index is None else await open_index(identity.bookie_id)
-        bookie = cls(
-            runtime, disk, config, ledgers, directory, identity=identity, index=index, holder=holder
-        )
+        bookie = cls(runtime, disk, config, ledgers, directory, identity=identity, holder=holder)
         await bookie._open_storage()
         return bookie
 
     async def _open_storage(self) -> None:
         try:
-            await self.storage.open(must_exist=self._identity.was_opened)
-            if not self._identity.was_opened:
-                self._identity = await mark_opened(self._disk, self._identity)
+            await self._guard.check()
+            await self.storage.open(
+                must_exist=self._identity.was_opened, limbo_reason=self._guard.limbo_reason
+            )
             await self._space.check()
         except BaseException:
             await self.storage.abandon()
@@ -154,10 +156,12 @@ class Bookie:
         return not self.service.accepts_adds
 
     async def serve(self, host: str, port: int) -> None:
-        """Listens on the port (0: any free port) and registers the bookie.
+        """Listens on the port (0: any free port), registers the bookie and claims its storage.
 
-        Raises ConfigurationError if the port is in use, NodeExistsError if another process is
-        registered with this id, MetadataError.
+        Connections are closed until then: only the registered process may claim, and what it
+        serves before the claim would be unknown to a later start. Raises ConfigurationError if the
+        port is in use, NodeExistsError if another process is registered with this id,
+        WrongClusterError if one has claimed the storage meanwhile, MetadataError.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -167,14 +171,38 @@ class Bookie:
                 f"cannot listen on {host}:{port}: {error.strerror or error}; "
                 "choose another address, or stop the process that uses it"
             ) from error
-        self._tasks.spawn(self._space.run(), "free space")
-        self._tasks.spawn(self._scrub(), "scrub")
-        self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
         registration = self._registration(host)
         self._registration_keeper = RegistrationKeeper(
             self._directory, self._config, registration, self._tasks
         )
         await self._registration_keeper.join(read_only=self.is_read_only)
+        await self._guard.claim(self.storage.log.durable_end, self.limbo_reason)
+        self._is_claimed = True
+        self._tasks.spawn(self._space.run(), "free space")
+        self._tasks.spawn(self._scrub(), "scrub")
+        self._tasks.spawn(self._record_end(), "end of the log")
+        self._maintenance_task = self._tasks.spawn(self.maintenance.run(), "maintenance")
+
+    async def _record_end(self) -> None:
+        """Records how far the log is durable, periodically until cancelled."""
+        while True:
+            await asyncio.sleep(RECORD_MS / 1000)
+            try:
+                await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
+            except WrongClusterError as error:
+                self.service.log_failed(error)  # what this process acknowledges counts no more
+                return
+            except MetadataError:
+                continue  # the next round records a later end
+
+    @property
+    def limbo_reason(self) -> str:
+        """Why ledgers are in limbo here; empty if none is."""
+        if not self.storage.states.limbo.is_active:
+            return ""
+        damages = self.storage.damages
+        known = damages[-1].reason if damages else self._guard.recorded_limbo
+        return known or "an earlier start found damage"
 
     async def _scrub(self) -> None:
         """Scrubs all files periodically until cancelled."""
@@ -185,6 +213,8 @@ class Bookie:
                 self.maintenance.retire_files([damage.number for damage in report.damages])
 
     def _accept(self) -> Any:  # noqa: ANN401 - a compiled class cannot inherit asyncio.Protocol
+        if not self._is_claimed:
+            return _ClosedConnection()
         return ClientConnection(
             self.service, self._tasks, self._connections, self._closed_reasons, self._partial_frames
         )
@@ -239,11 +269,21 @@ class Bookie:
             self._maintenance_task.cancel()
             await wait_until_done(self._maintenance_task)
         await self.storage.aclose()
+        await self._record_last_end()
         self.service.polls.close()
         for connection in list(self._connections):
             connection.close("shutdown")
         self._partial_frames.close()
         await self._tasks.aclose()
+
+    async def _record_last_end(self) -> None:
+        if not self._is_claimed or self.storage.log.durable_end == 0:
+            return
+        try:
+            async with asyncio.timeout(_LAST_RECORD_S_MAX):
+                await self._guard.record(self.storage.log.durable_end, self.limbo_reason)
+        except (MetadataError, WrongClusterError, TimeoutError):
+            return  # the next start compares with the end that was recorded before
 
     async def __aenter__(self) -> Self:
         return self
@@ -274,6 +314,7 @@ class Bookie:
             if self._registration_keeper is None
             else self._registration_keeper.lost_count,
             "limbo": storage.states.limbo.is_active,
+            "limbo_reason": self.limbo_reason or None,
             "restored_entries": self.limbo.restored_count,
             "missing_entries": self.limbo.missing_count,
             "damages": len(storage.damages),
@@ -288,3 +329,12 @@ class Bookie:
             "closed": dict(sorted(self._closed_reasons.items())),
             "failure": None if failure is None else str(failure),
         }
+
+
+class _ClosedConnection(asyncio.BaseProtocol):
+    """A connection that arrives before the bookie serves; it is closed at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()

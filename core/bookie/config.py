@@ -69,6 +69,9 @@ class BookieConfig:
     read_cache_bytes: int = 32 * MIB
     """Bytes of file chunks that are cached for catch-up reads."""
 
+    index_cache_bytes: int = 32 * MIB
+    """Bytes of index blocks that are cached for reads of older entries."""
+
     learning_count_max: int = 10_000
     """Maximum number of requests that wait for a read of their ledger's metadata. Further ones are
     refused with "too many requests"."""
@@ -96,7 +99,9 @@ class BookieConfig:
     """Free disk space below which recovery adds are refused too, in bytes."""
 
     index_rows_max: int = 250_000
-    """Number of new index rows in memory at which the index is checkpointed to disk."""
+    """Number of entries at which a log file is sealed even if it is smaller than
+    `log_file_bytes`, so that their index rows move from memory to an index file. A file is at least
+    16 times as long as the state of all ledgers at its beginning."""
 
     maintenance_ms: int = 10_000
     """Interval between maintenance checks (compaction, garbage collection, limbo recovery), in

@@ -8,7 +8,7 @@ that is never used.
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from crc32c import crc32c
 
@@ -45,6 +45,12 @@ class Identity:
     rack: Region
     was_opened: bool = False
     version: int = STORAGE_VERSION
+    start: int = 0
+    """Number of the last start, which may have been interrupted; 0 before the first one."""
+    token: str = ""
+    """The token of that start (start_record.py)."""
+    previous_token: str = ""
+    """The token that the metadata store held before that start."""
 
 
 def cookie_of(identity: Identity) -> Cookie:
@@ -206,10 +212,3 @@ async def check_identity(identity: Identity, directory: BookieDirectory) -> None
             f"bookie {identity.bookie_id} is in region {identity.region}; "
             f"the metadata store says {region}"
         )
-
-
-async def mark_opened(disk: Disk, identity: Identity) -> Identity:
-    """Records that a write log exists now: a later start without it is refused."""
-    opened = replace(identity, was_opened=True)
-    await write_identity(disk, opened)
-    return opened

@@ -72,9 +72,14 @@ class LedgerRecord:
         self.lac = NO_ENTRY
         self.lac_changed_ms = 0
         self.lac_body = b""
-        """Body of the last explicit LAC, unchanged."""
+        """Body of the highest explicit LAC, unchanged."""
         self.polls: dict[ParkedPoll, None] | None = None
         """Long polls that wait for this ledger; created when the first one parks."""
+
+    def take_lac_body(self, body: bytes) -> None:
+        """Keeps the body of an explicit LAC, unless a higher one is known (rule BKE-13)."""
+        if not self.lac_body or lac_of_body(body) >= lac_of_body(self.lac_body):
+            self.lac_body = body
 
     def encode(self) -> bytes:
         """Return the state record of this ledger."""
@@ -88,20 +93,15 @@ class LedgerRecord:
 
 @dataclass(slots=True)
 class LogManifest:
-    """The files in use: sorted files, and logs from ``log_floor`` on. Others are leftovers.
-
-    ``index_sequence`` is the oldest checkpoint that an index may have: an older index may name
-    files that were removed.
-    """
+    """The files in use: sorted files, and logs from ``log_floor`` on. Others are leftovers."""
 
     log_floor: int = 0
-    index_sequence: int = 0
     sorted_files: dict[int, int] = field(default_factory=dict)
-    """File number -> end of the file, in bytes."""
+    """File number -> end of the file, in bytes; those with older entries come first."""
 
     def encode(self) -> bytes:
         """Return the state record of the manifest."""
-        numbers = [self.log_floor, self.index_sequence]
+        numbers = [self.log_floor]
         for number, end in self.sorted_files.items():
             numbers += (number, end)
         return bytes([_MANIFEST]) + struct.pack(f">{len(numbers)}Q", *numbers)
@@ -140,11 +140,16 @@ class LedgerRecords:
         self.tombstones[ledger_id] = wall_ms
         return _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
 
+    def finish_replay(self) -> None:
+        """Updates what follows from the replayed records: they are durable."""
+        for ledger in self.ledgers.values():
+            ledger.is_fence_durable = ledger.is_fenced
+        self.refresh_accepts_adds()
+
     def refresh_accepts_adds(self) -> None:
-        """Updates ``accepts_adds`` of all ledgers, after a replay or a change of limbo."""
+        """Updates ``accepts_adds`` of all ledgers, after a change of limbo."""
         for ledger in self.ledgers.values():
             self.refresh_accepts_adds_of(ledger)
-            ledger.is_fence_durable = ledger.is_fenced
 
     def refresh_accepts_adds_of(self, ledger: LedgerRecord) -> None:
         """Updates ``accepts_adds`` after a change of one ledger."""
@@ -187,8 +192,8 @@ class LedgerRecords:
             ledger = self.create(ledger_id, key)
         ledger.is_fenced = ledger.is_fenced or bool(flags & _FENCED)
         ledger.is_proven = ledger.is_proven or bool(flags & _PROVEN)
-        ledger.lac_body = body
         if body:
+            ledger.take_lac_body(body)
             lac = max(lac, lac_of_body(body))
         if lac > ledger.lac:
             ledger.lac, ledger.lac_changed_ms = lac, changed_ms
@@ -204,10 +209,10 @@ class LedgerRecords:
 
     def _apply_manifest(self, record: bytes) -> None:
         numbers = [number for (number,) in _NUMBER.iter_unpack(record[1:])]
-        if len(numbers) < 2 or len(numbers) % 2:
+        if not len(numbers) % 2:
             raise CorruptionError("a manifest record is truncated")
-        files = dict(zip(numbers[2::2], numbers[3::2], strict=True))
-        self.manifest = LogManifest(numbers[0], numbers[1], files)
+        files = dict(zip(numbers[1::2], numbers[2::2], strict=True))
+        self.manifest = LogManifest(numbers[0], files)
 
     def _apply_sorted_ledgers(self, record: bytes) -> None:
         self.sorted_ledgers = dict(_PAIR.iter_unpack(record[1:]))

@@ -5,7 +5,7 @@ are three-valued (rules BKE-1, BKE-2): an entry; NoSuchEntryError or NoSuchLedge
 certain; otherwise an error that means "unknown".
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from crc32c import crc32c
 
@@ -14,6 +14,7 @@ from ..protocol.errors import (
     CorruptionError,
     DiskFailedError,
     DiskFullError,
+    ForeignDataError,
     NoSuchEntryError,
     NoSuchLedgerError,
     RhumblineError,
@@ -25,16 +26,27 @@ from ..runtime.runtime import Runtime
 from ..wire.entry import ENTRY_HEADER
 from .config import BookieConfig
 from .index.contiguous_read import entries_in, run_from, span_of
-from .index.ledger_entries import Location
-from .index.tiered_index import IndexStore, TieredIndex
-from .ledger_records import LedgerRecord, LedgerRecords, clean_end_record, lac_of_body
+from .index.entry_index import MemoryIndex
+from .index.index_directory import IndexDirectory
+from .index.index_file import DataFile, IndexFile, Pause
+from .index.ledger_entries import LedgerEntries, Location
+from .index.tiered_index import NotInMemoryError, TieredIndex
+from .ledger_records import (
+    LedgerRecord,
+    LedgerRecords,
+    clean_end_record,
+    lac_of_body,
+    limbo_records,
+)
 from .log.commit_group import CommitGroup, DurabilityWaiter, OnDurable, ResponseSink
+from .log.file_rows import read_rows
 from .log.file_set import FileGoneError, FileSet
 from .log.group_rows import index_group_entries
-from .log.index_reconciliation import reconcile, remove_leftovers
-from .log.log_format import RECORD_HEADER, RECORD_HEADER_BYTES
+from .log.index_reconciliation import rank_of, reconcile, remove_leftovers, yield_now
+from .log.log_format import OFFSET_BITS, RECORD_HEADER, RECORD_HEADER_BYTES
 from .log.replay import Damage
 from .log.sorted_file import SortedFile, SortedFileWriter
+from .log.startup import open_files, read_header
 from .log.tail_cache import TailCache
 from .log.write_log import WriteLog
 from .storage_listener import StorageListener
@@ -57,7 +69,6 @@ class Storage:
         disk: Disk,
         config: BookieConfig,
         bookie: BookieId,
-        index_store: IndexStore,
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -65,75 +76,98 @@ class Storage:
         self.files = FileSet(disk, config.read_cache_bytes)
         self.log = WriteLog(self.files, config, bookie, self)
         self.states = LedgerRecords()
-        self.index = TieredIndex(index_store)
+        self.index = TieredIndex(config.index_cache_bytes)
+        self.index.on_damage = self._index_damaged
+        self.index_files = IndexDirectory(disk, bookie)
         self.tail = TailCache(config.tail_cache_bytes)
         self.listener = StorageListener()
         self.damages: list[Damage] = []
         self.sealed_logs: list[int] = []
         """Numbers of the logs before the current one, oldest first."""
         self.sorted: dict[int, SortedFile] = {}
-        self._sequence = 0
-        self._checkpoint_at = config.index_rows_max
+        """Sorted files by number; those with older entries come first."""
+        self.damaged_indexes: dict[int, None] = {}
+        """Numbers of the data files whose index files must be built again."""
+        self.data_files: dict[int, DataFile] = {}
+        """The data files that do not change, by number, except those with a damaged header."""
         self.on_maintenance_due: Callable[[], None] = lambda: None
-        """Called when a log was sealed, or the index has many rows in memory."""
+        """Called when a log was sealed, or an index file is damaged."""
         self._highest_number = 0
         self.entry_count = 0
         self.entry_bytes = 0
 
-    async def open(self, *, must_exist: bool = False) -> None:
+    async def open(
+        self,
+        *,
+        must_exist: bool = False,
+        limbo_reason: Callable[[int], str | None] = lambda _: None,
+    ) -> None:
         """Replays the files and begins a new log file.
+
+        ``limbo_reason`` gets the position at which the log ends, and returns why acknowledged data
+        may be missing after it (None: nothing is known to be missing).
 
         Raises ForeignDataError, CorruptionError (no log, though ``must_exist``), DiskFullError,
         DiskFailedError.
         """
         await self.files.prepare()
-        opened = await reconcile(self.files, self.index, self._bookie, self._config.boot_id)
+        await self.index_files.prepare()
+        boot_id = self._config.boot_id
+        opened = await open_files(self.files, self._bookie, boot_id, was_used=must_exist)
         if must_exist and opened.last_log is None:
             raise CorruptionError(LOG_MISSING)
+        number, end = (0, 0) if opened.last_log is None else opened.last_log.place
+        reason = limbo_reason(number << OFFSET_BITS | end)
+        if reason is not None:
+            opened.damages.append(Damage(number, end, end, reason))
+        await reconcile(self.files, self.index, self.index_files, self._bookie, opened)
         self.states = states = opened.states
         self.damages = opened.damages
         self._highest_number = opened.highest_number
         self.sealed_logs = opened.logs
         self.sorted = opened.sorted
-        self._sequence = max(self.index.store.sequence, states.manifest.index_sequence)
+        self.data_files = {
+            number: found for number, found in opened.data_files.items() if found is not None
+        }
         for ledger_id in states.tombstones:
             self.index.drop(ledger_id)
         if opened.damages:
             states.limbo.begin(None)
-        states.refresh_accepts_adds()
-        states.boot_id = self._config.boot_id
+        states.finish_replay()
+        states.boot_id = boot_id
         # The manifest drops lost files in the same snapshot that records the limbo.
         states.manifest.log_floor = min(opened.logs, default=self._highest_number + 1)
         states.manifest.sorted_files = {file.number: file.end for file in opened.sorted.values()}
         await self.log.open(opened.last_log)
-        await remove_leftovers(self.files, opened)
+        await remove_leftovers(self.files, self.index_files, opened)
 
     async def aclose(self) -> None:
         """Writes pending data, marks the shutdown as orderly and closes. Safe to repeat."""
         if self.log.failure is None:
-            if self.index.store.is_durable and self.log.current.end > _LAST_LOG_BYTES:
+            if self.log.current.end > _LAST_LOG_BYTES:
                 self.log.roll_next()
             self.log.append_state(clean_end_record())
         is_orderly = self.log.failure is None
         await self.log.aclose()
-        if is_orderly and self.index.store.is_durable:
-            await self._last_checkpoint()
-        await self.files.aclose()
-        await self.index.store.close()
+        if is_orderly:
+            await self._write_last_indexes()
+        await self._close_files()
 
-    async def _last_checkpoint(self) -> None:
-        """Checkpoints the index up to the end of the closed log, which shortens the next start."""
-        self._sequence += 1
+    async def _write_last_indexes(self) -> None:
+        """Writes the index files of sealed logs, which shortens the next start."""
         try:
-            await self.index.checkpoint(self.log.number + 1, self._sequence)
+            await self.write_indexes()
         except (DiskFullError, DiskFailedError):
-            return  # the next start replays more of the log instead
+            return  # the next start reads these logs instead
 
     async def abandon(self) -> None:
         """Closes the files of a storage that could not be opened. Safe to repeat."""
         await self.log.aclose()
+        await self._close_files()
+
+    async def _close_files(self) -> None:
         await self.files.aclose()
-        await self.index.store.close()
+        await self.index.aclose()
 
     # --- adding ---------------------------------------------------------------------------------
 
@@ -202,8 +236,8 @@ class Storage:
         await waiting.done
 
     def write_lac(self, ledger: LedgerRecord, body: bytes, on_durable: OnDurable) -> None:
-        """Journals an explicit LAC: the last body and the highest LAC, with the next write."""
-        ledger.lac_body = body
+        """Journals the highest explicit LAC and its body, with the next write."""
+        ledger.take_lac_body(body)
         self.raise_lac(ledger, lac_of_body(body))
         self.log.append_state(ledger.encode(), on_durable, is_urgent=False)
 
@@ -229,11 +263,22 @@ class Storage:
         """Return the location of an entry.
 
         Raises NoSuchEntryError, NoSuchLedgerError (it was never here), UnknownStateError (it may
-        have been here).
+        have been here), NotInMemoryError (a kind of that) if ``locate`` would read it from disk.
         """
-        location = self.index.find(ledger_id, entry_id)
-        if location is not None and self.is_held(ledger_id):
+        location = self.index.find(ledger_id, entry_id) if self.is_held(ledger_id) else None
+        if location is not None:
             return location
+        raise self.absence(ledger_id)
+
+    async def locate(self, ledger_id: int, entry_id: int) -> Location:
+        """Return the location of an entry, after reading from the index files if necessary.
+
+        Raises as ``find``, except NotInMemoryError; DiskFailedError.
+        """
+        if self.is_held(ledger_id):
+            location = await self.index.locate(ledger_id, entry_id)
+            if location is not None and self.is_held(ledger_id):
+                return location
         raise self.absence(ledger_id)
 
     def absence(self, ledger_id: int) -> RhumblineError:
@@ -258,7 +303,7 @@ class Storage:
             try:
                 return await self.read_from_file(ledger_id, entry_id, location)
             except FileGoneError:
-                moved = self.find(ledger_id, entry_id)
+                moved = await self.locate(ledger_id, entry_id)
                 if moved == location:
                     raise CorruptionError(
                         f"the file of ledger {ledger_id} entry {entry_id} is missing"
@@ -280,27 +325,36 @@ class Storage:
         ``may_be_empty`` is set and it alone exceeds ``bytes_max``; the others fit into
         ``bytes_max`` together with it. Raises as ``find`` and ``read`` of the first entry.
         """
-        location = self.find(ledger_id, first)
+        location = await self.locate(ledger_id, first)
         if may_be_empty and location.length > bytes_max:
             return []
         entry = self.cached(location)
         if entry is not None:
             return [entry]
-        find = self.index.find
-        run = run_from(location, lambda at: find(ledger_id, first + at), count_max, bytes_max)
+
+        def following(at: int) -> Location | None:
+            try:
+                return self.index.find(ledger_id, first + at)
+            except NotInMemoryError:
+                return None
+
+        run = run_from(location, following, count_max, bytes_max)
         if len(run) > 1:
             try:
                 data = await self.files.read_span(*span_of(run))
                 return entries_in(data, ledger_id, first, run)
             except FileGoneError:
-                location = self.find(ledger_id, first)  # it moved, or the ledger was deleted
+                location = await self.locate(ledger_id, first)  # it moved, or was deleted
         return [await self.read(ledger_id, first, location)]
 
     async def read_from_file(self, ledger_id: int, entry_id: int, location: Location) -> bytes:
         """Reads an entry at this location only. Raises as ``read``, or FileGoneError."""
         entry = await self.files.read_record(location)
         if ENTRY_HEADER.unpack_from(entry)[:2] != (ledger_id, entry_id):
-            raise CorruptionError(f"found another entry in place of {ledger_id}:{entry_id}")
+            raise CorruptionError(
+                f"{self.files.place_of(location.position)}: found another entry in place of "
+                f"{ledger_id}:{entry_id}"
+            )
         return entry
 
     # --- maintenance ----------------------------------------------------------------------------
@@ -333,16 +387,80 @@ class Storage:
         await waiting.done
 
     async def write_manifest(self) -> None:
-        """Journals the files in use. From now on a start requires the current index on disk."""
-        self.states.manifest.index_sequence = self.index.store.sequence
+        """Journals the files in use. Raises the failure of the log."""
         await self.journal(self.states.manifest.encode())
 
-    async def checkpoint(self) -> None:
-        """Makes the index durable up to the last sealed log. One call at a time."""
-        covered = self.sealed_logs[-1] + 1 if self.sealed_logs else 1
-        covered = max(covered, self.index.store.covered_log)
-        self._sequence += 1
-        await self.index.checkpoint(covered, self._sequence)
+    async def write_indexes(self, pause: Pause = yield_now) -> None:
+        """Writes the index files of the sealed logs whose rows are in memory.
+
+        One call at a time. Raises DiskFullError, DiskFailedError; the rows then stay in memory.
+        """
+        for number, rows in sorted(self.index.sealed_tiers.items()):
+            data_file = self.data_files.get(number)
+            if data_file is not None:
+                await self._write_index(data_file, rows.columns(), pause)
+
+    async def _write_index(
+        self,
+        data_file: DataFile,
+        columns: Iterable[tuple[int, LedgerEntries]],
+        pause: Pause,
+    ) -> None:
+        number = data_file.number
+        rank = rank_of(number, self.sorted.get(number))
+        written = await self.index_files.write(data_file, columns, pause)
+        if number in self.data_files:
+            await self.index.add_file(*written, rank, number)
+        else:  # the data file was compacted meanwhile
+            await written[0].file.close()
+            await self.index_files.remove([number])
+
+    async def rebuild_indexes(self, pause: Pause = yield_now) -> None:
+        """Builds the damaged index files again from their data files. One call at a time.
+
+        If a data file is damaged too, entries may be lost that nothing names any more, so limbo
+        begins. Raises DiskFullError, DiskFailedError; a repeated call continues.
+        """
+        while self.damaged_indexes:
+            number = next(iter(self.damaged_indexes))
+            data_file = self.data_files.get(number)
+            if data_file is not None:
+                await self._rebuild_index(data_file, pause)
+            self.damaged_indexes.pop(number, None)
+
+    async def _rebuild_index(self, data_file: DataFile, pause: Pause) -> None:
+        async def throttle(_: int) -> None:
+            await pause()
+
+        kind, number, _, end = data_file
+        rows, damages = MemoryIndex(), list[Damage]()
+        try:
+            header = await read_header(self.files, kind, number, self._bookie)
+            if header is None:
+                raise CorruptionError(f"the header of file {number} is damaged")
+            rows, scan = await read_rows(self.files, header, end, throttle)
+            damages = scan.damages
+        except (FileNotFoundError, CorruptionError, ForeignDataError) as error:
+            damages = [Damage(number, 0, end, str(error))]
+        if number not in self.data_files:
+            return  # it was compacted meanwhile
+        if damages:
+            # The index file must not be in use, or durable, before the limbo is.
+            self.damages += damages
+            await self.begin_limbo()
+        await self._write_index(data_file, rows.columns(), pause)
+
+    def _index_damaged(self, file: IndexFile, error: RhumblineError) -> None:
+        self.damages.append(Damage(file.number, 0, 0, str(error)))
+        self.damaged_indexes[file.number] = None
+        self.on_maintenance_due()
+
+    async def begin_limbo(self) -> None:
+        """Puts all ledgers in limbo: acknowledged data may be lost (rule BKE-16)."""
+        self.states.limbo.begin(None)
+        self.states.refresh_accepts_adds()
+        for record in list(limbo_records(self.states.limbo)):
+            await self.journal(record)
 
     def new_sorted_file(self) -> SortedFileWriter:
         """Return a writer for a sorted file with a new number and generation."""
@@ -370,9 +488,6 @@ class Storage:
         now_ms = self._runtime.clock.wall_ms()
         advanced = index_group_entries(group.adds, position, self.index.recent.entries_of, now_ms)
         self.entry_count += len(group.adds)
-        if self.entry_count >= self._checkpoint_at:
-            self._checkpoint_at = self.entry_count + self._config.index_rows_max
-            self.on_maintenance_due()
         self.entry_bytes += len(body)
         for connection, outbox in group.outboxes.items():
             connection.deliver(outbox)
@@ -390,10 +505,12 @@ class Storage:
         for callback in group.callbacks:
             callback(error)
 
-    def file_sealed(self, number: int) -> None:
+    def file_sealed(self, data_file: DataFile) -> None:
         """See LogOwner."""
-        self.files.seal(number)
-        self.sealed_logs.append(number)
+        self.files.seal(data_file.number)
+        self.data_files[data_file.number] = data_file
+        self.index.seal(data_file.number)
+        self.sealed_logs.append(data_file.number)
         self.on_maintenance_due()
 
     def log_failed(self, error: RhumblineError) -> None:

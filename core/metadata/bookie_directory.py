@@ -1,4 +1,4 @@
-"""The bookie directory in the metadata store: registrations, cookies and regions of bookies.
+"""The bookie directory in the metadata store: registrations, cookies, regions and starts.
 
 A registration is ephemeral: it is removed with the bookie's session. A cookie is persistent and
 shows that a bookie with this id was formatted (rule BKE-4). The region of an id is written once and
@@ -24,7 +24,7 @@ from ..protocol.errors import (
     WrongClusterError,
 )
 from ..protocol.placement import BookieInfo
-from ..runtime.metadata_store import MetadataStore, Session, Watch
+from ..runtime.metadata_store import MetadataStore, Session, Value, Version, Watch
 from ..runtime.tasks import run_all
 from ..wire import cookie as cookies
 from ..wire import registration as registrations
@@ -366,5 +366,26 @@ class BookieDirectory:
         return None if value is None else cookies.decode(value.data)
 
     async def delete_cookie(self, bookie: BookieId) -> None:
-        """Delete the cookie of a bookie that never returns. Safe to repeat. Its region is kept."""
+        """Delete the cookie of a bookie that never returns, and the record of its starts.
+
+        Safe to repeat. Its region is kept.
+        """
         await self._drop(self._paths.cookie(bookie))
+        await self._drop(self._paths.start(bookie))
+
+    # --- starts ---------------------------------------------------------------------------------
+
+    async def read_start(self, bookie: BookieId) -> Value | None:
+        """Return the record of the bookie's starts; None before the first one."""
+        return await idempotent_writes.read_if_exists(self._store, self._paths.start(bookie))
+
+    async def write_start(self, bookie: BookieId, data: bytes, expect: Version | None) -> Version:
+        """Replace the record of the bookie's starts, or create it if ``expect`` is None.
+
+        ``data`` must contain something that no other process writes. Raises BadVersionError,
+        NodeExistsError, NoNodeError.
+        """
+        path = self._paths.start(bookie)
+        if expect is None:
+            return await idempotent_writes.create(self._store, path, data)
+        return await idempotent_writes.put(self._store, path, data, expect)

@@ -96,6 +96,10 @@ class Paths:
         """Return the path of a bookie id's region."""
         return f"{self.regions}/{bookie}"
 
+    def start(self, bookie: BookieId) -> str:
+        """Return the path of the record of a bookie's starts."""
+        return f"{self.root}/rhumbline/starts/{bookie}"
+
     def ledger(self, ledger_id: int) -> str:
         """Return a ledger's path: ten digits split 2-4-4; from 2^31 - 1 on 19, split 3-4-4-4-4."""
         return f"{self.root}/{'/'.join(ledger_path_parts(ledger_id))}"

@@ -1,6 +1,6 @@
 """Metadata writes that resolve unknown outcomes by repeating the write and reading (rule LED-3).
 
-A store raises IndeterminateError if it cannot tell whether a write was carried out. The functions
+A store raises IndeterminateError if it does not know whether a write was carried out. The functions
 here then repeat the write, which is harmless: a creation, or a change that names the version that
 it replaces, is carried out at most once. If the repeat is refused, they compare the node's content:
 if it equals the data of this call, the write has happened.

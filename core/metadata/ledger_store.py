@@ -161,7 +161,7 @@ class LedgerStore:
     # --- listing --------------------------------------------------------------------------------
 
     async def ids(self, after: int | None = None, limit: int = 1000) -> list[int]:
-        """Return a page of at most ``limit`` ids of existing ledgers above ``after``, rising.
+        """Return a page of at most ``limit`` ids of existing ledgers above ``after``, ascending.
 
         It may or may not contain ledgers that are created or deleted during the call. Raises
         MetadataUnavailableError.

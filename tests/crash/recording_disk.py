@@ -1,6 +1,6 @@
 """A disk that records every operation, and a replay that creates the images of possible crashes.
 
-The record is one ordered list of writes, syncs, name changes, index commits and promises to the
+The record is one ordered list of writes, syncs, name changes and promises to the
 workload. An image is the state that a restart finds after a crash at some point of the list.
 """
 
@@ -16,7 +16,7 @@ SECTOR = 512
 
 
 class Event(NamedTuple):
-    """One event: write, truncate, sync, create, rename, remove, syncdir, promise or index."""
+    """One event: write, truncate, sync, create, rename, remove, syncdir or promise."""
 
     kind: str
     inode: int = 0
@@ -148,7 +148,7 @@ class Image(NamedTuple):
         """Return a disk with the files of the image."""
         disk = MemoryDisk()
         disk.files = {path: bytearray(content) for path, content in self.files.items()}
-        disk.directories = {"", "log", "sorted"}
+        disk.directories = {"", "index", "log", "sorted"}
         return disk
 
 

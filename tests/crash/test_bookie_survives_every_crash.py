@@ -103,7 +103,7 @@ def manifest_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old files are removed although no durable record names the new ones."""
 
     async def write_manifest(self: Storage) -> None:
-        self.states.manifest.index_sequence = self.index.store.sequence
+        return None
 
     monkeypatch.setattr(Storage, "write_manifest", write_manifest)
 

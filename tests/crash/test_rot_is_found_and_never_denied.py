@@ -25,25 +25,22 @@ from rhumbline.tests.crash.workload import (
     BOOT,
     ME,
     Acked,
-    Commit,
     Fenced,
     Workload,
     bytes_of,
     config,
-    restored_index,
 )
 from rhumbline.tests.unit.core.bookie.bookie_world import FixedClock
 
 
-async def finished() -> tuple[dict[str, bytes], list[object], Commit]:
-    """Return the files, promises and last index of a workload that was killed at its end."""
+async def finished() -> tuple[dict[str, bytes], list[object]]:
+    """Return the files and promises of a workload that was killed at its end."""
     disk = RecordingDisk()
     workload = Workload(disk)
     await workload.run()
-    commits = [e.value for e in disk.events if isinstance(e.value, Commit)]
     promises = [e.value for e in disk.events if e.kind == "promise"]
     files = {path: bytes(disk.contents[inode]) for path, inode in disk.names.items()}
-    return files, promises, commits[-2]
+    return files, promises
 
 
 def damaged(files: dict[str, bytes], path: str, change: Callable[[bytearray], None]) -> Image:
@@ -74,12 +71,10 @@ def changes(content: bytes, random: Random, count: int) -> list[Callable[[bytear
     return found
 
 
-async def find_false_answers(
-    image: Image, promises: Sequence[object], commit: Commit | None
-) -> list[str]:
+async def find_false_answers(image: Image, promises: Sequence[object]) -> list[str]:
     """Return the false answers and the missed damage of a bookie on damaged files."""
     runtime = Runtime(FixedClock(), Random(5))
-    storage = Storage(runtime, image.disk(), config(BOOT), ME, restored_index(commit))
+    storage = Storage(runtime, image.disk(), config(BOOT), ME)
     found: list[str] = []
     try:
         await storage.open(must_exist=True)
@@ -89,7 +84,7 @@ async def find_false_answers(
     for promise in promises:
         if isinstance(promise, Acked) and promise.ledger_id not in storage.states.tombstones:
             try:
-                data = await storage.read(*promise, storage.find(*promise))
+                data = await storage.read(*promise, await storage.locate(*promise))
                 is_right = data == bytes_of(*promise) and await run_is_right(storage, *promise)
             except (NoSuchEntryError, NoSuchLedgerError):
                 found.append("an acknowledged entry is denied")
@@ -115,16 +110,15 @@ async def run_is_right(storage: Storage, ledger_id: int, first: int) -> bool:
 
 
 async def rot_everywhere(count: int) -> tuple[int, Counter[str]]:
-    files, promises, commit = await finished()
+    files, promises = await finished()
     random = Random(3)
     lies: Counter[str] = Counter()
     images = 0
     for path in sorted(files):
         for change in changes(files[path], random, count):
             image = damaged(files, path, change)
-            for index in (None, commit):
-                images += 1
-                lies.update(await find_false_answers(image, promises, index))
+            images += 1
+            lies.update(await find_false_answers(image, promises))
     return images, lies
 
 
@@ -137,26 +131,24 @@ def test_corruption_in_any_file_is_neither_served_nor_a_denial() -> None:
 
 def test_truncated_sealed_file_is_damage() -> None:
     async def main() -> None:
-        files, promises, commit = await finished()
+        files, promises = await finished()
         newest = max(path for path in files if path.startswith("log/"))
         for path in sorted(files):
             if path == newest:
                 continue
             for keep in (0, 100, 600, len(files[path]) // 2, len(files[path]) - 1):
                 image = Image("killed", {**files, path: files[path][:keep]})
-                for index in (None, commit):
-                    assert await find_false_answers(image, promises, index) == [], (path, keep)
+                assert await find_false_answers(image, promises) == [], (path, keep)
 
     asyncio.run(main())
 
 
 def test_missing_file_is_damage() -> None:
     async def main() -> None:
-        files, promises, commit = await finished()
+        files, promises = await finished()
         for path in sorted(files):
             image = Image("killed", {p: c for p, c in files.items() if p != path})
-            for index in (None, commit):
-                assert await find_false_answers(image, promises, index) == [], path
+            assert await find_false_answers(image, promises) == [], path
 
     asyncio.run(main())
 
@@ -170,6 +162,6 @@ def test_treating_damage_as_a_torn_end_is_detected(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(replay, "_next_group", no_next)
     monkeypatch.setattr(replay, "_with_missing_end", lambda scan, *_: scan)
-    monkeypatch.setattr(startup, "_classify_torn_end", no_classification)
+    monkeypatch.setattr(startup, "_check_newest", no_classification)
     _, lies = asyncio.run(rot_everywhere(8))
     assert lies["an acknowledged entry is denied"] > 0

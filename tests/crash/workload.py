@@ -2,13 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.index.entry_index import IndexedEntry, LedgerEntries
-from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
 from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.maintenance.compactor import Compactor
 from rhumbline.core.bookie.storage import Storage
@@ -53,45 +51,6 @@ class Deleted(NamedTuple):
     ledger_id: int
 
 
-class Commit(NamedTuple):
-    """The contents of the index after a commit."""
-
-    rows: tuple[IndexedEntry, ...]
-    covered_log: int
-    sequence: int
-
-
-class CommittedIndex(MemoryIndexStore):
-    """A durable index that records each commit."""
-
-    is_durable = True
-
-    def __init__(self, disk: RecordingDisk) -> None:
-        super().__init__()
-        self._disk = disk
-
-    async def apply(
-        self,
-        columns: Iterable[tuple[int, LedgerEntries]],
-        drops: Sequence[int],
-        covered_log: int,
-        sequence: int,
-    ) -> None:
-        await super().apply(columns, drops, covered_log, sequence)
-        commit = Commit(tuple(self.rows()), covered_log, sequence)
-        self._disk.record(Event("index", value=commit))
-
-
-def restored_index(commit: Commit | None) -> MemoryIndexStore:
-    """Return the index after a commit, or an empty index for None."""
-    store = MemoryIndexStore()
-    if commit is not None:
-        store.is_durable = True
-        store.put(commit.rows)
-        store.covered_log, store.sequence = commit.covered_log, commit.sequence
-    return store
-
-
 class PromiseRecorder:
     """A connection that records delivered responses as promises."""
 
@@ -120,7 +79,7 @@ class Workload:
         self._disk = disk
         self._random = Random(seed)
         runtime = Runtime(FixedClock(), Random(seed))
-        self.storage = Storage(runtime, disk, config(), ME, CommittedIndex(disk))
+        self.storage = Storage(runtime, disk, config(), ME)
         self._recorder = PromiseRecorder(disk)
         self._compactor = Compactor(self.storage, slice_bytes=4000)
         self._next_entry = dict.fromkeys((1, 2, 3), 0)
@@ -161,8 +120,8 @@ class Workload:
 
     async def _compact_all(self) -> None:
         storage = self.storage
-        await storage.checkpoint()
-        while storage.sealed_logs and storage.sealed_logs[0] < storage.index.store.covered_log:
+        await storage.write_indexes()
+        while storage.sealed_logs and storage.sealed_logs[0] in storage.index.files:
             assert await self._compactor.compact_log(storage.sealed_logs[0])
 
 
@@ -175,37 +134,31 @@ class Report(NamedTuple):
 
 
 async def walk(events: Sequence[Event], seed: int = 1, *, stop_at_first: bool = False) -> Report:
-    """Restarts on every image of every crash point, with three states of the index."""
+    """Restarts on every image of every crash point."""
     replay = Replay(Random(seed))
     promises: list[object] = []
-    commits: list[Commit | None] = [None]
     images = 0
     violations: Counter[str] = Counter()
     for at, event in enumerate(events):
         if event.kind == "promise":
             promises.append(event.value)
-        elif isinstance(event.value, Commit):
-            commits.append(event.value)
         replay.step(event)
         following = events[at + 1] if at + 1 < len(events) else None
         if following is not None and following.kind == "promise":
             continue  # a promise belongs to the event before it
         for image in replay.images(following):
-            for commit in dict.fromkeys((None, commits[-1], commits[max(0, len(commits) - 2)])):
-                images += 1
-                violations.update(await find_violations(image, promises, commit))
+            images += 1
+            violations.update(await find_violations(image, promises))
         if stop_at_first and violations:
             break
     return Report(len(events), images, violations)
 
 
-async def find_violations(
-    image: Image, promises: Sequence[object], commit: Commit | None
-) -> list[str]:
+async def find_violations(image: Image, promises: Sequence[object]) -> list[str]:
     """Return the broken promises and other errors of a restart on the image."""
     boot = BOOT if image.kind == "killed" else "second"
     runtime = Runtime(FixedClock(), Random(5))
-    storage = Storage(runtime, image.disk(), config(boot), ME, restored_index(commit))
+    storage = Storage(runtime, image.disk(), config(boot), ME)
     try:
         await storage.open()
     except RhumblineError as error:
@@ -242,7 +195,7 @@ async def _broken(storage: Storage, promise: object) -> str | None:
 
 async def _unreadable(storage: Storage, promise: Acked) -> str | None:
     try:
-        data = await storage.read(*promise, storage.find(*promise))
+        data = await storage.read(*promise, await storage.locate(*promise))
     except (NoSuchEntryError, NoSuchLedgerError):
         return "an acknowledged entry is denied"
     except RhumblineError as error:
@@ -261,9 +214,9 @@ async def _find_unfinished(storage: Storage) -> list[str]:
     for ledger_id in list(storage.index.ledgers()):
         if not storage.is_held(ledger_id):
             continue
-        for row in storage.index.page(ledger_id, 0, 10_000):
+        for row in await storage.index.page(ledger_id, 0, 10_000):
             try:
-                location = storage.find(ledger_id, row.entry_id)
+                location = await storage.locate(ledger_id, row.entry_id)
                 data = await storage.read(ledger_id, row.entry_id, location)
             except RhumblineError as error:
                 found.append(f"an indexed entry cannot be read: {type(error).__name__}")

@@ -1,17 +1,16 @@
-"""The entry index: maps (ledger, entry) to a location. A cache that the logs can rebuild.
+"""An entry index in memory: maps (ledger, entry) to a location.
 
 A position is one integer of file number and offset of the entry's bytes (log_format.OFFSET_BITS).
-For every implementation, the last put of an id wins, ids may arrive in any order, and a ledger
-without entries is not in the index.
+The last put of an id wins, ids may arrive in any order, and a ledger without entries is not in the
+index.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from .ledger_entries import LedgerEntries, Location
 
-__all__ = ["EntryIndex", "IndexedEntry", "LedgerEntries", "Location", "MemoryIndex", "add_missing"]
+__all__ = ["IndexedEntry", "LedgerEntries", "Location", "MemoryIndex"]
 
 
 class IndexedEntry(NamedTuple):
@@ -23,40 +22,8 @@ class IndexedEntry(NamedTuple):
     length: int
 
 
-class EntryIndex(Protocol):
-    """An entry index. Reads do not block (memory or mapped pages); changes come in batches."""
-
-    def find(self, ledger_id: int, entry_id: int) -> Location | None:
-        """Return the location of an entry, or None."""
-        ...
-
-    def last(self, ledger_id: int) -> int | None:
-        """Return the highest entry id of a ledger, or None."""
-        ...
-
-    def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
-        """Return at most ``limit`` rows of one ledger from entry id ``first`` on, rising."""
-        ...
-
-    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
-        """Return a copy of the rows of one ledger with ids from ``first`` to ``last``."""
-        ...
-
-    def ledgers(self) -> Iterator[int]:
-        """Yield the ids of all ledgers that have entries, rising."""
-        ...
-
-    def put(self, rows: Sequence[IndexedEntry]) -> None:
-        """Adds or replaces rows, in order."""
-        ...
-
-    def drop(self, ledger_id: int) -> None:
-        """Removes all rows of a ledger, if there are any."""
-        ...
-
-
 class MemoryIndex:
-    """An index in memory: the rows since the last checkpoint, or all rows in the simulator."""
+    """The rows of one file, or of several."""
 
     def __init__(self) -> None:
         self._ledgers: dict[int, LedgerEntries] = {}
@@ -74,29 +41,24 @@ class MemoryIndex:
         return sum(len(entries) for entries in self._ledgers.values())
 
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
-        """See EntryIndex."""
+        """Return the location of an entry, or None."""
         entries = self._ledgers.get(ledger_id)
         return None if entries is None else entries.find(entry_id)
 
     def last(self, ledger_id: int) -> int | None:
-        """See EntryIndex."""
+        """Return the highest entry id of a ledger, or None."""
         entries = self._ledgers.get(ledger_id)
         return None if entries is None else entries.last
 
     def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
-        """See EntryIndex."""
+        """Return at most ``limit`` rows of one ledger from entry id ``first`` on, rising."""
         entries = self._ledgers.get(ledger_id)
         if entries is None:
             return []
         return [IndexedEntry(ledger_id, *row) for row in entries.page(first, limit)]
 
-    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
-        """See EntryIndex."""
-        entries = self._ledgers.get(ledger_id)
-        return LedgerEntries() if entries is None else entries.span(first, last)
-
     def ledgers(self) -> Iterator[int]:
-        """See EntryIndex."""
+        """Yield the ids of all ledgers that have entries, rising."""
         return iter(sorted(self._ledgers))
 
     def columns(self) -> Iterator[tuple[int, LedgerEntries]]:
@@ -119,20 +81,10 @@ class MemoryIndex:
                 yield IndexedEntry(ledger_id, *row)
 
     def put(self, rows: Sequence[IndexedEntry]) -> None:
-        """See EntryIndex."""
+        """Adds or replaces rows, in order."""
         for ledger_id, entry_id, position, length in rows:
             self.entries_of(ledger_id).put(entry_id, position, length)
 
     def drop(self, ledger_id: int) -> None:
-        """See EntryIndex."""
+        """Removes all rows of a ledger, if there are any."""
         self._ledgers.pop(ledger_id, None)
-
-
-_ROWS_AT_ONCE = 10_000
-
-
-def add_missing(index: EntryIndex, older: MemoryIndex) -> None:
-    """Puts the rows of ``older`` that ``index`` does not have, in parts of limited size."""
-    rows = older.rows()
-    while part := list(islice(rows, _ROWS_AT_ONCE)):
-        index.put([row for row in part if index.find(row.ledger_id, row.entry_id) is None])

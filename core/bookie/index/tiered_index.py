@@ -1,203 +1,308 @@
-"""The tiered index of a storage: recent rows in memory over the rows of the last checkpoint.
+"""The entry index of a storage: rows in memory over one index file for each unchanging data file.
 
-Every change goes to the memory tier ``recent``. A checkpoint freezes that tier, writes it to the
-store in one transaction, together with the log number that it covers, and starts a new tier.
-Reads search the newest tier first. Invariant: a row of a newer tier replaces that of an older one.
+The rows of the log that is being written, and of sealed logs whose index file is not written yet,
+are in memory. All other rows are in index files, whose directories are in memory. A lookup goes
+from the newest file to the oldest, and the first row found counts.
+
+The index says where an entry is, never whether (rule BKE-19): "not here" means that every file that
+could have the entry said so with verified bytes. If a block is damaged, the result is unknown.
+
+For each ledger the index keeps the highest entry id and a bit for each file that may have rows of
+it. Ledgers in the same files share that number, so a ledger takes about 250 bytes. A bit may remain
+after its file was replaced; then the directory of the file says that it has no such ledger.
 """
 
+import asyncio
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
-from ..log.log_format import OFFSET_BITS
-from .entry_index import EntryIndex, IndexedEntry, LedgerEntries, Location, MemoryIndex
+from ...protocol.errors import RhumblineError, UnknownStateError
+from .block_cache import IndexBlockCache
+from .entry_index import IndexedEntry, MemoryIndex
+from .index_blocks import IndexBlock
+from .index_file import IndexFile, LedgerColumns
+from .ledger_entries import Location
 
-
-class IndexStore(EntryIndex, Protocol):
-    """The lowest tier, which is changed by checkpoints only."""
-
-    @property
-    def is_durable(self) -> bool:
-        """True if the index survives a restart."""
-        ...
-
-    @property
-    def covered_log(self) -> int:
-        """The index is complete for logs with lower numbers; 0 if it must be rebuilt."""
-        ...
-
-    @property
-    def sequence(self) -> int:
-        """The number of the last checkpoint."""
-        ...
-
-    async def apply(
-        self,
-        columns: Iterable[tuple[int, LedgerEntries]],
-        drops: Sequence[int],
-        covered_log: int,
-        sequence: int,
-    ) -> None:
-        """Drops ledgers, then puts rows and stores both numbers, durably and atomically.
-
-        ``columns`` may be consumed in another thread, while ledgers are dropped from its source.
-        """
-        ...
-
-    async def clear(self) -> None:
-        """Removes all rows, so that the index can be rebuilt."""
-        ...
-
-    async def close(self) -> None:
-        """Closes the index. Safe to repeat."""
-        ...
+_LEDGERS_PER_STEP = 2_000
+_FILE_LISTS_MAX = 10_000
 
 
-class MemoryIndexStore(MemoryIndex):
-    """A store in memory, rebuilt at each start; used by the simulator and tests."""
-
-    is_durable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.covered_log = self.sequence = 0
-
-    async def apply(
-        self,
-        columns: Iterable[tuple[int, LedgerEntries]],
-        drops: Sequence[int],
-        covered_log: int,
-        sequence: int,
-    ) -> None:
-        """See IndexStore."""
-        for ledger_id in drops:
-            self.drop(ledger_id)
-        self.update(columns)
-        self.covered_log, self.sequence = covered_log, sequence
-
-    async def clear(self) -> None:
-        """See IndexStore."""
-        self._ledgers.clear()
-        self.covered_log = self.sequence = 0
-
-    async def close(self) -> None:
-        """See IndexStore."""
+class NotInMemoryError(UnknownStateError):
+    """The row is in a block that must be read from disk first; see ``TieredIndex.locate``."""
 
 
 class TieredIndex:
-    """Three tiers: ``recent``, the frozen tier of a running checkpoint, and the store."""
+    """Rows in memory by log, newest first, over index files, newest first."""
 
-    def __init__(self, store: IndexStore) -> None:
-        self.store = store
+    def __init__(self, cache_bytes_max: int = 0) -> None:
         self.recent = MemoryIndex()
-        self._frozen: MemoryIndex | None = None
-        self._dropped: dict[int, None] = {}  # ledgers that the store still holds
-        self._being_dropped: dict[int, None] = {}
+        """Rows of the log that is being written."""
+        self.files: dict[int, IndexFile] = {}
+        """Index files by the number of their data file."""
+        self.on_damage: Callable[[IndexFile, RhumblineError], None] = lambda file, error: None
+        """Called when a block cannot be read, once for each file."""
+        self._sealed: dict[int, MemoryIndex] = {}
+        self._tiers = [self.recent]
+        self._cache = IndexBlockCache(cache_bytes_max)
+        self._slots: list[IndexFile | None] = []
+        self._free_slots: list[int] = []
+        self._bits: dict[int, int] = {}
+        self._lasts: dict[int, int] = {}
+        self._lists: dict[int, list[IndexFile]] = {}
+        self._serial = 0
+        self._version = 0
+
+    # --- lookups --------------------------------------------------------------------------------
 
     def find(self, ledger_id: int, entry_id: int) -> Location | None:
-        """See EntryIndex."""
-        found = self.recent.find(ledger_id, entry_id)
-        if found is None and self._frozen is not None:
-            found = self._frozen.find(ledger_id, entry_id)
-        if found is None and not self._is_dropped(ledger_id):
-            found = self.store.find(ledger_id, entry_id)
-        return found
+        """Return the location of an entry, None if it is certain that no file has it.
+
+        Raises NotInMemoryError if that is not known without reading from disk.
+        """
+        for tier in self._tiers:
+            found = tier.find(ledger_id, entry_id)
+            if found is not None:
+                return found
+        for file in self._files_with(ledger_id, entry_id):
+            at = file.block_at(ledger_id, entry_id)
+            if at >= 0:
+                block = self._cache.get(file.serial, at)
+                if block is None:
+                    raise NotInMemoryError(f"{file.file.path}: block {at} is not in memory")
+                found = block.find(ledger_id, entry_id)
+                if found is not None:
+                    return found
+        return None
+
+    async def locate(
+        self, ledger_id: int, entry_id: int, *, except_file: int = 0
+    ) -> Location | None:
+        """Return the location of an entry, None if it is certain that no file has it.
+
+        ``except_file`` is the number of a data file that is left out. Raises DamagedBlockError or
+        DiskFailedError if a file that may have the entry cannot be asked.
+        """
+        while True:
+            version, failure = self._version, None
+            for number, tier in [(0, self.recent), *sorted(self._sealed.items(), reverse=True)]:
+                found = tier.find(ledger_id, entry_id)
+                if found is not None and (not number or number != except_file):
+                    return found
+            for file in self._files_with(ledger_id, entry_id):
+                at = file.block_at(ledger_id, entry_id)
+                if at < 0 or file.number == except_file:
+                    continue
+                try:
+                    found = (await self._block(file, at)).find(ledger_id, entry_id)
+                except RhumblineError as error:
+                    failure = error
+                    continue
+                if found is not None:
+                    return found
+            if version == self._version:
+                if failure is not None:
+                    raise failure
+                return None
 
     def last(self, ledger_id: int) -> int | None:
-        """See EntryIndex."""
-        lasts = [tier.last(ledger_id) for tier in self._tiers(ledger_id)]
+        """Return the highest entry id of a ledger, or None."""
+        lasts = [tier.last(ledger_id) for tier in self._tiers]
+        lasts.append(self._lasts.get(ledger_id))
         return max((last for last in lasts if last is not None), default=None)
 
-    def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
-        """See EntryIndex."""
-        found: dict[int, IndexedEntry] = {}
-        for tier in reversed(self._tiers(ledger_id)):
+    async def page(self, ledger_id: int, first: int, limit: int) -> list[IndexedEntry]:
+        """Return at most ``limit`` rows of one ledger from entry id ``first`` on, rising.
+
+        Raises DamagedBlockError, DiskFailedError.
+        """
+        while True:
+            version = self._version
+            try:
+                found = await self._rows_from(ledger_id, first, limit)
+            except RhumblineError:
+                if version == self._version:
+                    raise
+                continue
+            if version == self._version:
+                break
+        for tier in reversed(self._tiers):
             for row in tier.page(ledger_id, first, limit):
                 found[row.entry_id] = row
         return [found[entry_id] for entry_id in sorted(found)[:limit]]
 
-    def span(self, ledger_id: int, first: int, last: int) -> LedgerEntries:
-        """See EntryIndex."""
-        *newer, oldest = self._tiers(ledger_id)
-        found = oldest.span(ledger_id, first, last)
-        for tier in reversed(newer):
-            found.update(tier.span(ledger_id, first, last))
+    async def _rows_from(self, ledger_id: int, first: int, limit: int) -> dict[int, IndexedEntry]:
+        """Return the rows of files with the ``limit`` lowest ids from ``first`` on, and others.
+
+        Reads the blocks of all files in the order of their lowest ids, until the rest is higher.
+        """
+        found: dict[int, IndexedEntry] = {}
+        ranks: dict[int, int] = {}
+        files = self._files_with(ledger_id, first)
+        iterators = [file.blocks_from(ledger_id, first) for file in files]
+        waiting: list[tuple[int, int, int]] = []
+
+        def wait_for_next(which: int) -> None:
+            following = next(iterators[which], None)
+            if following is not None:
+                heapq.heappush(waiting, (following[1], which, following[0]))
+
+        for which in range(len(files)):
+            wait_for_next(which)
+        while waiting:
+            lowest, which, at = heapq.heappop(waiting)
+            if len(found) >= limit and lowest > sorted(found)[limit - 1]:
+                break
+            block = await self._block(files[which], at)
+            for entry_id, position, length in block.rows_of(ledger_id).page(first, limit):
+                if ranks.get(entry_id, which) >= which:
+                    ranks[entry_id] = which
+                    found[entry_id] = IndexedEntry(ledger_id, entry_id, position, length)
+            wait_for_next(which)
         return found
 
     def ledgers(self) -> Iterator[int]:
-        """See EntryIndex."""
-        previous = -1
-        tiers = [tier.ledgers() for tier in (self.recent, self._frozen, self.store) if tier]
-        for ledger_id in heapq.merge(*tiers):
-            if ledger_id != previous and self.last(ledger_id) is not None:
-                yield ledger_id
-            previous = ledger_id
+        """Yield the ids of all ledgers that may have rows, rising."""
+        found = set(self._bits)
+        for tier in self._tiers:
+            found.update(tier.ledgers())
+        return iter(sorted(found))
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows, counting those that are in several files once for each."""
+        rows = sum(tier.row_count for tier in self._tiers)
+        return rows + sum(file.row_count for file in self.files.values())
+
+    def _files_with(self, ledger_id: int, entry_id: int) -> list[IndexFile]:
+        """Return the files that may have rows of a ledger from ``entry_id`` on, newest first."""
+        bits = self._bits.get(ledger_id)
+        if bits is None or entry_id > self._lasts[ledger_id]:
+            return []
+        found = self._lists.get(bits)
+        if found is None:
+            files = [file for slot, file in enumerate(self._slots) if bits >> slot & 1]
+            found = sorted((file for file in files if file), key=_rank_of, reverse=True)
+            if len(self._lists) >= _FILE_LISTS_MAX:
+                self._lists.clear()
+            self._lists[bits] = found
+        return found
+
+    async def _block(self, file: IndexFile, at: int) -> IndexBlock:
+        """Return a block from the cache or the disk. Raises DamagedBlockError, DiskFailedError."""
+        block = self._cache.get(file.serial, at)
+        if block is not None:
+            return block
+        try:
+            block = await file.load(at)
+        except RhumblineError as error:
+            if self.files.get(file.number) is file and not file.is_damaged:
+                file.is_damaged = True
+                self.on_damage(file, error)
+            raise
+        self._cache.put(file.serial, at, block)
+        return block
+
+    # --- changes --------------------------------------------------------------------------------
 
     def put(self, rows: Sequence[IndexedEntry]) -> None:
-        """See EntryIndex."""
+        """Adds or replaces rows of the log that is being written, in order."""
         self.recent.put(rows)
 
-    def move(self, ledger_id: int, old_number: int, rows: LedgerEntries) -> None:
-        """Points rows to new positions, unless they have left the old file."""
-        known = self.span(ledger_id, rows.ids[0], rows.last)
-        if known.ids != rows.ids or not _all_in_file(known, old_number):
-            rows = _rows_in_file(known, old_number, rows)
-        self.recent.update([(ledger_id, rows)])
-
     def drop(self, ledger_id: int) -> None:
-        """See EntryIndex."""
-        self.recent.drop(ledger_id)
-        if self._frozen is not None:
-            self._frozen.drop(ledger_id)
-        self._dropped[ledger_id] = None
+        """Removes a deleted ledger."""
+        for tier in self._tiers:
+            tier.drop(ledger_id)
+        self._bits.pop(ledger_id, None)
+        self._lasts.pop(ledger_id, None)
 
-    async def checkpoint(self, covered_log: int, sequence: int) -> None:
-        """Writes all rows that were put until now to the store. One call at a time.
+    def seal(self, number: int, rows: MemoryIndex | None = None) -> None:
+        """Keeps the rows of a log that was sealed until its index file is added."""
+        if rows is None:
+            rows, self.recent = self.recent, MemoryIndex()
+        self._sealed[number] = rows
+        self._changed()
 
-        Raises DiskFullError, DiskFailedError; the next checkpoint then includes the same rows.
+    @property
+    def sealed_tiers(self) -> dict[int, MemoryIndex]:
+        """Rows in memory by the number of their sealed log."""
+        return self._sealed
+
+    async def add_file(
+        self, file: IndexFile, columns: LedgerColumns, rank: tuple[int, int], replaced: int = 0
+    ) -> None:
+        """Adds the index file of a data file, in place of its rows in memory, or of another file.
+
+        ``replaced`` is the number of the data file whose place the new one takes.
         """
-        assert self._frozen is None, "one checkpoint at a time"
-        frozen, self._frozen, self.recent = self.recent, self.recent, MemoryIndex()
-        self._being_dropped, self._dropped = self._dropped, {}
-        try:
-            drops = list(self._being_dropped)
-            await self.store.apply(frozen.columns(), drops, covered_log, sequence)
-        except BaseException:
-            self._thaw(frozen)
-            raise
-        finally:
-            self._frozen = None
-            self._being_dropped = {}
+        old = self.files.get(replaced)
+        self._serial += 1
+        file.serial, file.rank, file.slot = self._serial, rank, self._reserve_slot()
+        bit, lasts = 1 << file.slot, self._lasts
+        shared: dict[int, int] = {}
+        for count, (ledger_id, last) in enumerate(zip(*columns, strict=True)):
+            bits = self._bits.get(ledger_id, 0)
+            self._bits[ledger_id] = shared.setdefault(bits, bits | bit)
+            if last > lasts.get(ledger_id, -1):
+                lasts[ledger_id] = last
+            if count % _LEDGERS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        self.files[file.number] = self._slots[file.slot] = file
+        self._sealed.pop(file.number, None)
+        if old is not None:
+            self._retire(old)
+        self._changed()
+        if old is not None:
+            await self._free_slot(old, columns)
 
-    def _thaw(self, frozen: MemoryIndex) -> None:
-        """Restores the tier of a failed checkpoint below the rows that were put since."""
-        newer, self.recent = self.recent, frozen
-        self._dropped = {**self._being_dropped, **self._dropped}
-        self.recent.update(newer.columns())
+    async def remove_file(self, number: int) -> None:
+        """Removes the index file of a data file without live rows, if there is one."""
+        file = self.files.get(number)
+        self._sealed.pop(number, None)
+        if file is not None:
+            self._retire(file)
+        self._changed()
+        if file is not None:
+            await self._free_slot(file, None)
 
-    def _is_dropped(self, ledger_id: int) -> bool:
-        return ledger_id in self._dropped or ledger_id in self._being_dropped
+    def _reserve_slot(self) -> int:
+        """Return a slot that no file uses, which stays reserved until it is freed."""
+        slot = self._free_slots.pop() if self._free_slots else len(self._slots)
+        if slot == len(self._slots):
+            self._slots.append(None)
+        return slot
 
-    def _tiers(self, ledger_id: int) -> list[EntryIndex]:
-        """Return the tiers, newest first; without the store if the ledger was dropped."""
-        tiers: list[EntryIndex] = [self.recent]
-        if self._frozen is not None:
-            tiers.append(self._frozen)
-        if not self._is_dropped(ledger_id):
-            tiers.append(self.store)
-        return tiers
+    def _retire(self, file: IndexFile) -> None:
+        """Takes a file out of use. Its slot is not reused before its bits are cleared."""
+        self._slots[file.slot] = None
+        if self.files.get(file.number) is file:
+            del self.files[file.number]
+
+    async def _free_slot(self, file: IndexFile, columns: LedgerColumns | None) -> None:
+        """Clears the bits of a file out of use, in the ledgers that still have rows."""
+        mask = ~(1 << file.slot)
+        shared: dict[int, int] = {}
+        for count, ledger_id in enumerate(() if columns is None else columns.ledgers):
+            bits = self._bits.get(ledger_id)
+            if bits is not None:
+                self._bits[ledger_id] = shared.setdefault(bits, bits & mask)
+            if count % _LEDGERS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        self._free_slots.append(file.slot)
+        await file.file.close()
+
+    def _changed(self) -> None:
+        """Notes that rows or files were added or removed: lookups that wait start again."""
+        sealed = sorted(self._sealed.items(), reverse=True)
+        self._tiers = [self.recent, *(tier for _, tier in sealed)]
+        self._lists.clear()
+        self._version += 1
+
+    async def aclose(self) -> None:
+        """Closes all index files. Safe to repeat."""
+        files, self.files = self.files, {}
+        for file in files.values():
+            await file.file.close()
 
 
-def _all_in_file(rows: LedgerEntries, number: int) -> bool:
-    low, high = min(rows.positions), max(rows.positions)
-    return low >> OFFSET_BITS == number == high >> OFFSET_BITS
-
-
-def _rows_in_file(known: LedgerEntries, number: int, rows: LedgerEntries) -> LedgerEntries:
-    """Return those ``rows`` whose ids ``known`` locates in this file."""
-    found = LedgerEntries()
-    for entry_id, position, length in zip(rows.ids, rows.positions, rows.lengths, strict=True):
-        location = known.find(entry_id)
-        if location is not None and location.position >> OFFSET_BITS == number:
-            found.put(entry_id, position, length)
-    return found
+def _rank_of(file: IndexFile) -> tuple[int, int]:
+    return file.rank

@@ -47,7 +47,7 @@ class FileSet:
     """Open files by number, and a bounded cache of their chunks."""
 
     def __init__(self, disk: Disk, cache_bytes_max: int) -> None:
-        self._disk = disk
+        self.disk = disk
         self._files: dict[int, File] = {}
         self._sealed: set[int] = set()
         self._chunks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
@@ -57,13 +57,13 @@ class FileSet:
     async def prepare(self) -> None:
         """Creates the directories. Safe to repeat."""
         for directory in DIRECTORIES.values():
-            await self._disk.make_directory(directory)
-        await self._disk.sync_directory("")
+            await self.disk.make_directory(directory)
+        await self.disk.sync_directory("")
 
     async def numbers(self, kind: int) -> list[int]:
         """Return the numbers of the existing files, rising; ignores other names."""
         try:
-            names = await self._disk.list(DIRECTORIES[kind])
+            names = await self.disk.list(DIRECTORIES[kind])
         except FileNotFoundError:
             return []  # the storage was formatted but never opened
         found = [parse_number(kind, name) for name in names]
@@ -72,7 +72,7 @@ class FileSet:
     async def create(self, kind: int, number: int, allocate_bytes: int) -> File:
         """Creates a file for writing; its name is not durable yet."""
         assert number not in self._files
-        file = await self._disk.open(
+        file = await self.disk.open(
             file_path(kind, number), create=True, allocate_bytes=allocate_bytes
         )
         self._files[number] = file
@@ -82,7 +82,7 @@ class FileSet:
         """Opens an existing file, which must not change any more."""
         file = self._files.get(number)
         if file is None:
-            file = self._files[number] = await self._disk.open(file_path(kind, number))
+            file = self._files[number] = await self.disk.open(file_path(kind, number))
         self._sealed.add(number)
         return file
 
@@ -92,7 +92,7 @@ class FileSet:
 
     async def sync_directory(self, kind: int) -> None:
         """Makes the names of new and removed files durable."""
-        await self._disk.sync_directory(DIRECTORIES[kind])
+        await self.disk.sync_directory(DIRECTORIES[kind])
 
     async def remove(self, kind: int, numbers: list[int]) -> None:
         """Closes and removes files durably. Ignores files that do not exist."""
@@ -102,7 +102,7 @@ class FileSet:
             if file is not None:
                 await file.close()
             try:
-                await self._disk.remove(file_path(kind, number))
+                await self.disk.remove(file_path(kind, number))
             except FileNotFoundError:
                 continue
         await self.sync_directory(kind)
@@ -122,7 +122,16 @@ class FileSet:
             data = await self._read_chunked(number, start, length)
         else:
             data = await self._read(number, start, length)
-        return check_record(data, location.length)
+        try:
+            return check_record(data, location.length)
+        except CorruptionError as error:
+            raise CorruptionError(f"{self.place_of(location.position)}: {error}") from error
+
+    def place_of(self, position: int) -> str:
+        """Return the file and offset of a position, for messages."""
+        number, offset = position >> OFFSET_BITS, position & OFFSET_MASK
+        file = self._files.get(number)
+        return f"{f'file {number}' if file is None else file.path}, byte {offset}"
 
     async def read_span(self, start: int, end: int) -> bytes:
         """Return the bytes between two positions of one file, unverified; fewer at its end.
@@ -134,10 +143,10 @@ class FileSet:
     async def _read(self, number: int, start: int, length: int) -> bytes:
         file = self._files.get(number)
         if file is None:
-            raise FileGoneError(number)
+            raise FileGoneError(f"file {number} does not exist")
         data = await file.read(start, length)
         if number not in self._files:
-            raise FileGoneError(number)
+            raise FileGoneError(f"file {number} was removed")
         return data
 
     async def _read_chunked(self, number: int, start: int, length: int) -> bytes:

@@ -41,6 +41,11 @@ class LogFile:
         self._previous = previous
 
     @property
+    def place(self) -> tuple[int, int]:
+        """The file's number and its end."""
+        return self.number, self.end
+
+    @property
     def last_crc(self) -> int:
         """The CRC of the last group's body, 0 if there is none."""
         return self._previous[1]

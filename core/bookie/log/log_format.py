@@ -25,7 +25,7 @@ from crc32c import crc32c
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, ForeignDataError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the file format. A file with another version is refused."""
 
 FILE_HEADER_BYTES = 512

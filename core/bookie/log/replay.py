@@ -76,7 +76,8 @@ class _Window:
         return self._data[start : start + length]
 
 
-async def _yield_to_loop(_: int) -> None:
+async def yield_to_loop(_: int) -> None:
+    """The default throttle of a scan: none."""
     await asyncio.sleep(0)
 
 
@@ -85,7 +86,7 @@ async def scan_file(
     header: FileHeader,
     end: int | None,
     on_group: OnGroup,
-    throttle: Callable[[int], Awaitable[None]] = _yield_to_loop,
+    throttle: Callable[[int], Awaitable[None]] = yield_to_loop,
 ) -> FileScan:
     """Calls ``on_group`` for each good group.
 

@@ -7,7 +7,6 @@ bytes of each ledger, so that the garbage can be computed without reading the re
 
 from array import array
 from collections.abc import Container
-from dataclasses import dataclass
 from itertools import accumulate
 
 from crc32c import crc32c
@@ -33,22 +32,27 @@ from .log_format import (
 GROUP_BYTES = 512 << 10
 
 
-@dataclass(slots=True)
 class SortedFile:
-    """The properties of a sorted file that are kept in memory."""
+    """The properties of a sorted file that are kept in memory: 16 bytes for each ledger.
 
-    number: int
-    end: int
-    ledger_bytes: dict[int, int]
+    ``age`` orders the sorted files: those with newer entries have a higher one.
+    """
 
-    @property
-    def entry_bytes(self) -> int:
+    __slots__ = ("_ledgers", "_sizes", "age", "end", "entry_bytes", "number")
+
+    def __init__(self, number: int, end: int, ledger_bytes: dict[int, int], age: int) -> None:
+        self.number = number
+        self.end = end
+        self.age = age
+        self.entry_bytes = sum(ledger_bytes.values())
         """Bytes of all entries in the file, live or not."""
-        return sum(self.ledger_bytes.values())
+        self._ledgers = array("Q", ledger_bytes.keys())
+        self._sizes = array("Q", ledger_bytes.values())
 
     def live_bytes(self, live: Container[int]) -> int:
         """Return the bytes of the ledgers in ``live``."""
-        return sum(size for ledger, size in self.ledger_bytes.items() if ledger in live)
+        sizes = zip(self._ledgers, self._sizes, strict=True)
+        return sum(size for ledger, size in sizes if ledger in live)
 
 
 class SortedFileWriter:
@@ -65,6 +69,7 @@ class SortedFileWriter:
         self._body_bytes = 0
         self._count = 0
         self.number = number
+        self.generation = generation
 
     async def begin(self, ledger_bytes: dict[int, int], allocate_bytes: int) -> None:
         """Creates the file. Raises DiskFullError, DiskFailedError."""

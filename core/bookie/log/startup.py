@@ -1,25 +1,27 @@
 """Opening of a storage: restores a consistent state in memory from the files on disk.
 
-1. Read the headers. Each file names the previous one and its end. A log with a damaged header that
-   no other file names was never used.
-2. Replay the logs in order, from the first one whose entries the index does not cover: state
-   records and entries. Each log begins with a snapshot of the state before it.
-3. Find the sorted files that the manifest names. Their entries are read, oldest file first, only if
-   the index must be rebuilt, and count only if no log has the same entry.
+1. Read the headers. Each log file names the previous one and its end.
+2. Replay the newest log, which begins with a snapshot of all state, and with it older logs if that
+   snapshot is incomplete. Only these logs are read; the rows of others come from index files.
+3. Compare the end of the newest log with the evidence for it (rule BKE-15): the seal of the log
+   before it, the snapshot that every used log begins with, and the end marker (end_marker.py).
+4. Find the sorted files that the manifest names.
 
-Unreadable data begins a limbo (limbo.py). Nothing on disk is changed here.
+Unreadable or missing data begins a limbo (limbo.py). Nothing on disk is changed here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
 from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, ForeignDataError
-from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
-from ..index.entry_index import IndexedEntry
+from ...runtime.disk import File
+from ..index.entry_index import MemoryIndex
+from ..index.index_file import DataFile
 from ..ledger_records import LedgerRecords
+from .end_marker import LogEnd, read_end_marker
+from .file_rows import read_group
 from .file_set import FileSet, file_path
 from .log_file import LogFile
 from .log_format import (
@@ -27,17 +29,13 @@ from .log_format import (
     FILE_NUMBER_MAX,
     GROUP_HEADER_BYTES,
     LOG_KIND,
-    OFFSET_BITS,
     SORTED_KIND,
     FileHeader,
     decode_file_header,
     decode_group_header,
-    iterate_records,
 )
 from .replay import Damage, FileScan, scan_file
 from .sorted_file import SortedFile
-
-OnEntries = Callable[[list[IndexedEntry]], None]
 
 
 @dataclass(slots=True)
@@ -47,20 +45,31 @@ class OpenedFiles:
     states: LedgerRecords
     logs: list[int] = field(default_factory=list)
     sorted: dict[int, SortedFile] = field(default_factory=dict)
+    """Sorted files in use by number; those with older entries come first."""
+    data_files: dict[int, DataFile | None] = field(default_factory=dict)
+    """Files in use by number; None if the header is damaged."""
+    rows: dict[int, MemoryIndex] = field(default_factory=dict)
+    """Rows of the logs that were replayed."""
     last_log: LogFile | None = None
     """The newest log with its end, after which a new file continues."""
     unused_logs: list[int] = field(default_factory=list)
     """Logs whose creation was interrupted."""
+    leftover_logs: list[int] = field(default_factory=list)
+    """All logs that are not in use."""
+    missing_logs: list[int] = field(default_factory=list)
+    """Logs that a header names and that do not exist."""
     highest_number: int = 0
     damages: list[Damage] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)
-    """Numbers of missing files; each is listed in ``damages`` too."""
     torn_bytes: int = 0
 
-    def add_lost_file(self, number: int, end: int, reason: str) -> None:
-        """Records a missing file as damage."""
-        self.lost.append(number)
-        self.damages.append(Damage(number, 0, end, reason))
+    @property
+    def is_orderly(self) -> bool:
+        """True if nothing is known to be damaged: what nothing names is a leftover."""
+        return not self.damages and not self.states.limbo.is_active
+
+    def add_damage(self, number: int, start: int, end: int, reason: str) -> None:
+        """Records a damaged region, or a missing file (``start`` 0)."""
+        self.damages.append(Damage(number, start, end, reason))
 
 
 @dataclass(slots=True)
@@ -68,37 +77,39 @@ class _Log:
     number: int
     header: FileHeader | None
     end: int | None = None
+    """The end that the next log's header names."""
     crc: int | None = None
+    has_snapshot: bool = False
+    scan: FileScan | None = None
 
 
 async def open_files(
-    files: FileSet,
-    bookie: BookieId,
-    boot_id: str,
-    covered_log: int,
-    on_entries: OnEntries,
+    files: FileSet, bookie: BookieId, boot_id: str, *, was_used: bool = False
 ) -> OpenedFiles:
-    """Replays the logs. Entries of logs below ``covered_log`` are in the index already.
+    """Replays the newest logs and finds the other files in use.
 
-    ``on_entries`` gets the rows of the other logs in order: the last row of an id counts. It may
-    get rows twice. Raises ForeignDataError for files of another bookie or format, DiskFailedError.
+    ``was_used`` means that the storage has been opened before. Raises ForeignDataError for files of
+    another bookie or format, CorruptionError, DiskFailedError.
     """
     opened = OpenedFiles(LedgerRecords())
     logs = await _find_logs(files, bookie, opened)
-    first = _first_to_replay(logs, covered_log)
+    marker = await read_end_marker(files.disk, bookie)
+    first = _first_to_replay(logs)
     while True:
         states = opened.states = LedgerRecords()
         opened.unused_logs.clear()
+        opened.rows.clear()
         damages = len(opened.damages)
         for log in logs[first:]:
-            await _replay_log(files, log, opened, boot_id, covered_log, on_entries)
+            await _replay_log(files, log, opened, marker)
         if first == 0 or states.has_complete_snapshot:
             break
         del opened.damages[damages:]
         first -= 1  # the snapshot is unreadable, so the state comes from the log before it
-    if states.sealed_for > max((log.number for log in logs), default=0):
-        opened.add_lost_file(states.sealed_for, 0, f"log {states.sealed_for} is missing")
+    if logs:
+        _check_newest(opened, logs, marker, boot_id, was_used=was_used)
     _check_floor(opened, logs)
+    await _find_ends(files, opened, logs)
     await _find_sorted_files(files, opened, bookie)
     return opened
 
@@ -110,20 +121,20 @@ async def _find_logs(files: FileSet, bookie: BookieId, opened: OpenedFiles) -> l
     """Return the logs in order, each with its end according to the header of its successor."""
     numbers = await files.numbers(LOG_KIND)
     _raise_highest(opened, numbers)
-    logs = [_Log(number, await _header(files, LOG_KIND, number, bookie)) for number in numbers]
+    logs = [_Log(number, await read_header(files, LOG_KIND, number, bookie)) for number in numbers]
     by_number = {log.number: log for log in logs}
     for header in [log.header for log in logs if log.header is not None]:
         previous = by_number.get(header.previous_number)
         if previous is not None:
             previous.end, previous.crc = header.previous_end, header.previous_crc
         elif header.previous_number > numbers[0]:
-            opened.add_lost_file(
-                header.previous_number, 0, f"log {header.previous_number} is missing"
-            )
+            opened.missing_logs.append(header.previous_number)
     return logs
 
 
-async def _header(files: FileSet, kind: int, number: int, bookie: BookieId) -> FileHeader | None:
+async def read_header(
+    files: FileSet, kind: int, number: int, bookie: BookieId
+) -> FileHeader | None:
     """Return a file's header, None if it is damaged. Raises ForeignDataError."""
     path = file_path(kind, number)
     if not 0 < number <= FILE_NUMBER_MAX:
@@ -140,46 +151,42 @@ async def _header(files: FileSet, kind: int, number: int, bookie: BookieId) -> F
     return header if (header.kind, header.number) == (kind, number) else None
 
 
-def _first_to_replay(logs: list[_Log], covered_log: int) -> int:
-    """Return the index of the first log to read: the covered one, or an older one with a header."""
-    first = max((i for i, log in enumerate(logs) if log.number <= covered_log), default=0)
+def _first_to_replay(logs: list[_Log]) -> int:
+    """Return the index of the newest log with a header, 0 if there is none."""
+    first = max(len(logs) - 1, 0)
     while first > 0 and logs[first].header is None:
         first -= 1
     return first
 
 
 async def _replay_log(
-    files: FileSet,
-    log: _Log,
-    opened: OpenedFiles,
-    boot_id: str,
-    covered_log: int,
-    on_entries: OnEntries,
+    files: FileSet, log: _Log, opened: OpenedFiles, marker: LogEnd | None
 ) -> None:
     states = opened.states
     if log.header is None:
-        # A file was used only if the previous one names it (write_log, invariant 4).
-        if log.end is None and states.sealed_for != log.number:
+        # A file was used only if the previous one or the marker names it (write_log, invariant 4).
+        is_marked = marker is not None and marker.number == log.number
+        if log.end is None and states.sealed_for != log.number and not is_marked:
             opened.unused_logs.append(log.number)
         else:
-            opened.damages.append(Damage(log.number, 0, 0, "the file's header is damaged"))
+            opened.add_damage(log.number, 0, 0, "the file's header is damaged")
         return
-    is_indexed = log.number >= covered_log
+    rows = opened.rows[log.number] = MemoryIndex()
+    had_snapshot, states.has_complete_snapshot = states.has_complete_snapshot, False
 
     def on_group(offset: int, body: bytes) -> None:
-        base = log.number << OFFSET_BITS | offset
-        rows = _read_group(states, body, base)
-        if is_indexed and rows:
-            on_entries(rows)
+        read_group(log.number, offset, body, rows, states)
 
     file = await files.open(LOG_KIND, log.number)
-    scan = await scan_file(file, log.header, log.end, on_group)
+    scan = log.scan = await scan_file(file, log.header, log.end, on_group)
+    log.has_snapshot = states.has_complete_snapshot
+    states.has_complete_snapshot |= had_snapshot
     opened.damages.extend(scan.damages)
     if log.end is not None and not scan.damages and scan.previous[1] != log.crc:
         reason = "its last group is not the one that the next file names"
-        opened.damages.append(Damage(log.number, scan.end, scan.end, reason))
-    if log.end is None:
-        _classify_torn_end(opened, scan, log.number, boot_id)
+        opened.add_damage(log.number, scan.end, scan.end, reason)
+    if log.end is not None and not scan.damages:
+        await _read_seal(file, log.header, scan, states)
     opened.last_log = LogFile(
         file,
         log.number,
@@ -188,6 +195,49 @@ async def _replay_log(
         group_number=scan.group_number,
         previous=scan.previous,
     )
+
+
+async def _read_seal(file: File, header: FileHeader, scan: FileScan, states: LedgerRecords) -> None:
+    """Applies the seal, which lies behind the end that the next file's header names, if any."""
+    head = decode_group_header(await file.read(scan.end, GROUP_HEADER_BYTES))
+    if head is not None and (head.generation, head.number) == (
+        header.generation,
+        scan.group_number,
+    ):
+        start = scan.end + GROUP_HEADER_BYTES
+        body = await file.read(start, head.length)
+        if len(body) == head.length and crc32c(body) == head.crc:
+            read_group(header.number, start, body, MemoryIndex(), states)
+
+
+def _check_newest(
+    opened: OpenedFiles,
+    logs: list[_Log],
+    marker: LogEnd | None,
+    boot_id: str,
+    *,
+    was_used: bool,
+) -> None:
+    """Records as damage what the newest log must have had and has no more."""
+    marked = 0 if marker is None else marker.number
+    named = max(opened.states.sealed_for, marked)
+    if named > logs[-1].number:
+        opened.add_damage(named, 0, 0, f"log {named} is missing")
+    log = next((log for log in reversed(logs) if log.scan is not None), None)
+    if log is None or log.scan is None or log.end is not None:
+        return
+    scan, number = log.scan, log.number
+    if marker is not None and marked == number and log.header is not None:
+        if marker.generation != log.header.generation:
+            opened.add_damage(number, 0, scan.end, "another log file was used under this number")
+        elif marker.end > scan.end:
+            reason = "acknowledged groups at its end are missing"
+            opened.add_damage(number, scan.end, marker.end, reason)
+            return
+    if not log.has_snapshot and (named >= number or (was_used and log is logs[0])):
+        reason = "the snapshot at the beginning of the log is missing"
+        opened.add_damage(number, scan.end, scan.end, reason)
+    _classify_torn_end(opened, scan, number, boot_id)
 
 
 def _classify_torn_end(opened: OpenedFiles, scan: FileScan, number: int, boot_id: str) -> None:
@@ -202,27 +252,7 @@ def _classify_torn_end(opened: OpenedFiles, scan: FileScan, number: int, boot_id
         reason = "the last group was complete once and is damaged now"
     else:
         return
-    opened.damages.append(Damage(number, scan.end, scan.end + scan.torn_bytes, reason))
-
-
-def _read_group(states: LedgerRecords, body: bytes, base: int) -> list[IndexedEntry]:
-    """Applies a group's state records and the LACs of its entries; returns the entries' rows."""
-    rows: list[IndexedEntry] = []
-    ledgers = states.ledgers
-    unpack = ENTRY_HEADER.unpack_from
-    for offset, data, is_state in iterate_records(body):
-        if is_state:
-            states.apply(data)
-            continue
-        if len(data) < ENTRY_HEADER_BYTES:
-            raise CorruptionError(f"an entry of {len(data)} bytes is shorter than its header")
-        ledger_id, entry_id, lac, _ = unpack(data)
-        rows.append(IndexedEntry(ledger_id, entry_id, base + offset, len(data)))
-        ledger = ledgers.get(ledger_id)
-        if ledger is not None and lac > ledger.lac:
-            ledger.lac = lac
-    states.is_clean = states.is_clean and not rows
-    return rows
+    opened.add_damage(number, scan.end, scan.end + scan.torn_bytes, reason)
 
 
 def _check_floor(opened: OpenedFiles, logs: list[_Log]) -> None:
@@ -230,8 +260,29 @@ def _check_floor(opened: OpenedFiles, logs: list[_Log]) -> None:
     floor = opened.states.manifest.log_floor
     used = [log.number for log in logs if log.number not in opened.unused_logs]
     opened.logs = [number for number in used if number >= floor]
+    opened.leftover_logs = [log.number for log in logs if log.number not in opened.logs]
+    for number in opened.missing_logs:
+        if number >= floor:
+            opened.add_damage(number, 0, 0, f"log {number} is missing")
     if floor and (not opened.logs or opened.logs[0] != floor):
-        opened.add_lost_file(floor, 0, "the oldest log is missing")
+        opened.add_damage(floor, 0, 0, "the oldest log is missing")
+
+
+async def _find_ends(files: FileSet, opened: OpenedFiles, logs: list[_Log]) -> None:
+    """Records which part of each log in use has entries."""
+    for log in logs:
+        if log.number not in opened.logs:
+            opened.rows.pop(log.number, None)
+            continue
+        found: DataFile | None = None
+        if log.header is not None:
+            end = log.end
+            if end is None and log.scan is not None:
+                end = log.scan.end
+            elif end is None:  # the header of the next file is damaged
+                end = await (await files.open(LOG_KIND, log.number)).size()
+            found = DataFile(LOG_KIND, log.number, log.header.generation, end)
+        opened.data_files[log.number] = found
 
 
 # --- sorted files -------------------------------------------------------------------------------
@@ -243,51 +294,31 @@ async def _find_sorted_files(files: FileSet, opened: OpenedFiles, bookie: Bookie
     _raise_highest(opened, numbers)
     for number, end in opened.states.manifest.sorted_files.items():
         if number not in numbers:
-            opened.add_lost_file(number, end, "a sorted file is missing")
+            opened.add_damage(number, 0, end, "a sorted file is missing")
             continue
-        header = await _header(files, SORTED_KIND, number, bookie)
-        ledger_bytes: dict[int, int] | None = None
-        if header is not None:
-            ledger_bytes = await _read_ledger_bytes(files, number, header)
+        header = await read_header(files, SORTED_KIND, number, bookie)
+        ledger_bytes = None if header is None else await read_ledger_bytes(files, header)
         if ledger_bytes is None:
-            opened.damages.append(Damage(number, 0, end, "the head of a sorted file is damaged"))
-        opened.sorted[number] = SortedFile(number, end, ledger_bytes or {})
+            opened.add_damage(number, 0, end, "the head of a sorted file is damaged")
+        age = len(opened.sorted) + 1
+        opened.sorted[number] = SortedFile(number, end, ledger_bytes or {}, age)
+        opened.data_files[number] = (
+            None if header is None else DataFile(SORTED_KIND, number, header.generation, end)
+        )
 
 
-async def _read_ledger_bytes(
-    files: FileSet, number: int, header: FileHeader
-) -> dict[int, int] | None:
-    file = await files.open(SORTED_KIND, number)
-    head = await file.read(FILE_HEADER_BYTES, GROUP_HEADER_BYTES)
-    group = decode_group_header(head)
+async def read_ledger_bytes(files: FileSet, header: FileHeader) -> dict[int, int] | None:
+    """Return the bytes of each ledger in a sorted file, None if its first group is damaged."""
+    file = await files.open(SORTED_KIND, header.number)
+    group = decode_group_header(await file.read(FILE_HEADER_BYTES, GROUP_HEADER_BYTES))
     if group is None or group.generation != header.generation:
         return None
     body = await file.read(FILE_HEADER_BYTES + GROUP_HEADER_BYTES, group.length)
     if len(body) != group.length or crc32c(body) != group.crc:
         return None
     states = LedgerRecords()
-    _read_group(states, body, 0)
+    read_group(header.number, 0, body, MemoryIndex(), states)
     return states.sorted_ledgers
-
-
-async def replay_sorted(
-    files: FileSet, bookie: BookieId, opened: OpenedFiles, on_entries: OnEntries
-) -> None:
-    """Passes the rows of the sorted files, oldest file first, to rebuild the index."""
-    for number, known in opened.sorted.items():
-        header = await _header(files, SORTED_KIND, number, bookie)
-        if header is None:
-            continue  # _find_sorted_files has reported it
-        states = LedgerRecords()
-
-        def on_group(
-            offset: int, body: bytes, number: int = number, states: LedgerRecords = states
-        ) -> None:
-            on_entries(_read_group(states, body, number << OFFSET_BITS | offset))
-
-        file = await files.open(SORTED_KIND, number)
-        scan = await scan_file(file, header, known.end, on_group)
-        opened.damages.extend(scan.damages)
 
 
 def _raise_highest(opened: OpenedFiles, numbers: list[int]) -> None:

@@ -21,14 +21,17 @@ from ...protocol.errors import ClosedError, DiskFullError, InvariantBrokenError,
 from ...runtime.disk import File
 from ...runtime.tasks import Tasks, wait_until_done
 from ..config import BookieConfig
+from ..index.index_file import DataFile
 from ..ledger_records import seal_record
 from .commit_group import CommitGroup, OnDurable
+from .end_marker import EndMarker, LogEnd
 from .file_set import FileSet
 from .log_file import LogFile
 from .log_format import GROUP_HEADER_BYTES, LOG_KIND, OFFSET_BITS, FileHeader, encode_record
 
 _SNAPSHOT_GROUP_BYTES = 1 << 20
 _LAZY_WRITE_S = 0.05
+_SNAPSHOT_FACTOR = 16  # a file is at least this many times as long as its snapshot
 
 
 class LogOwner(Protocol):
@@ -54,7 +57,7 @@ class LogOwner(Protocol):
         """Called when writing the group failed; a replay may or may not find it."""
         ...
 
-    def file_sealed(self, number: int) -> None:
+    def file_sealed(self, data_file: DataFile) -> None:
         """Called when the log continues in another file."""
         ...
 
@@ -74,11 +77,14 @@ class WriteLog:
         self._owner = owner
         self._tasks = Tasks(on_failure=self._writer_failed)
         self._files = files
+        self._marker = EndMarker(files.disk, bookie)
         self._writer: asyncio.Task[Any] | None = None
         self._full: list[CommitGroup] = []
         self._full_bytes = 0
         self._current: LogFile | None = None
         self._roll_at = 0
+        self._roll_at_least = 0
+        self._entry_count = 0
         self._carried: list[bytes] = []
         """State records of refused groups, which are written before the next group."""
         self.group = CommitGroup()
@@ -100,12 +106,19 @@ class WriteLog:
         return self.current.number
 
     @property
+    def durable_end(self) -> int:
+        """The position up to which the log is durable; 0 before it is open."""
+        file = self._current
+        return 0 if file is None else file.number << OFFSET_BITS | file.end
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that wait for the disk."""
         return self._full_bytes + self.group.body_bytes
 
     async def open(self, previous: LogFile | None) -> None:
         """Begins a new file after ``previous``. Raises DiskFullError, DiskFailedError."""
+        await self._marker.open()
         await self._begin_file(previous)
 
     def kick(self) -> None:
@@ -174,7 +187,9 @@ class WriteLog:
         if self.failure is None:
             if self._current is not None:
                 await self._current.cut()  # frees the reserved space
+                await self._write_marker(self._current, is_durable=True)
             self.failure = ClosedError("the write log is closed")
+        await self._marker.aclose()
 
     # --- the writer -----------------------------------------------------------------------------
 
@@ -195,10 +210,11 @@ class WriteLog:
         assert len(body) == group.body_bytes
         try:
             try:
-                if self.current.end >= self._roll_at:
+                if self._is_full():
                     await self._roll()
                 await self._write_carried()
                 start = await self.current.append([body], group.count, is_durable=True)
+                await self._write_marker(self.current)
             except DiskFullError as error:
                 await self.current.cut()
                 self._carried += group.states
@@ -208,24 +224,39 @@ class WriteLog:
             self._full.insert(0, group)
             raise
         self.sync_count += 1
+        self._entry_count += len(group.adds)
         self.written_bytes += GROUP_HEADER_BYTES + len(body)
         self._owner.group_durable(group, self.number << OFFSET_BITS | start, body)
+
+    def _is_full(self) -> bool:
+        """Return whether the file has reached its size, or its rows in memory their number."""
+        end = self.current.end
+        if end >= self._roll_at:
+            return True
+        return self._entry_count >= self._config.index_rows_max and end >= self._roll_at_least
+
+    async def _write_marker(self, file: LogFile, *, is_durable: bool = False) -> None:
+        """Records outside the log how far it is durable (end_marker.py)."""
+        log_end = LogEnd(file.number, file.end, file.generation)
+        await self._marker.write(log_end, is_durable=is_durable)
 
     async def _write_carried(self) -> None:
         if self._carried:
             buffers = [encode_record(record, is_state=True) for record in self._carried]
-            await self.current.append(buffers, len(buffers), is_durable=False)
+            await self.current.append(buffers, len(buffers), is_durable=True)
             self._carried.clear()
 
     async def _roll(self) -> None:
         """Continues in a new file, or for a while in this one if the disk is full."""
         sealed = self.current
+        data_file = DataFile(LOG_KIND, sealed.number, sealed.generation, sealed.end)
         try:
             await self._begin_file(sealed)
         except DiskFullError:
             self._roll_at = sealed.end + max(self._config.log_file_bytes // 16, 1)
+            self._roll_at_least = self._roll_at
             return
-        self._owner.file_sealed(sealed.number)
+        self._owner.file_sealed(data_file)
 
     async def _begin_file(self, previous: LogFile | None) -> None:
         """Makes a new file durable, seals the old one with a record that names it, then uses it."""
@@ -237,6 +268,7 @@ class WriteLog:
             await self._write_snapshot(new)
             await new.file.sync()
             await self._files.sync_directory(LOG_KIND)
+            await self._write_marker(new, is_durable=True)
             if previous is not None:
                 await previous.cut()  # removes a torn group and reserved space
                 record = encode_record(seal_record(number), is_state=True)
@@ -245,9 +277,13 @@ class WriteLog:
             # The new file must be removed before another byte goes into the old one, because its
             # header says that the old file ends here.
             await self._files.remove(LOG_KIND, [number])
+            if previous is not None:
+                await self._write_marker(previous)
             raise
         self._current = new
-        self._roll_at = max(self._config.log_file_bytes, new.end * 16)
+        self._entry_count = 0
+        self._roll_at_least = new.end * _SNAPSHOT_FACTOR
+        self._roll_at = max(self._config.log_file_bytes, self._roll_at_least)
         self.written_bytes += new.end
 
     async def _create(self, number: int) -> File:

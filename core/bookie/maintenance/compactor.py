@@ -2,13 +2,15 @@
 
 Compaction turns a sealed log into a sorted file, which frees its space and makes catch-up reads
 sequential, and rewrites a sorted file that is mostly garbage. Both take the same steps. A crash
-between any two steps leaves every entry where the index, old or new, finds it (rule BKE-18):
+between any two steps leaves every entry where a start finds it (rule BKE-18):
 
-1. the new file and its name are durable;
-2. the manifest names it, durably: from now on a rebuild of the index reads it;
-3. the index points to it, durably: from now on the old file is not needed;
-4. the manifest no longer names the old file, durably, and requires an index of step 3 or later;
-5. the old file is removed.
+1. the new file, its index file and their names are durable;
+2. the manifest names the new file in place of the old one, durably;
+3. the old file and its index file are removed.
+
+Every record of the old file is copied unless it is provably garbage (live_rows.py). If a part of
+the old file cannot be read, the file is kept until each entry that its index names there has a
+verified copy in another file.
 
 Each entry is parsed once and then handled as part of an array; its bytes are copied together with
 their record header. Memory is limited: the file is sorted slice by slice, and each entry takes 20
@@ -17,12 +19,15 @@ bytes beside the slice. The work pauses about every millisecond (duty_cycle.py).
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from ...protocol.errors import CorruptionError, RhumblineError
+from ..index.index_file import DataFile, IndexFile, LedgerColumns
 from ..index.ledger_entries import LedgerEntries
+from ..log.index_reconciliation import rank_of
 from ..log.log_format import (
     GROUP_HEADER_BYTES,
     LOG_KIND,
@@ -68,11 +73,9 @@ class Compactor:
         """
         storage = self._storage
         assert number == storage.states.manifest.log_floor, "the oldest log is compacted first"
-        assert number < storage.index.store.covered_log, "the index must cover the log"
-        if not await self._rewrite(LOG_KIND, number):
+        age = max((known.age for known in storage.sorted.values()), default=0) + 1
+        if not await self._rewrite(LOG_KIND, number, age):
             return False
-        floor = next((log for log in storage.sealed_logs if log > number), storage.log.number)
-        await self._write_manifest(floor, storage.states.manifest.sorted_files)
         storage.sealed_logs.remove(number)
         await self._remove(LOG_KIND, number)
         return True
@@ -80,73 +83,123 @@ class Compactor:
     async def compact_sorted_file(self, number: int) -> bool:
         """Rewrites a sorted file; returns False if it is damaged. Raises as ``compact_log``."""
         storage = self._storage
-        if not await self._rewrite(SORTED_KIND, number):
+        if not await self._rewrite(SORTED_KIND, number, storage.sorted[number].age):
             return False
-        manifest = storage.states.manifest
-        others = {name: end for name, end in manifest.sorted_files.items() if name != number}
-        await self._write_manifest(manifest.log_floor, others)
         del storage.sorted[number]
         await self._remove(SORTED_KIND, number)
         return True
 
-    async def _rewrite(self, kind: int, number: int) -> bool:
-        """Performs steps 1 to 3; returns False if data that is still needed cannot be read."""
+    async def _rewrite(self, kind: int, number: int, age: int) -> bool:
+        """Performs steps 1 and 2; returns False if data that is still needed cannot be read."""
         storage = self._storage
         self._duty_cycle.begin()
         live = LiveRows(storage, kind, number, self._slice_bytes)
         await live.read(self._duty_cycle)
-        if live.ledgers:
-            await self._write_sorted(kind, number, live)
-            await self._move_index_rows(number, live.ledgers)
-        await storage.checkpoint()
-        return live.is_whole or not self._is_still_needed(number)
+        if not live.is_whole and not await self._is_rest_elsewhere(number, live):
+            return False
+        new = await self._write_sorted(kind, number, live, age) if live.ledgers else None
+        try:
+            await self._write_manifest(number, new)
+        except RhumblineError:
+            if new is not None:
+                # Not removed yet: the snapshot of a log that began meanwhile may name the file.
+                self._unreferenced_files.append(new.known.number)
+                await new.index_file.file.close()
+            raise
+        storage.data_files.pop(number, None)
+        if new is None:
+            await storage.index.remove_file(number)
+        else:
+            storage.data_files[new.known.number] = new.index_file.data_file
+            storage.sorted[new.known.number] = new.known
+            await storage.index.add_file(new.index_file, new.ledgers, rank_of(0, new.known), number)
+        return True
 
-    async def _write_sorted(self, kind: int, number: int, live: LiveRows) -> None:
-        """Performs steps 1 and 2; the rows of ``live`` hold the new positions afterwards."""
+    async def _is_rest_elsewhere(self, number: int, live: LiveRows) -> bool:
+        """Return whether each entry in the unreadable parts of a file has a copy in another one.
+
+        What nothing names any more was lost when the index file was built from the damaged file;
+        limbo began then.
+        """
+        storage = self._storage
+        file = storage.index.files.get(number)
+        try:
+            for ledger_id, rows in [] if file is None else await file.columns():
+                found = live.ledgers.get(ledger_id)
+                held = () if found is None else set(found.ids)
+                for entry_id in rows.ids if storage.is_held(ledger_id) else ():
+                    if entry_id not in held and not await self._has_copy(
+                        ledger_id, entry_id, number
+                    ):
+                        return False
+                await self._duty_cycle.pause()
+        except RhumblineError:
+            return False  # the index file is damaged too; it is being rebuilt
+        return True
+
+    async def _has_copy(self, ledger_id: int, entry_id: int, number: int) -> bool:
+        """Return whether another file than ``number`` has a copy of an entry, which is read."""
+        storage = self._storage
+        location = await storage.index.locate(ledger_id, entry_id, except_file=number)
+        if location is None:
+            return False
+        await storage.read_from_file(ledger_id, entry_id, location)
+        return True
+
+    async def _write_sorted(self, kind: int, number: int, live: LiveRows, age: int) -> "_NewFile":
+        """Performs step 1; the rows of ``live`` hold the new positions afterwards."""
         storage = self._storage
         writer = storage.new_sorted_file()
         try:
             await writer.begin(live.ledger_bytes, live.slices[-1][1])
-            done = dict.fromkeys(sorted(live.ledgers), 0)
-            for start, end in live.slices:
-                source = memoryview(await self._read(kind, number, start, end))
-                base = number << OFFSET_BITS | start
-                for ledger_id, at in done.items():
-                    await self._spend(_LEDGER_COST)
-                    rows = live.ledgers[ledger_id]
-                    stop = bisect_left(rows.positions, base + end - start, at)
-                    if stop > at:
-                        done[ledger_id] = stop
-                        is_in_order = ledger_id not in live.unordered
-                        if not is_in_order:
-                            _order(rows, at, stop)
-                        part = range(at, stop)
-                        await self._copy(source, base, rows, part, writer, is_in_order)
-            assert all(at == len(live.ledgers[ledger_id]) for ledger_id, at in done.items())
-            written = await writer.finish()
+            await self._copy_slices(kind, number, live, writer)
+            end = await writer.finish()
+            data_file = DataFile(SORTED_KIND, writer.number, writer.generation, end)
+            index, ledgers = await storage.index_files.write(
+                data_file, _by_ledger(live), self._duty_cycle.pause
+            )
         except RhumblineError:
             await storage.files.remove(SORTED_KIND, [writer.number])
             raise
-        self.written_bytes += written
-        manifest = storage.states.manifest
-        try:
-            await self._write_manifest(
-                manifest.log_floor, {**manifest.sorted_files, writer.number: written}
-            )
-        except RhumblineError:
-            # Not removed yet: the snapshot of a log that began meanwhile may name the file.
-            self._unreferenced_files.append(writer.number)
-            raise
-        storage.sorted[writer.number] = SortedFile(writer.number, written, live.ledger_bytes)
+        self.written_bytes += end
+        known = SortedFile(writer.number, end, live.ledger_bytes, age)
+        return _NewFile(known, index, ledgers)
 
-    async def _write_manifest(self, log_floor: int, sorted_files: dict[int, int]) -> None:
-        """Changes the manifest durably, or restores it if the journal fails.
+    async def _copy_slices(
+        self, kind: int, number: int, live: LiveRows, writer: SortedFileWriter
+    ) -> None:
+        done = dict.fromkeys(sorted(live.ledgers), 0)
+        for start, end in live.slices:
+            source = memoryview(await self._read(kind, number, start, end))
+            base = number << OFFSET_BITS | start
+            for ledger_id, at in done.items():
+                await self._spend(_LEDGER_COST)
+                rows = live.ledgers[ledger_id]
+                stop = bisect_left(rows.positions, base + end - start, at)
+                if stop > at:
+                    done[ledger_id] = stop
+                    is_in_order = ledger_id not in live.unordered
+                    if not is_in_order:
+                        _order(rows, at, stop)
+                    part = range(at, stop)
+                    await self._copy(source, base, rows, part, writer, is_in_order)
+        assert all(at == len(live.ledgers[ledger_id]) for ledger_id, at in done.items())
+
+    async def _write_manifest(self, old: int, new: "_NewFile | None") -> None:
+        """Performs step 2, or restores the manifest if the journal fails.
 
         Raises DiskFullError, DiskFailedError.
         """
         storage, manifest = self._storage, self._storage.states.manifest
         before = manifest.log_floor, manifest.sorted_files
-        manifest.log_floor, manifest.sorted_files = log_floor, sorted_files
+        if manifest.log_floor == old:
+            later = (log for log in storage.sealed_logs if log > old)
+            manifest.log_floor = next(later, storage.log.number)
+        files = [known for number, known in storage.sorted.items() if number != old]
+        if new is not None:
+            files.append(new.known)
+        files.sort(key=lambda known: known.age)
+        manifest.sorted_files = {known.number: known.end for known in files}
         try:
             await storage.write_manifest()
         except RhumblineError:
@@ -154,13 +207,14 @@ class Compactor:
             raise
 
     async def _remove(self, kind: int, number: int) -> None:
-        """Performs step 5, also for unreferenced files, which the manifest does not name by now."""
-        files = self._storage.files
-        await files.remove(kind, [number])
+        """Performs step 3, also for unreferenced files, which the manifest does not name by now."""
+        storage = self._storage
+        await storage.files.remove(kind, [number])
         self.removed_count += 1
         unreferenced, self._unreferenced_files = self._unreferenced_files, []
         if unreferenced:
-            await files.remove(SORTED_KIND, unreferenced)
+            await storage.files.remove(SORTED_KIND, unreferenced)
+        await storage.index_files.remove([number, *unreferenced])
 
     async def _read(self, kind: int, number: int, start: int, end: int) -> bytes:
         """Reads a slice and verifies its groups again, so that the copied bytes are intact."""
@@ -209,27 +263,23 @@ class Compactor:
             self._cost = 0
             await self._duty_cycle.pause()
 
-    async def _move_index_rows(self, old_number: int, ledgers: dict[int, LedgerEntries]) -> None:
-        """Points the index to the new positions, except for rows that have left the old file."""
-        while ledgers:
-            ledger_id, rows = ledgers.popitem()
-            for start in range(0, len(rows), ROWS_AT_ONCE):
-                part = rows.part(start, start + ROWS_AT_ONCE)
-                _order(part, 0, len(part))
-                part.last = part.ids[-1]
-                self._storage.index.move(ledger_id, old_number, part)
-                await self._duty_cycle.pause()
 
-    def _is_still_needed(self, number: int) -> bool:
-        """Return whether the index points to the file at all; reads the whole index."""
-        index = self._storage.index
-        for ledger_id in index.ledgers():
-            first = 0
-            while page := index.page(ledger_id, first, 10_000):
-                if any(row.position >> OFFSET_BITS == number for row in page):
-                    return True
-                first = page[-1].entry_id + 1
-        return False
+class _NewFile(NamedTuple):
+    """A durable sorted file that the manifest does not name yet, and its index file."""
+
+    known: SortedFile
+    index_file: IndexFile
+    ledgers: LedgerColumns
+
+
+def _by_ledger(live: LiveRows) -> Iterator[tuple[int, LedgerEntries]]:
+    """Yield the rows of each ledger by id, rising, and drop them from ``live``."""
+    for ledger_id in sorted(live.ledgers):
+        rows = live.ledgers.pop(ledger_id)
+        if ledger_id in live.unordered:
+            _order(rows, 0, len(rows))
+        rows.last = rows.ids[-1]
+        yield ledger_id, rows
 
 
 def _order(rows: LedgerEntries, start: int, stop: int) -> None:

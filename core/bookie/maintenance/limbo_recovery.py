@@ -18,7 +18,7 @@ ledgers in the cluster, and limbo ends when a pass leaves no ledger in it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -131,7 +131,7 @@ class LimboRecovery:
         if metadata.state is not LedgerState.OPEN:
             await storage.fence_durably(ledger)
         restored, is_available = 0, True
-        for missing in self._missing(metadata):
+        async for missing in self._missing(metadata):
             for entry_id in missing:
                 if is_available and restored < _RESTORED_MAX:
                     is_available = await self._try_restore(ledger_id, entry_id)
@@ -148,13 +148,14 @@ class LimboRecovery:
         except RhumblineError:
             return False
 
-    def _missing(self, metadata: LedgerMetadata) -> Iterator[list[int]]:
+    async def _missing(self, metadata: LedgerMetadata) -> AsyncIterator[list[int]]:
         """Yield the ids of missing entries, page by page."""
         index, ledger_id = self._storage.index, metadata.ledger_id
         for span in ranges_of(metadata, self._bookie):
             for start in range(span.first, span.last + 1, _PAGE):
                 stop = min(start + _PAGE, span.last + 1)
-                held = {row.entry_id for row in index.page(ledger_id, start, stop - start)}
+                page = await index.page(ledger_id, start, stop - start)
+                held = {row.entry_id for row in page}
                 entry_ids = range(start, stop)
                 yield [entry for entry in entry_ids if span.has(entry) and entry not in held]
 

@@ -1,11 +1,15 @@
-"""The live rows of a file: the entries to which the index points, in the order of the file."""
+"""The live rows of a file: its entries that are not provably garbage, in the order of the file.
+
+An entry is garbage if its ledger was deleted, or if a later copy of it stands in the same file.
+Both follow from verified bytes. The index is not asked: what it does not name may exist all the
+same.
+"""
 
 import struct
 from array import array
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CorruptionError
+from ...protocol.errors import CorruptionError, ForeignDataError
 from ..index.ledger_entries import LedgerEntries
 from ..log.log_format import (
     FILE_HEADER_BYTES,
@@ -26,9 +30,6 @@ ROWS_AT_ONCE = 1_000
 
 _RECORD = struct.Struct(">IIqq")
 """A record header, and the ledger id and entry id at the beginning of an entry."""
-
-_GAP_FACTOR_MAX = 16
-"""Ids per row above which rows are looked up one by one, since the id range has many gaps."""
 
 
 class LiveRows:
@@ -51,16 +52,21 @@ class LiveRows:
     async def read(self, duty_cycle: DutyCycle) -> None:
         """Reads the file to its end. Raises DiskFailedError."""
         storage = self._storage
+        data_file = storage.data_files.get(self._number)
+        if data_file is None:
+            return  # its header was damaged at the start
         file = await storage.files.open(self._kind, self._number)
         try:
             header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
-        except CorruptionError:
+        except (CorruptionError, ForeignDataError):
             return
+        if (header.kind, header.number, header.generation) != data_file[:3]:
+            return  # another file lies in its place
 
         async def parse(_: int) -> None:
             await self._parse_all(duty_cycle)
 
-        scan = await scan_file(file, header, await file.size(), self._on_group, parse)
+        scan = await scan_file(file, header, data_file.end, self._on_group, parse)
         await self._parse_all(duty_cycle)
         self.is_whole = not scan.damages
         for ledger_id in list(self.ledgers):
@@ -111,48 +117,32 @@ class LiveRows:
         return at
 
     async def _keep_live(self, ledger_id: int, duty_cycle: DutyCycle) -> None:
-        """Drops the rows of a ledger to which the index does not point."""
         rows = self.ledgers[ledger_id]
-        live, size = LedgerEntries(), 0
-        for part in _parts(rows):
-            if not self._storage.is_held(ledger_id):
-                break
-            part = self._live_of(ledger_id, part)
-            if part and not (is_ascending(part.ids) and part.ids[0] > live.last):
-                self.unordered.add(ledger_id)
-            live.last = max(live.last, max(part.ids, default=-1))
-            live.ids += part.ids
-            live.positions += part.positions
-            live.lengths += part.lengths
-            size += sum(part.lengths)
-            await duty_cycle.pause()
-        if live:
-            self.ledgers[ledger_id], self.ledger_bytes[ledger_id] = live, size
-        else:
+        if not self._storage.is_held(ledger_id):
             del self.ledgers[ledger_id]
-
-    def _live_of(self, ledger_id: int, rows: LedgerEntries) -> LedgerEntries:
-        index = self._storage.index
-        first, last = min(rows.ids), max(rows.ids)
-        if last - first < len(rows) * _GAP_FACTOR_MAX:
-            known = index.span(ledger_id, first, last)
-            if known.ids == rows.ids and known.positions == rows.positions:
-                return rows
-        live = LedgerEntries()
-        for row in zip(rows.ids, rows.positions, rows.lengths, strict=True):
-            found = index.find(ledger_id, row[0])
-            if found is not None and found.position == row[1]:
-                live.ids.append(row[0])
-                live.positions.append(row[1])
-                live.lengths.append(row[2])
-        return live
+            return
+        last = -1
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            ids = rows.ids[start : start + ROWS_AT_ONCE]
+            if ids[0] <= last or not is_ascending(ids):
+                self.unordered.add(ledger_id)
+                _keep_last_copies(rows)
+                break
+            last = ids[-1]
+            await duty_cycle.pause()
+        self.ledger_bytes[ledger_id] = sum(rows.lengths)
 
 
-def _parts(rows: LedgerEntries) -> Iterator[LedgerEntries]:
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows.part(start, start + ROWS_AT_ONCE)
+def _keep_last_copies(rows: LedgerEntries) -> None:
+    """Drops the rows of ids that come again later."""
+    last_rows = {entry_id: row for row, entry_id in enumerate(rows.ids)}
+    if len(last_rows) < len(rows):
+        kept = sorted(last_rows.values())
+        rows.ids = array("q", [rows.ids[row] for row in kept])
+        rows.positions = array("Q", [rows.positions[row] for row in kept])
+        rows.lengths = array("I", [rows.lengths[row] for row in kept])
 
 
 def is_ascending(ids: "array[int]") -> bool:
-    """Return whether the ids, which do not repeat, are in rising order."""
-    return ids.tolist() == sorted(ids)
+    """Return whether each id is above the one before it."""
+    return ids.tolist() == sorted(set(ids))

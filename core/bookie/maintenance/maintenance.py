@@ -1,4 +1,4 @@
-"""The maintenance task: index checkpoints, compaction, garbage collection, limbo recovery.
+"""The maintenance task: index files, compaction, garbage collection, limbo recovery.
 
 One task runs one kind of work at a time, so none of them needs to handle another. Work that fails
 because the disk or the metadata store is unavailable is retried in the next round.
@@ -40,7 +40,8 @@ class Maintenance:
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
         self._retired_files: dict[int, None] = {}
-        self.compactor = Compactor(storage, DutyCycle(self._share, self._checkpoint))
+        self.compactor = Compactor(storage, DutyCycle(self._share, self._write_indexes))
+        self._indexing = DutyCycle(lambda: _SHARE_WHEN_IDLE)
         self._seen_bytes = 0
         self._busy_until_s = 0.0
         self.failed_count = 0
@@ -67,7 +68,7 @@ class Maintenance:
 
     async def _step(self) -> None:
         for work in (
-            self._checkpoint,
+            self._write_indexes,
             self._limbo.step,
             self._collect,
             self._compact_logs,
@@ -79,12 +80,14 @@ class Maintenance:
                 self.failed_count += 1
                 self.last_failure = error
 
-    async def _checkpoint(self) -> None:
+    async def _write_indexes(self) -> None:
+        """Writes the index files of newly sealed logs, and builds damaged ones again."""
         storage = self._storage
-        sealed = storage.sealed_logs
-        is_behind = bool(sealed) and storage.index.store.covered_log <= sealed[-1]
-        if is_behind or storage.index.recent.row_count >= self._config.index_rows_max:
-            await storage.checkpoint()
+        self._indexing.begin()
+        if storage.index.sealed_tiers:
+            await storage.write_indexes(self._indexing.pause)
+        if storage.damaged_indexes:
+            await storage.rebuild_indexes(self._indexing.pause)
 
     async def _collect(self) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -127,7 +130,7 @@ class Maintenance:
                 self._wake.set()
                 return
             number = storage.sealed_logs[0]
-            if number in self._damaged or number >= storage.index.store.covered_log:
+            if number in self._damaged or number in storage.index.sealed_tiers:
                 return
             if not await self.compactor.compact_log(number):
                 self._damaged.add(number)  # skipped until the scrubber has repaired it

@@ -1,19 +1,24 @@
 """Offline verification: reads every byte of a storage and reports its ledgers and damage.
 
 Verification changes nothing and needs no metadata store. The bookie must not be running, which the
-lock on the directory ensures. The index is not verified: it is a cache that can be rebuilt.
+lock on the directory ensures.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...protocol.bookie_id import BookieId
 from ...protocol.errors import CorruptionError, RhumblineError
 from ...runtime.disk import Disk
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..identity import Identity, read_identity
-from ..index.entry_index import IndexedEntry, MemoryIndex, add_missing
+from ..index.entry_index import MemoryIndex
+from ..index.index_directory import IndexDirectory, index_path
+from ..index.ledger_entries import LedgerEntries
+from ..log.file_rows import read_rows
 from ..log.file_set import FileSet
+from ..log.index_reconciliation import adopt_sorted_files
 from ..log.log_format import (
     FILE_HEADER_BYTES,
     LOG_KIND,
@@ -23,7 +28,7 @@ from ..log.log_format import (
     iterate_records,
 )
 from ..log.replay import Damage, scan_file
-from ..log.startup import OpenedFiles, open_files, replay_sorted
+from ..log.startup import OpenedFiles, open_files, read_header
 from ..storage import LOG_MISSING
 
 
@@ -50,6 +55,7 @@ class StorageSummary:
     entry_bytes: int
     log_count: int
     sorted_file_count: int
+    index_file_count: int
     torn_bytes: int
     damages: tuple[Damage, ...]
 
@@ -74,36 +80,97 @@ def _ignore(_: int) -> None:
 async def verify_storage(
     disk: Disk, boot_id: str = "", on_progress: Callable[[int], None] = _ignore
 ) -> StorageSummary:
-    """Reads all files and verifies every checksum.
+    """Reads all files and verifies every checksum, and each index file against its data file.
 
     ``boot_id`` (see BookieConfig) distinguishes a bad last group from an unfinished one.
     ``on_progress`` is called regularly with the number of entries read. Raises ForeignDataError,
     CorruptionError (damaged identity, missing log), DiskFailedError.
     """
     identity = await read_identity(disk)
-    files = FileSet(disk, 0)
-    index, older = MemoryIndex(), MemoryIndex()
-    count = 0
-
-    def counted(rows: list[IndexedEntry], into: MemoryIndex) -> None:
-        nonlocal count
-        into.put(rows)
-        count += len(rows)
-        on_progress(count)
-
     bookie = identity.bookie_id
+    files, directory = FileSet(disk, 0), IndexDirectory(disk, bookie)
+    index = MemoryIndex()
+    count = index_count = 0
     try:
-        opened = await open_files(files, bookie, boot_id, 0, lambda rows: counted(rows, index))
+        opened = await open_files(files, bookie, boot_id, was_used=identity.was_opened)
         if identity.was_opened and opened.last_log is None:
             raise CorruptionError(LOG_MISSING)
-        await replay_sorted(files, bookie, opened, lambda rows: counted(rows, older))
+        if opened.damages:
+            await adopt_sorted_files(files, directory, bookie, opened)
+        for number in (*opened.sorted, *opened.logs):
+            rows = await _rows_of(files, bookie, opened, number)
+            index_count += await _verify_index(directory, opened, number, rows)
+            index.update(rows.columns())
+            count += rows.row_count
+            on_progress(count)
     finally:
         await files.aclose()
-    add_missing(index, older)
-    return _summary(identity, opened, index)
+    return _summary(identity, opened, index, index_count)
 
 
-def _summary(identity: Identity, opened: OpenedFiles, index: MemoryIndex) -> StorageSummary:
+async def _rows_of(
+    files: FileSet, bookie: BookieId, opened: OpenedFiles, number: int
+) -> MemoryIndex:
+    """Return the rows of a data file, and records its damage unless the replay has."""
+    data_file = opened.data_files[number]
+    if number in opened.rows:
+        return opened.rows[number]
+    header = None
+    if data_file is not None:
+        header = await read_header(files, data_file.kind, number, bookie)
+    if data_file is None or header is None:
+        return MemoryIndex()
+    rows, scan = await read_rows(files, header, data_file.end)
+    opened.damages.extend(scan.damages)
+    return rows
+
+
+async def _verify_index(
+    directory: IndexDirectory, opened: OpenedFiles, number: int, rows: MemoryIndex
+) -> bool:
+    """Compares an index file with its data file; returns False if there is no index file.
+
+    A missing index file is not damage: a start builds it again, as it does with a damaged one.
+    """
+    if number not in await directory.numbers():
+        return False
+    kind = LOG_KIND if number in opened.logs else SORTED_KIND
+    is_whole = all(damage.number != number for damage in opened.damages)
+    reason = "the index file is damaged"
+    found = await directory.read(kind, number)
+    if found is not None:
+        file, _ = found
+        try:
+            columns = await file.columns()
+        except RhumblineError as error:
+            reason = str(error)
+        else:
+            if file.data_file != opened.data_files[number]:
+                reason = "the index file describes another data file"
+            elif not is_whole or _are_same(columns, list(rows.columns())):
+                reason = ""
+            else:
+                reason = "the index file does not name the entries of its data file"
+        finally:
+            await file.file.close()
+    if reason:
+        opened.add_damage(number, 0, 0, f"{index_path(number)}: {reason}")
+    return True
+
+
+def _are_same(
+    columns: list[tuple[int, LedgerEntries]], others: list[tuple[int, LedgerEntries]]
+) -> bool:
+    return len(columns) == len(others) and all(
+        ledger_id == other_id
+        and (rows.ids, rows.positions, rows.lengths) == (other.ids, other.positions, other.lengths)
+        for (ledger_id, rows), (other_id, other) in zip(columns, others, strict=True)
+    )
+
+
+def _summary(
+    identity: Identity, opened: OpenedFiles, index: MemoryIndex, index_count: int
+) -> StorageSummary:
     states = opened.states
     held: dict[int, tuple[int, int]] = {}
     for row in index.rows():
@@ -127,6 +194,7 @@ def _summary(identity: Identity, opened: OpenedFiles, index: MemoryIndex) -> Sto
         sum(ledger.entry_bytes for ledger in ledgers),
         len(opened.logs),
         len(opened.sorted),
+        index_count,
         opened.torn_bytes,
         tuple(opened.damages),
     )

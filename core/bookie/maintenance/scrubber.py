@@ -25,8 +25,6 @@ from ..log.log_format import (
 from ..log.replay import Damage, scan_file
 from ..storage import Storage
 
-_PAGE = 10_000
-
 Fetch = Callable[[int, int], Awaitable[bytes | None]]
 """Function of (ledger id, entry id) that returns a verified entry from a replica, or None."""
 
@@ -79,14 +77,15 @@ class Scrubber:
         report.file_count += 1
         try:
             file = await storage.files.open(kind, number)
-            size = await file.size()
             header = decode_file_header(await file.read(0, FILE_HEADER_BYTES), file.path)
-            known = storage.sorted.get(number)
-            end = size if known is None else known.end
+            data_file = storage.data_files.get(number)
+            if data_file is None or header[:3] != data_file[:3]:
+                raise CorruptionError(f"{file.path}: the header is not that of this file")
+            end = data_file.end
             scan = await scan_file(file, header, end, lambda offset, body: None, self._throttle)
         except (RhumblineError, FileNotFoundError) as error:
             return [Damage(number, 0, OFFSET_MASK, str(error))]
-        report.verified_bytes += size
+        report.verified_bytes += end
         return scan.damages
 
     async def _throttle(self, count: int) -> None:
@@ -98,13 +97,27 @@ class Scrubber:
     async def _repair(self, number: int, damages: list[Damage], report: ScrubReport) -> None:
         for row in await self._rows_in(number, damages):
             ledger_id, entry_id, position, length = row
-            if await self._rescue(ledger_id, entry_id, Location(position, length)):
+            location = Location(position, length)
+            if await self._is_replaced(ledger_id, entry_id, location):
+                continue
+            if await self._rescue(ledger_id, entry_id, location):
                 report.rescued_count += 1
             elif await self.restore(ledger_id, entry_id):
                 report.repaired_count += 1
                 self.repaired_count += 1
             else:
                 report.unreadable.append((ledger_id, entry_id))
+
+    async def _is_replaced(self, ledger_id: int, entry_id: int, location: Location) -> bool:
+        """Return whether the ledger was deleted, or a newer copy of the entry can be read."""
+        storage = self._storage
+        try:
+            newest = await storage.locate(ledger_id, entry_id)
+            if newest != location:
+                await storage.read_from_file(ledger_id, entry_id, newest)
+        except RhumblineError:
+            return not storage.is_held(ledger_id)
+        return newest != location
 
     async def _rescue(self, ledger_id: int, entry_id: int, location: Location) -> bool:
         """Writes an intact entry of a damaged group to the log again; False if it is bad."""
@@ -116,15 +129,21 @@ class Scrubber:
         return True
 
     async def _rows_in(self, number: int, damages: list[Damage]) -> list[IndexedEntry]:
-        """Return the index rows in the damaged regions; reads the whole index."""
+        """Return the rows of a file that lie in the damaged regions."""
         index = self._storage.index
+        file, tier = index.files.get(number), index.sealed_tiers.get(number)
+        if file is not None:
+            try:
+                columns = await file.columns()
+            except RhumblineError:
+                return []  # the index file is built again; the next scrub retries
+        else:
+            columns = [] if tier is None else list(tier.columns())
         found: list[IndexedEntry] = []
-        for ledger_id in list(index.ledgers()):
-            first = 0
-            while page := index.page(ledger_id, first, _PAGE):
-                found += [row for row in page if _is_in(row, number, damages)]
-                first = page[-1].entry_id + 1
-                await asyncio.sleep(0)
+        for ledger_id, rows in columns:
+            page = [IndexedEntry(ledger_id, *row) for row in rows.page(0, len(rows))]
+            found += [row for row in page if _is_in(row, number, damages)]
+            await asyncio.sleep(0)
         return found
 
     async def restore(self, ledger_id: int, entry_id: int) -> bool:
@@ -137,7 +156,7 @@ class Scrubber:
                 return False
             _check_identity(entry, ledger_id, entry_id)
             await restore_entry(self._storage, entry)
-            location = self._storage.find(ledger_id, entry_id)
+            location = await self._storage.locate(ledger_id, entry_id)
             return await self._storage.read_from_file(ledger_id, entry_id, location) == entry
         except RhumblineError:
             return False  # reads stay "unknown"; the next scrub retries

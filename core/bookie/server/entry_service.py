@@ -29,7 +29,7 @@ from ...protocol.ledger_metadata import NO_ENTRY
 from ...runtime.tasks import Tasks
 from ..config import BookieConfig
 from ..free_space import FreeSpaceMonitor
-from ..index.entry_index import Location
+from ..index.tiered_index import NotInMemoryError
 from ..ledger_membership import LedgerMembership, MembershipCheck, MetadataReader
 from ..ledger_records import LAC_BODY_BYTES_MAX, LedgerRecord, lac_of_body
 from ..storage import Storage
@@ -222,8 +222,13 @@ class EntryService(StorageListener):
         if isinstance(op, BatchRead):
             op.connection.enqueue_read(BatchReading(self, op))
             return
+        entry_id = op.entry_id
         try:
-            entry_id, location = self.locate(op.ledger_id, op.entry_id)
+            entry_id = self.resolve(op.ledger_id, entry_id, is_fencing=op.is_fencing)
+            location = self.storage.find(op.ledger_id, entry_id)
+        except NotInMemoryError:
+            op.connection.enqueue_read(EntryReading(self, op, entry_id, None))
+            return
         except RhumblineError as error:
             op.connection.send(op.response(self.weaken_denial(op, error)))
             return
@@ -241,23 +246,30 @@ class EntryService(StorageListener):
                 return UnknownStateError(f"ledger {op.ledger_id} is not known to be on this bookie")
         return error
 
-    def locate(self, ledger_id: int, entry_id: int) -> tuple[int, Location]:
-        """Return an entry's id (-1 stands for the last entry) and location.
+    def resolve(self, ledger_id: int, entry_id: int, *, is_fencing: bool = False) -> int:
+        """Return an entry's id: -1 stands for the last entry.
 
-        Raises as ``Storage.find``.
+        In limbo a later entry may have been lost, so the last one is unknown. A fencing read gets
+        the last one that is left: a recovery only begins to read at its LAC (rule REC-6).
+
+        Raises NoSuchEntryError, NoSuchLedgerError, UnknownStateError.
         """
+        if entry_id != NO_ENTRY:
+            return entry_id
+        if not is_fencing and self.storage.states.limbo.covers(ledger_id):
+            raise UnknownStateError(f"ledger {ledger_id} is in limbo here")
+        entry_id = self.storage.last_entry(ledger_id)
         if entry_id == NO_ENTRY:
-            entry_id = self.storage.last_entry(ledger_id)
-            if entry_id == NO_ENTRY:
-                raise self.storage.absence(ledger_id)
-        return entry_id, self.storage.find(ledger_id, entry_id)
+            raise self.storage.absence(ledger_id)
+        return entry_id
 
     async def fetch(self, ledger_id: int, entry_id: int) -> bytes:
         """Return an entry (-1: the last one) from memory or its file.
 
-        Raises as ``Storage.find`` and ``Storage.read``.
+        Raises as ``resolve`` and ``Storage.read``.
         """
-        entry_id, location = self.locate(ledger_id, entry_id)
+        entry_id = self.resolve(ledger_id, entry_id)
+        location = await self.storage.locate(ledger_id, entry_id)
         entry = self.storage.cached(location)
         if entry is None:
             entry = await self.storage.read(ledger_id, entry_id, location)
@@ -274,7 +286,7 @@ class EntryService(StorageListener):
         found: list[int] = []
         while True:
             first = found[-1] + 1 if found else 0
-            page = self.storage.index.page(ledger_id, first, _LIST_PAGE)
+            page = await self.storage.index.page(ledger_id, first, _LIST_PAGE)
             found.extend(row.entry_id for row in page)
             if len(page) < _LIST_PAGE:
                 return found

@@ -15,12 +15,16 @@ _BATCH_MS_MAX = 50
 
 
 class EntryReading:
-    """A read of one entry in a file."""
+    """A read of one entry in a file. Without ``location`` the index is read from disk first."""
 
     __slots__ = ("entry_id", "location", "op", "service")
 
     def __init__(
-        self, service: "EntryService", op: EntryRead, entry_id: int, location: Location
+        self,
+        service: "EntryService",
+        op: EntryRead,
+        entry_id: int,
+        location: Location | None,
     ) -> None:
         self.service = service
         self.op = op
@@ -29,9 +33,11 @@ class EntryReading:
 
     async def run(self) -> None:
         """See requests.FileRead."""
-        op = self.op
+        op, storage, location = self.op, self.service.storage, self.location
         try:
-            entry = await self.service.storage.read(op.ledger_id, self.entry_id, self.location)
+            if location is None:
+                location = await storage.locate(op.ledger_id, self.entry_id)
+            entry = await storage.read(op.ledger_id, self.entry_id, location)
             op.connection.send(op.response(None, entry))
         except RhumblineError as error:
             op.connection.send(op.response(self.service.weaken_denial(op, error)))

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import NoSuchEntryError, NoSuchLedgerError, RhumblineError
+from ...protocol.errors import RhumblineError
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.error_codes import status_for
+from ..index.tiered_index import NotInMemoryError
 from ..ledger_records import LedgerRecord
 from .long_poll import Poll
 from .requests import EntryRead
@@ -51,19 +52,22 @@ class PiggybackPoll(Poll):
     def wake(self, ledger: LedgerRecord | None, *, has_waited: bool) -> None:
         """See long_poll.Poll."""
         if ledger is None:
-            self._refuse(NoSuchLedgerError(f"no ledger {self.ledger_id} here"))
+            self._refuse(self._service.storage.absence(self.ledger_id))
             return
         self._ledger, self._waited = ledger, has_waited
         service = self._service
         if ledger.lac <= self.previous_lac:
             if ledger.lac == NO_ENTRY and service.storage.last_entry(self.ledger_id) == NO_ENTRY:
-                self._refuse(NoSuchEntryError(f"ledger {self.ledger_id} is empty here"))
+                self._refuse(service.storage.absence(self.ledger_id))
             else:
                 self._send(None)
             return
-        wanted = self.previous_lac + 1
+        entry_id = max(self.previous_lac + 1, 0)
         try:
-            entry_id, location = service.locate(self.ledger_id, max(wanted, 0))
+            location = service.storage.find(self.ledger_id, entry_id)
+        except NotInMemoryError:
+            self._connection.enqueue_read(self)
+            return
         except RhumblineError:
             self._send(None)
             return

@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import ProtocolError, RefusedError, RhumblineError, UnauthorizedError
+from ...protocol.errors import (
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ProtocolError,
+    RefusedError,
+    RhumblineError,
+    UnauthorizedError,
+)
 from ...protocol.ledger_metadata import NO_ENTRY
 from ...wire import availability, v3
 from ...wire import bookkeeper_pb2 as pb
@@ -135,7 +142,11 @@ def _write_lac(
 
 
 class _LacReading:
-    """A READ_LAC request, whose response also holds the ledger's last entry."""
+    """A READ_LAC request, whose response holds the last explicit LAC and the ledger's last entry.
+
+    A client counts an OK and a denial as "no higher LAC is durable here". Neither is sent if the
+    last entry cannot be read, or if the ledger is in limbo (rule BKE-13).
+    """
 
     __slots__ = ("_connection", "_request", "_service")
 
@@ -154,11 +165,11 @@ class _LacReading:
         status = OK
         try:
             entry = await self._service.fetch(ledger_id, NO_ENTRY)
+        except (NoSuchEntryError, NoSuchLedgerError):
+            # Apache's bookie responds "no entry" here for an unknown ledger too.
+            status = v3.Status.NO_ENTRY if body is None else OK
         except RhumblineError as error:
-            if body is None:
-                # Apache's bookie responds "no entry" here for an unknown ledger too.
-                status = status_for(error)
-                status = v3.Status.NO_ENTRY if status is v3.Status.NO_LEDGER else status
+            status, body = status_for(error), None
         response = v3.read_lac_response(self._request, status, lac_body=body, last_entry=entry)
         self._connection.send(v3.frame(response))
 

@@ -340,7 +340,7 @@ class BookieConnection:
             self.fail(error)
 
     def _take_add_responses(self, data: bytes) -> bytes:
-        """Takes the add responses at the start of ``data`` and returns the bytes behind them."""
+        """Takes the add responses at the start of ``data`` and returns the bytes after them."""
         adds = self._adds
         expected, response_bytes = v2.ADD_RESPONSE_WORD, _ADD_RESPONSE.size
         whole = len(data) - len(data) % response_bytes

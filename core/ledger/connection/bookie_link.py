@@ -136,5 +136,7 @@ def address_for(registration: Registration, region: Region | None) -> BookieAddr
         return registration.address
     address = parse_address(advertised)
     if address is None:
-        raise ProtocolError(f"{registration.bookie_id} advertises {advertised[:80]!r} to {region}")
+        raise ProtocolError(
+            f"{registration.bookie_id} advertises {advertised[:80]!r} to {region}, not host:port"
+        )
     return address

@@ -9,7 +9,7 @@ from ..read_policy import ReadKind, ReplicaChoice
 
 
 class NearestFirst:
-    """Orders healthy replicas of the own region first, then other healthy ones, then failed ones.
+    """Orders healthy replicas in the local region first, then other healthy ones, then failed ones.
 
     The order among equals is random. ``on_slow`` is called with bookies that were outrun.
     """

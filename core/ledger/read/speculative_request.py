@@ -25,7 +25,7 @@ The callback runs later, never inside the call.
 
 
 class SpeculativeRequest(Generic[T]):
-    """A request that is sent to the next replica at once after an error, and after a delay if
+    """A request that is sent to the next replica immediately after an error, and after a delay if
     there is no response and the policy allows one more request.
 
     ``result`` receives the first success. If all replicas fail, it receives one of their errors:

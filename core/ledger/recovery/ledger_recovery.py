@@ -8,6 +8,7 @@ the end is then unavailable, but never wrong.
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from functools import partial
 
 from ...protocol.bookie_id import BookieId
@@ -46,8 +47,9 @@ async def recover_ledger(
 
     ``min_regions``: the R for writing the ledger's tail again, if it differs from the ledger's own
     (an operator lowers R after the loss of a region). Whether an entry exists is always decided by
-    the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong password, and at
-    the deadline RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
+    the R that the writer had (rule REC-17). Raises UnauthorizedError for a wrong password,
+    IllegalQuorumError if ``min_regions`` does not fit the ledger, and at the deadline
+    RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
     """
     backoff = Backoff(context, context.config.recovery_timeout_ms)
     while True:
@@ -65,7 +67,7 @@ async def recover_ledger(
 
 
 class _EntryRead:
-    """The fencing reads of one entry, which are sent to its whole write set at once (bug B1)."""
+    """The fencing reads of one entry, sent to its whole write set concurrently (bug B1)."""
 
     __slots__ = ("_recovery", "data", "entry", "entry_id", "tally", "verdict")
 
@@ -128,6 +130,8 @@ class _Recovery:
         self._digest = EntryDigest(metadata.digest_type, metadata.password)
         if metadata.state is LedgerState.CLOSED:
             return metadata
+        if self._min_regions is not None:  # refused before anything is fenced or changed
+            replace(metadata.quorum_at(0), min_regions=self._min_regions)
         if metadata.state is LedgerState.OPEN:
             metadata = metadata.in_recovery()
             version = await context.ledgers.write(metadata, version)
@@ -215,7 +219,7 @@ class _Recovery:
         return tally.lac
 
     async def _start_read(self, snapshot: LedgerMetadata, entry_id: int) -> _EntryRead:
-        """Starts to read an entry by the snapshot, without this recovery's own changes (bug B3)."""
+        """Starts to read an entry from the ensemble in the snapshot, not a newer one (bug B3)."""
         fragment = snapshot.fragment_of(entry_id)
         quorum = snapshot.quorum_at(entry_id)
         view = await self.context.view_of(fragment, quorum)

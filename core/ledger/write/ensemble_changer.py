@@ -8,14 +8,22 @@ long as the current ensemble satisfies P.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain
 from typing import Protocol
 
 from ...protocol.bookie_id import BookieId, Region
-from ...protocol.ensemble_change import ConflictOutcome, changed_ensemble, resolve_conflict
+from ...protocol.ensemble_change import (
+    EVERY_SUBSET_MAX,
+    ConflictOutcome,
+    changed_ensemble,
+    fewest_replacements,
+    largest_replacements,
+    resolve_conflict,
+)
 from ...protocol.errors import (
     BadVersionError,
     IndeterminateError,
@@ -154,7 +162,7 @@ class EnsembleChanger:
         """
         candidates = await self._context.candidates(self._state.metadata)
         wanted = self._wanted, self._min_regions
-        bookies = self._choose(candidates)
+        bookies = await self._choose(candidates)
         regions = await self._context.regions_of(bookies)
         if not self._is_urgent():
             await self._check_store()
@@ -177,38 +185,52 @@ class EnsembleChanger:
             state.version = await ledgers.write(state.metadata, state.version)
         self._was_refused = False
 
-    def _choose(self, candidates: Sequence[BookieInfo]) -> tuple[BookieId, ...]:
+    async def _choose(self, candidates: Sequence[BookieInfo]) -> tuple[BookieId, ...]:
         """Returns an ensemble that replaces as many of the wanted indices as possible.
 
-        Raises NotEnoughBookiesError if none can be replaced.
+        A change of R also replaces the failed bookies that P needs from then on, because the
+        entries after it would wait for them. Raises NotEnoughBookiesError if none can be replaced.
         """
         state = self._state
         quorum = state.view.quorum
+        wanted = self._wanted
+        is_legal = True
         if self._min_regions is not None:
             quorum = replace(quorum, min_regions=self._min_regions)
+            view = QuorumView(quorum, state.view.regions)
+            is_legal = view.is_legal()
+            if view.must_change_ensemble(state.failed_mask):
+                wanted |= state.failed_mask
+        if is_legal and not wanted:
+            return state.metadata.last_fragment.bookies
         known = {info.bookie: info for info in candidates}
         ensemble = [
             known.get(replica.bookie, BookieInfo(replica.bookie, replica.region))
             for replica in state.replicas
         ]
-        choices: Iterable[tuple[int, ...]]
-        if self._wanted:
-            choices = _subsets(self._wanted)
-        elif QuorumView(quorum, state.view.regions).is_legal():
-            return state.metadata.last_fragment.bookies
-        else:  # another R needs other bookies: replace as few as possible
-            choices = reversed(list(_subsets((1 << quorum.ensemble_size) - 1)))
-        refused: NotEnoughBookiesError | None = None
+        members = {info.bookie for info in ensemble}
+        spare: Counter[str | None] = Counter(
+            info.region for info in candidates if info.bookie not in members
+        )
+        regions = [info.region for info in ensemble]
+        choices = largest_replacements(quorum, regions, wanted, spare)
+        if not is_legal:  # another R needs other bookies: replace as few as possible
+            choices = chain(choices, fewest_replacements(quorum, regions, spare))
+        place = self._context.placement.replace
         random = self._context.runtime.random
+        refused: NotEnoughBookiesError | None = None
         for failed in choices:
             for eligible in (self._context.healthy(candidates), candidates):
                 try:
-                    return self._context.placement.replace(
-                        quorum, ensemble, failed, eligible, random=random
-                    )
+                    return place(quorum, ensemble, failed, eligible, random=random)
                 except NotEnoughBookiesError as error:
                     refused = refused or error
-        assert refused is not None
+            if quorum.ensemble_size > EVERY_SUBSET_MAX:
+                await asyncio.sleep(0)  # each search is bounded; others run in between
+        if refused is None:  # nothing can be replaced: let placement say what is missing
+            everyone = wanted or (1 << quorum.ensemble_size) - 1
+            failed = tuple(i for i in range(quorum.ensemble_size) if everyone >> i & 1)
+            return place(quorum, ensemble, failed, candidates, random=random)
         raise refused
 
     def _freeze_and_change(self, bookies: tuple[BookieId, ...]) -> LedgerMetadata:
@@ -297,10 +319,3 @@ class EnsembleChanger:
             case ConflictOutcome.RETRY | ConflictOutcome.SETTLED:
                 writer.install(stored, version, regions_stored)
         return True
-
-
-def _subsets(mask: int) -> Iterator[tuple[int, ...]]:
-    """Yields the indices in ``mask``, then all their subsets, larger ones first."""
-    indices = [index for index in range(mask.bit_length()) if mask >> index & 1]
-    for size in range(len(indices), 0, -1):
-        yield from combinations(indices, size)

@@ -380,6 +380,7 @@ class LedgerWriter:
             op.is_complete = state.view.is_acked(op.acks)
         for index in replaced:
             self.send_missing(state.replicas[index])
+        self._health.on_installed()
         self._lag.report()
 
     def set_min_regions(self, min_regions: int) -> None:

@@ -69,6 +69,8 @@ class ReplicaHealth:
         replica.has_probe = False
         replica.error = error
         if state.failed_mask & replica.bit:
+            if isinstance(error, ReadOnlyError):
+                self._changer.replace(replica.bit)  # it is back, and takes no entries
             return
         state.failed_mask |= replica.bit
         replica.failed_since = replica.overdue_from = self._loop.time()
@@ -101,6 +103,12 @@ class ReplicaHealth:
     def on_replaced(self, replica: Replica) -> None:
         """Clears the failure of an index whose bookie was replaced."""
         self._state.failed_mask &= ~replica.bit
+
+    def on_installed(self) -> None:
+        """Replaces failed bookies that P needs since the installed change, for example of R."""
+        failed = self._state.failed_mask
+        if failed and self._state.view.must_change_ensemble(failed):
+            self._changer.replace(failed)
 
     def offer_probe(self, replica: Replica, op: AddOp) -> bool:
         """Sends ``op`` to a failed replica as its probe, and returns whether it was sent.

@@ -74,6 +74,11 @@ class BookieProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def output(self) -> str:
+        """What the process that was started last has printed."""
+        return self._log.read_text()
+
     def start(self) -> None:
         """Start the process and wait until it serves."""
         assert self._process is None

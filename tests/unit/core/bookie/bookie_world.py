@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
 from rhumbline.backends.memory import MemoryStore, MemoryTree
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.identity import format_storage
+from rhumbline.core.bookie.identity import IDENTITY_FILE, decode_identity, format_storage
+from rhumbline.core.bookie.start_record import StartRecord
+from rhumbline.core.bookie.start_record import encode as encode_start
 from rhumbline.core.metadata.bookie_directory import BookieDirectory
-from rhumbline.core.metadata.cluster_layout import initialise_cluster
+from rhumbline.core.metadata.cluster_layout import Paths, initialise_cluster
 from rhumbline.core.metadata.ledger_store import LedgerStore
 from rhumbline.core.protocol.bookie_id import BookieId
+from rhumbline.core.protocol.errors import CorruptionError, ForeignDataError, NoNodeError
 from rhumbline.core.protocol.ledger_metadata import DigestType, Fragment, LedgerMetadata
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import bookkeeper_pb2 as pb
@@ -69,7 +72,27 @@ class World:
             disk, self.runtime, name, "east", "r1", self.instance_id, self.directory
         )
 
-    async def open(self, disk: MemoryDisk, config: BookieConfig | None = None) -> Bookie:
+    async def rewind_starts(self, disk: MemoryDisk) -> None:
+        """Make the record of starts that of the moment in which the disk was copied.
+
+        A copy of a disk then stands for a kill at that moment, and not for a restored backup.
+        """
+        if IDENTITY_FILE not in disk.files:
+            return
+        with suppress(CorruptionError, ForeignDataError):
+            identity = decode_identity(bytes(disk.files[IDENTITY_FILE]))
+            path = Paths().start(identity.bookie_id)
+            with suppress(NoNodeError):
+                await self.store.delete(path)
+            if identity.token:
+                record = StartRecord(identity.start, identity.token, 0, "")
+                await self.store.create(path, encode_start(record))
+
+    async def open(
+        self, disk: MemoryDisk, config: BookieConfig | None = None, *, is_backup: bool = False
+    ) -> Bookie:
+        if not is_backup:
+            await self.rewind_starts(disk)
         config = config or BookieConfig(log_file_bytes=1 << 20)
         bookie = await Bookie.open(self.runtime, disk, config, self.ledgers, self.directory)
         await bookie.serve("127.0.0.1", 0)

@@ -1,6 +1,7 @@
 """A configuration with small files, and helpers that fill a bookie and read it back."""
 
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.log.end_marker import END_MARKER_PATH, SLOT_BYTES
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry
@@ -40,3 +41,10 @@ async def all_there(wire: Wire, ledgers: tuple[int, ...], count: int) -> None:
 
 def log_paths(disk: MemoryDisk) -> list[str]:
     return sorted(path for path in disk.files if path.startswith("log/"))
+
+
+def withdraw_last_ack(disk: MemoryDisk) -> None:
+    """Restores the end marker from before the last group, as if the process died writing that."""
+    marker = disk.files[END_MARKER_PATH]
+    at = max((0, SLOT_BYTES), key=lambda start: marker[start + 8 : start + 16])
+    marker[at : at + SLOT_BYTES] = bytes(SLOT_BYTES)

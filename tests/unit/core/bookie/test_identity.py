@@ -82,12 +82,11 @@ def test_identity_file_is_repaired_after_a_flipped_bit_or_a_lost_block(
     number: int,
 ) -> None:
     async def main() -> None:
-        async with one_bookie() as (world, bookie, wire):
+        disk = MemoryDisk()
+        async with one_bookie(disk=disk) as (world, bookie, wire):
             assert await wire.add(entry(1, 0)) == Code.OK
             await bookie.aclose()
-            disk = bookie._disk
-            assert isinstance(disk, MemoryDisk)
-            original = bytes(disk.files[IDENTITY_FILE])
+            original = decode_identity(bytes(disk.files[IDENTITY_FILE]))
             random = Random(number)
             corrupt = disk.copy()
             if number < 6:
@@ -98,8 +97,11 @@ def test_identity_file_is_repaired_after_a_flipped_bit_or_a_lost_block(
                 corrupt.files[IDENTITY_FILE][start : start + 4096] = bytes(4096)
             again = await world.open(corrupt)
             assert again.bookie_id == bookie.bookie_id
+            assert not again.storage.states.limbo.is_active
             await again.aclose()
-            assert bytes(corrupt.files[IDENTITY_FILE]) == original
+            repaired = bytes(corrupt.files[IDENTITY_FILE])
+            assert repaired[:4096] == repaired[4096:]
+            assert decode_identity(repaired).start == original.start + 1
 
     asyncio.run(main())
 

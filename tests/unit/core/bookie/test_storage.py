@@ -1,14 +1,14 @@
 """A storage with very many ledgers, and the checkpoint of an orderly shutdown."""
 
 import asyncio
-import tempfile
-from pathlib import Path
+from dataclasses import replace
 from random import Random
+
+import pytest
 
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.config import BookieConfig
-from rhumbline.core.bookie.index.lmdb_index import open_lmdb_index
-from rhumbline.core.bookie.index.tiered_index import MemoryIndexStore
+from rhumbline.core.bookie.index.index_directory import index_path
 from rhumbline.core.bookie.log.commit_group import Outbox
 from rhumbline.core.bookie.storage import Storage
 from rhumbline.core.protocol.bookie_id import BookieId
@@ -16,9 +16,8 @@ from rhumbline.core.protocol.errors import RhumblineError
 from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, FixedClock, Wire, entry, one_bookie
-from rhumbline.tests.unit.core.bookie.index.test_entry_index import run_inline
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
-from rhumbline.tests.unit.core.bookie.small_files import SMALL, log_paths
+from rhumbline.tests.unit.core.bookie.small_files import SMALL, all_there, fill, log_paths
 
 ME = BookieId("b1@0000abcd")
 
@@ -41,7 +40,7 @@ def test_storage_holds_a_hundred_thousand_ledgers() -> None:
         disk = MemoryDisk()
         runtime = Runtime(FixedClock(), Random(1))
         config = BookieConfig(tail_cache_bytes=1 << 20)
-        storage = Storage(runtime, disk, config, ME, MemoryIndexStore())
+        storage = Storage(runtime, disk, config, ME)
         await storage.open()
         sink = CountingSink()
         count = 100_000
@@ -53,11 +52,11 @@ def test_storage_holds_a_hundred_thousand_ledgers() -> None:
         storage.fence(storage.states.ledgers[count - 1], lambda error: None)
         await storage.aclose()
         assert sink.count == count
-        again = Storage(runtime, disk, config, ME, MemoryIndexStore())
+        again = Storage(runtime, disk, config, ME)
         await again.open()
         assert len(again.states.ledgers) == count
         assert again.states.ledgers[count - 1].is_fenced
-        location = again.find(count - 1, 0)
+        location = await again.locate(count - 1, 0)
         assert await again.read(count - 1, 0, location) == entry(count - 1, 0)
         await again.aclose()
 
@@ -65,21 +64,9 @@ def test_storage_holds_a_hundred_thousand_ledgers() -> None:
 
 
 def test_orderly_shutdown_leaves_a_short_log_for_the_next_start() -> None:
-    async def main(directory: Path) -> None:
-        async def open_index(bookie: BookieId) -> object:
-            return await open_lmdb_index(directory, bookie, run_inline)
-
+    async def main() -> None:
         async def start() -> Bookie:
-            bookie = await Bookie.open(
-                world.runtime,
-                disk,
-                BookieConfig(maintenance_ms=3_600_000),
-                world.ledgers,
-                world.directory,
-                open_index=open_index,  # type: ignore[arg-type]
-            )
-            await bookie.serve("127.0.0.1", 0)
-            return bookie
+            return await world.open(disk, BookieConfig(maintenance_ms=3_600_000))
 
         disk = MemoryDisk()
         large = bytes(200_000)
@@ -88,7 +75,7 @@ def test_orderly_shutdown_leaves_a_short_log_for_the_next_start() -> None:
             for start_count in range(3):
                 bookie = await start()
                 wire = await Wire.connect(bookie)
-                before = len(disk.files)
+                before = len(log_paths(disk))
                 for number in range(40 * start_count):
                     assert (await wire.read(1, number))[1] == entry(1, number, large)
                 for number in range(40 * start_count, 40 * start_count + 40):
@@ -96,7 +83,7 @@ def test_orderly_shutdown_leaves_a_short_log_for_the_next_start() -> None:
                 assert await wire.fence(2 + start_count) == Code.NO_ENTRY
                 await wire.aclose()
                 await bookie.aclose()
-                assert len(disk.files) == before + 1
+                assert len(log_paths(disk)) == before + 1
                 assert len(disk.files[max(log_paths(disk))]) < 10_000
             bookie = await start()
             wire = await Wire.connect(bookie)
@@ -104,5 +91,45 @@ def test_orderly_shutdown_leaves_a_short_log_for_the_next_start() -> None:
             await wire.aclose()
             await bookie.aclose()
 
-    with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(main(Path(directory)))
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_data_damaged", [False, True], ids=["index only", "data too"])
+def test_damaged_index_makes_entries_unknown_until_it_was_built_again(
+    is_data_damaged: bool,
+) -> None:
+    """Faults B3 and B4, red on c686803: the process ended, or the connection was dropped."""
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(replace(SMALL, index_cache_bytes=0), disk) as (_, bookie, wire):
+            assert bookie._maintenance_task is not None
+            bookie._maintenance_task.cancel()
+            await fill(wire, 120)
+            storage = bookie.storage
+            await storage.write_indexes()
+            number = storage.sealed_logs[0]
+            path = index_path(number)
+            intact = bytes(disk.files[path])
+            disk.files[path][:] = bytes(len(intact))
+            if is_data_damaged:
+                disk.files[min(log_paths(disk))][30_000] ^= 1
+            code, _ = await wire.read(1, 0)
+            assert code == Code.IO
+            assert (await wire.read(1, 119))[0] == Code.OK, "other files are not concerned"
+            assert [damage.number for damage in storage.damages] == [number]
+            assert storage.damages[0].reason.startswith(path)
+            assert list(storage.damaged_indexes) == [number]
+            await storage.rebuild_indexes()
+            assert storage.damaged_indexes == {}
+            assert storage.states.limbo.is_active == is_data_damaged
+            assert (await wire.read(1, 0))[0] == Code.OK
+            if is_data_damaged:
+                codes = {(await wire.read(1, entry_id))[0] for entry_id in range(121)}
+                assert codes == {Code.OK, Code.IO}, "nothing is denied"
+            else:
+                assert disk.files[path] == intact
+                await all_there(wire, (1, 2, 3), 120)
+                assert (await wire.read(1, 120))[0] == Code.NO_ENTRY
+
+    asyncio.run(main())

@@ -232,12 +232,13 @@ class FakeBookie:
             response = v3.write_lac_response(request, status or v3.Status.OK)
         elif request.HasField("read_lac_request"):
             ledger = request.read_lac_request.ledger_id
-            response = v3.read_lac_response(
-                request,
-                status or v3.Status.OK,
-                lac_body=self.explicit_lacs.get(ledger),
-                last_entry=self.last_entry(ledger),
-            )
+            lac_body, last = self.explicit_lacs.get(ledger), self.last_entry(ledger)
+            if status is None:
+                is_empty = lac_body is None and last is None
+                status = v3.Status.NO_ENTRY if is_empty else v3.Status.OK
+            if status != v3.Status.OK:
+                lac_body = last = None
+            response = v3.read_lac_response(request, status, lac_body=lac_body, last_entry=last)
         else:
             self.serve_read(pipe, request, status)
             return

@@ -1,10 +1,12 @@
 """The error tree: codes are unique, and each class says what happened and what to do."""
 
 import inspect
+from typing import get_type_hints
 
 import pytest
 
-from rhumbline.core.protocol.errors import RhumblineError, error_classes
+from rhumbline.core.protocol.dlsn import Dlsn
+from rhumbline.core.protocol.errors import RhumblineError, TruncatedError, error_classes
 
 CLASSES = sorted(error_classes().items())
 
@@ -20,3 +22,9 @@ def test_every_error_says_what_happened_and_what_to_do(
     happened, _, advice = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")
     assert happened.endswith(".") and "\n" not in happened
     assert advice.endswith(".")
+
+
+def test_first_active_of_a_truncation_is_typed_as_a_position() -> None:
+    """It was typed ``object``, so that every caller had to narrow it (c686803)."""
+    hints = get_type_hints(TruncatedError.__init__, {"Dlsn": Dlsn})
+    assert hints["first_active"] == Dlsn | None

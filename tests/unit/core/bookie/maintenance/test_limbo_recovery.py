@@ -24,6 +24,7 @@ from rhumbline.core.wire.v2 import Code
 from rhumbline.placement.region_aware import RegionAwarePlacement
 from rhumbline.tests.unit.core.bookie.bookie_world import PASSWORD, Wire, World, entry
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import withdraw_last_ack
 
 SMALL = BookieConfig(log_file_bytes=64 << 10, maintenance_ms=3_600_000)
 OTHER = BookieId("other@00000001")
@@ -221,6 +222,7 @@ async def cluster_after_power_loss(world: World) -> tuple[list[MemoryDisk], int]
         writer.abandon()
     for image in torn:
         del image.files[max(path for path in image.files if path.startswith("log/"))][-3:]
+        withdraw_last_ack(image)
     for bookie in bookies:
         await bookie.aclose()
     return torn, writer.ledger_id

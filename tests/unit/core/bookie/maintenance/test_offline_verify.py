@@ -26,7 +26,9 @@ def test_verification_detects_damage_in_every_file_and_changes_nothing() -> None
         assert (summary.entry_count, len(summary.ledgers)) == (200, 2)
         assert summary.ledgers[1].is_fenced
         assert {path: bytes(content) for path, content in image.files.items()} == before
-        for path in [path for path in image.files if "." in path]:
+        paths = [path for path in image.files if "/" in path]
+        assert {path.partition("/")[0] for path in paths} == {"index", "log", "sorted"}
+        for path in paths:
             corrupt = image.copy()
             corrupt.files[path][len(corrupt.files[path]) // 3] ^= 2
             damages = (await verify_storage(corrupt)).damages

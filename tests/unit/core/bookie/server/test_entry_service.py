@@ -7,6 +7,7 @@ from rhumbline.core.wire import v2
 from rhumbline.core.wire.v2 import Code
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import SMALL, fill
 
 
 def test_added_entries_are_readable_before_and_after_a_restart() -> None:
@@ -75,6 +76,51 @@ def test_no_response_to_a_fence_leaves_before_it_is_durable() -> None:
                 response = v2.decode_response(await waiting)
                 expected = Code.OK if ledger_id == 1 else Code.NO_ENTRY
                 assert response[:3] == (expected, ledger_id, entry_id)
+
+    asyncio.run(main())
+
+
+def test_second_fencing_read_waits_for_the_fence_of_the_first() -> None:
+    """The ledger is fenced in memory at once, but a crash may still undo that."""
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(disk=disk) as (_, _bookie, wire):
+            assert await wire.add(entry(1, 0)) == Code.OK
+            disk.gate = gate = asyncio.Event()
+            for entry_id in (0, 5):
+                wire.send(v2.encode_read(1, entry_id, v2.FLAG_FENCE, KEY))
+            waiting = asyncio.ensure_future(wire.frame())
+            await asyncio.sleep(0.05)
+            was_early = waiting.done()
+            disk.gate = None
+            gate.set()
+            assert not was_early
+            assert v2.decode_response(await waiting)[:3] == (Code.OK, 1, 0)
+            assert v2.decode_response(await wire.frame())[:3] == (Code.NO_ENTRY, 1, 5)
+
+    asyncio.run(main())
+
+
+def test_fence_survives_the_log_that_recorded_it() -> None:
+    """A new log begins with a snapshot of all fences; compaction removes the older log."""
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(SMALL, disk) as (world, bookie, wire):
+            assert await wire.fence(4) == Code.NO_ENTRY
+            await fill(wire, 60)
+            first = min(bookie.storage.sealed_logs)
+            assert await wire.add(entry(4, 0)) == Code.FENCED
+            await bookie.maintenance.step()
+            assert first not in bookie.storage.sealed_logs
+            image = disk.copy()
+            await bookie.aclose()
+            again = await world.open(image, SMALL)
+            second = await Wire.connect(again)
+            assert await second.add(entry(4, 0)) == Code.FENCED
+            await second.aclose()
+            await again.aclose()
 
     asyncio.run(main())
 

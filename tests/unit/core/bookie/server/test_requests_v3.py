@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rhumbline.core.bookie.config import BookieConfig
+from rhumbline.core.bookie.log.log_format import OFFSET_MASK
 from rhumbline.core.protocol.bookie_id import BookieId
 from rhumbline.core.wire import availability, handshake, v2, v3
 from rhumbline.core.wire import bookkeeper_pb2 as pb
@@ -12,6 +13,7 @@ from rhumbline.core.wire.v2 import Code
 from rhumbline.core.wire.v3 import Status
 from rhumbline.tests.unit.core.bookie.bookie_world import KEY, Wire, entry, lac_body, one_bookie
 from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
+from rhumbline.tests.unit.core.bookie.small_files import log_paths
 
 
 def poll(wire: Wire, ledger_id: int, previous_lac: int, timeout_ms: int = 5000) -> bytes:
@@ -171,9 +173,12 @@ def test_parked_polls_of_a_lost_connection_are_removed() -> None:
     asyncio.run(main())
 
 
-def test_explicit_lac_is_stored_unchanged_and_never_lowers_the_lac() -> None:
+def test_older_explicit_lac_never_replaces_a_newer_one() -> None:
+    """A late message with a lower LAC replaced the newer one, also across restarts."""
+
     async def main() -> None:
-        async with one_bookie() as (_, bookie, wire):
+        disk = MemoryDisk()
+        async with one_bookie(disk=disk) as (world, bookie, wire):
             response = await wire.request3(v3.read_lac_request(1, 1))
             assert v3.status_of(response) == Status.NO_ENTRY
             for lac in (3, 2):
@@ -181,14 +186,72 @@ def test_explicit_lac_is_stored_unchanged_and_never_lowers_the_lac() -> None:
                 assert v3.status_of(await wire.request3(request)) == Status.OK
             response = await wire.request3(v3.read_lac_request(3, 1))
             assert v3.status_of(response) == Status.OK
-            assert response.read_lac_response.lac_body == lac_body(1, 2)
+            assert response.read_lac_response.lac_body == lac_body(1, 3)
             assert not response.read_lac_response.HasField("last_entry_body")
             assert bookie.service.ledgers[1].lac == 3
+            image = disk.copy()
             assert await wire.add(entry(1, 7)) == Code.OK
             response = await wire.request3(v3.read_lac_request(4, 1))
+            assert response.read_lac_response.lac_body == lac_body(1, 3)
             assert response.read_lac_response.last_entry_body == entry(1, 7)
             bad = v3.write_lac_request(5, 1, 9, bytes(20), lac_body(1, 9))
             assert v3.status_of(await wire.request3(bad)) == Status.UNAUTHORIZED
+            await bookie.aclose()
+            for _ in range(2):  # from the records after a kill, then from the snapshot of a log
+                again = await world.open(image)
+                assert again.service.ledgers[1].lac_body == lac_body(1, 3)
+                await again.aclose()
+
+    asyncio.run(main())
+
+
+def test_lac_is_unknown_if_the_last_entry_cannot_be_read() -> None:
+    """With an explicit LAC at hand, the response was OK with that older LAC."""
+
+    async def main() -> None:
+        disk = MemoryDisk()
+        async with one_bookie(BookieConfig(tail_cache_bytes=0), disk) as (_, bookie, wire):
+            request = v3.write_lac_request(1, 1, 0, KEY, lac_body(1, 0))
+            assert v3.status_of(await wire.request3(request)) == Status.OK
+            for number in range(20):
+                assert await wire.add(entry(1, number)) == Code.OK
+            location = bookie.storage.find(1, 19)
+            offset = location.position & OFFSET_MASK
+            (path,) = log_paths(disk)
+            assert disk.files[path][offset : offset + location.length] == entry(1, 19)
+            disk.files[path][offset + location.length - 1] ^= 1
+            response = await wire.request3(v3.read_lac_request(2, 1))
+            assert v3.status_of(response) == Status.IO
+            assert not response.read_lac_response.HasField("lac_body")
+
+    asyncio.run(main())
+
+
+def test_lac_is_unknown_in_limbo() -> None:
+    """An OK with the LAC of what is left, or a denial, would say that nothing more is durable."""
+
+    async def main() -> None:
+        async with one_bookie() as (_, bookie, wire):
+            for number in range(4):
+                assert await wire.add(entry(1, number)) == Code.OK
+            request = v3.write_lac_request(1, 1, 3, KEY, lac_body(1, 3))
+            assert v3.status_of(await wire.request3(request)) == Status.OK
+            assert await wire.fence(2) == Code.NO_ENTRY
+            bookie.storage.states.limbo.begin(None)
+            for ledger_id in (1, 2, 3):  # with entries, empty, unknown
+                response = await wire.request3(v3.read_lac_request(2, ledger_id))
+                assert v3.status_of(response) == Status.UNKNOWN_STATE
+                assert (await wire.read(ledger_id, -1))[0] == Code.IO
+                read = v3.read_request(3, ledger_id, -1)
+                assert v3.status_of(await wire.request3(read)) == Status.UNKNOWN_STATE
+                wait = v3.read_request(4, ledger_id, -1)
+                wait.read_request.previous_lac = 9
+                wait.read_request.timeout_ms = 1
+                assert v3.status_of(await wire.request3(wait)) == Status.UNKNOWN_STATE
+            for ledger_id in (2, 3):
+                wire.send(poll(wire, ledger_id, -1, timeout_ms=1))
+                assert v3.status_of(await wire.response3()) == Status.UNKNOWN_STATE
+            assert await wire.fence(1, -1) == Code.OK
 
     asyncio.run(main())
 

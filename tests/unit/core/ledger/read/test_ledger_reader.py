@@ -213,6 +213,31 @@ def test_fresh_lac_needs_more_than_one_bookie_even_if_it_is_higher() -> None:
     world.run(main())
 
 
+@pytest.mark.parametrize("is_empty", [True, False], ids=["without a LAC", "unknown"])
+def test_bookie_that_cannot_tell_its_lac_does_not_count_for_a_fresh_lac(is_empty: bool) -> None:
+    world = World()
+
+    async def main() -> None:
+        config = LedgerConfig(request_timeout_ms=300)
+        async with world.client("a") as client, world.client("c", config) as other:
+            writer = await written(client, 5, GEO)
+            await writer.publish_lac()
+            in_region(world, "a").is_hung = True
+            for region in ("b", "c"):
+                bookie = in_region(world, region)
+                if is_empty:
+                    bookie.entries.clear()
+                    bookie.explicit_lacs.clear()
+                status = v3.Status.OK if is_empty else v3.Status.UNKNOWN_STATE
+                bookie.script = lambda _, status=status: status
+            reader = await other.open(writer.ledger_id)
+            with pytest.raises(UnavailableError):
+                await reader.update_last_add_confirmed()
+            writer.abandon()
+
+    world.run(main())
+
+
 def test_first_higher_lac_is_enough_for_a_lac_of_best_effort() -> None:
     world = World()
 

@@ -8,6 +8,7 @@ from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.write.ledger_writer import LedgerWriter
 from rhumbline.core.protocol.errors import (
+    IllegalQuorumError,
     IndeterminateError,
     NotEnoughBookiesError,
     RecoveryIncompleteError,
@@ -49,6 +50,14 @@ def is_fencing(request: Request, entry_id: int | None = None) -> bool:
         and request.HasField("read_request")
         and request.read_request.flag == pb.ReadRequest.FENCE_LEDGER
         and entry_id in (None, request.read_request.entry_id)
+    )
+
+
+def is_recovery_add(request: Request, entry_id: int | None = None) -> bool:
+    return (
+        isinstance(request, pb.Request)
+        and request.HasField("add_request")
+        and entry_id in (None, request.add_request.entry_id)
     )
 
 
@@ -157,6 +166,46 @@ def test_b3_ensembles_of_a_recovery_are_committed_only_with_the_end() -> None:
                 assert evidence.fragment == writer.metadata.fragments[0]
             for entry_id in range(6):
                 fragment = results[0].fragment_of(entry_id)
+                assert all((ledger, entry_id) in world.by_id[b].entries for b in fragment.bookies)
+
+    world.run(main())
+
+
+def test_late_response_of_a_replaced_bookie_does_not_count_for_its_successor() -> None:
+    """Both hold the same index of the ensemble, one after the other."""
+    world = World("abcabc")
+
+    async def main() -> None:
+        async with world.client() as client, world.client("b") as other:
+            writer = await client.create(Quorum(3, 3, 3, 1))
+            done = Outcomes()
+            for i in range(3):
+                writer.add(b"%03d" % i, done)
+            await until(lambda: len(done.acked) == 3)
+            ledger = writer.ledger_id
+            first = members(world, writer.metadata)[0]
+            spares = [b for b in world.bookies if b not in members(world, writer.metadata)]
+            for spare in spares:
+                spare.script = lambda request: HOLD if is_recovery_add(request, 0) else None
+
+            def refuse_all_but_the_first(request: Request) -> object:
+                if not is_recovery_add(request):
+                    return None
+                return HOLD if not first.held else v3.Status.IO
+
+            first.script = refuse_all_but_the_first
+            recovering = asyncio.get_running_loop().create_task(other.recover(ledger))
+            await until(lambda: any((ledger, 2) in spare.entries for spare in spares), 5)
+            first.release()
+            await asyncio.sleep(0.1)
+            assert (ledger, 0) in first.entries
+            assert not recovering.done()
+            for spare in spares:
+                spare.release()
+            closed = await recovering
+            assert first.bookie not in closed.last_fragment.bookies
+            for entry_id in range(3):
+                fragment = closed.fragment_of(entry_id)
                 assert all((ledger, entry_id) in world.by_id[b].entries for b in fragment.bookies)
 
     world.run(main())
@@ -305,6 +354,24 @@ def test_operator_can_lower_r_for_the_tail_after_a_region_is_lost() -> None:
             assert closed.quorum_at(2).min_regions == 2
             assert closed.quorum_at(3).min_regions == 1
             assert {e.quorums[0].min_regions for e in world.evidence} == {2}
+
+    world.run(main())
+
+
+def test_illegal_r_is_refused_before_anything_is_fenced_or_changed() -> None:
+    world = World("abc")
+
+    async def main() -> None:
+        async with world.client() as client, world.client("b") as other:
+            writer = await written(client, 3, GEO)
+            before = len(world.ledgers.history)
+            for min_regions in (0, 3):
+                with pytest.raises(IllegalQuorumError):
+                    await other.recover(writer.ledger_id, min_regions=min_regions)
+            assert len(world.ledgers.history) == before
+            assert not any(writer.ledger_id in bookie.fenced for bookie in world.bookies)
+            await written_on(writer, 1)
+            await writer.close()
 
     world.run(main())
 

@@ -36,6 +36,7 @@ from rhumbline.tests.unit.core.ledger.world import (
 
 GEO = Quorum(3, 3, 2, 2)
 ALL = Quorum(3, 3, 3, 2)
+THREE_OF_FOUR = Quorum(4, 4, 3, 2)
 
 
 def members(world: World, writer: LedgerWriter) -> list[FakeBookie]:
@@ -126,6 +127,58 @@ def test_read_only_bookie_is_replaced_at_once() -> None:
             )
             assert full not in members(world, writer)
             await until(lambda: done.acked == [0])
+            await writer.close()
+
+    world.run(main())
+
+
+def test_bookie_that_returns_read_only_is_replaced_at_once() -> None:
+    """It had failed before, so that READ_ONLY was taken for one more failure."""
+    world = World("abcabc")
+
+    async def main() -> None:
+        async with world.client() as client:
+            writer = await client.create(GEO)
+            done = Outcomes()
+            full = members(world, writer)[0]
+            full.go_down()
+            writer.add(b"0", done)
+            await until(lambda: writer.state.failed_mask == 1)
+            assert len(writer.metadata.fragments) == 1
+            full.script = lambda request: (
+                v2.Code.READ_ONLY if isinstance(request, v2.AddRequest) else None
+            )
+            world.not_writable.append(full)
+            full.come_up()
+            for i in range(1, 31):
+                writer.add(b"%d" % i, done)
+                await asyncio.sleep(0.1)
+                if full not in members(world, writer):
+                    break
+            assert full not in members(world, writer)
+            await until(lambda: writer.state.failed_mask == 0)
+            await writer.close()
+
+    world.run(main())
+
+
+def test_bookie_that_is_back_gets_all_entries_that_wait_for_it() -> None:
+    """Its return is seen by one entry; the others wait in the queue and no timer is left."""
+    world = World("abc")
+
+    async def main() -> None:
+        async with world.client() as client:
+            writer = await client.create(ALL)
+            done = Outcomes()
+            lost = members(world, writer)[1]
+            lost.go_down()
+            for i in range(5):
+                writer.add(b"%d" % i, done)
+            await asyncio.sleep(1)
+            assert done.all == []
+            lost.come_up()
+            await until(lambda: done.acked == list(range(5)), 5)
+            assert lost.ids(writer.ledger_id) == list(range(5))
             await writer.close()
 
     world.run(main())
@@ -376,6 +429,59 @@ def test_change_of_r_adds_a_fragment_and_holds_for_pending_entries() -> None:
             stored = world.ledgers.now(writer.ledger_id)
             assert stored.r_ranges() == ((0, 2), (1, 1))
             assert done.all[1][2] == ("a",)
+            await writer.close()
+
+    world.run(main())
+
+
+def test_raised_r_replaces_a_bookie_that_is_down_and_is_needed_now() -> None:
+    """The present ensemble is legal under the new R, but its region c is down."""
+    world = World("aabcc")
+    world.not_writable.append(world.bookies[4])
+
+    async def main() -> None:
+        async with world.client() as client:
+            writer = await client.create(THREE_OF_FOUR)
+            world.not_writable.clear()
+            done = Outcomes()
+            (lost,) = [b for b in members(world, writer) if str(b.region) == "c"]
+            lost.go_down()
+            writer.add(b"0", done)
+            await until(lambda: done.acked == [0])
+            assert len(writer.metadata.fragments) == 1
+            writer.set_min_regions(3)
+            await until(lambda: writer.view.quorum.min_regions == 3, 2)
+            writer.add(b"1", done)
+            await until(lambda: done.acked == [0, 1], 2)
+            assert lost not in members(world, writer)
+            assert done.all[1][2] == ("a", "b", "c")
+            await writer.close()
+
+    world.run(main())
+
+
+def test_bookie_that_fails_while_r_is_raised_is_replaced_after_it() -> None:
+    """P did not need it when it failed; the change that was under way makes it needed."""
+    world = World("aabcc")
+    world.not_writable.append(world.bookies[4])
+
+    async def main() -> None:
+        async with world.client() as client:
+            writer = await client.create(THREE_OF_FOUR)
+            world.not_writable.clear()
+            done = Outcomes()
+            writer.add(b"0", done)
+            await until(lambda: done.acked == [0])
+            (lost,) = [b for b in members(world, writer) if str(b.region) == "c"]
+            world.ledgers.gate = gate = asyncio.Event()
+            writer.set_min_regions(3)
+            await asyncio.sleep(0.05)
+            lost.go_down()
+            writer.add(b"1", done)
+            await until(lambda: writer.state.failed_mask > 0)
+            gate.set()
+            await until(lambda: done.acked == [0, 1], 2)
+            assert lost not in members(world, writer)
             await writer.close()
 
     world.run(main())
