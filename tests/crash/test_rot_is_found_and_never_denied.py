@@ -157,7 +157,7 @@ def test_treating_damage_as_a_torn_end_is_detected(monkeypatch: pytest.MonkeyPat
     async def no_next(*_: object) -> None:
         return None
 
-    def no_classification(*_: object) -> None:
+    def no_classification(*_: object, **__: object) -> None:
         return None
 
     monkeypatch.setattr(replay, "_next_group", no_next)
