@@ -8,7 +8,7 @@ from rhumbline.tests.crash.damages import DAMAGES, FILE_KINDS, run_damages
 
 
 def test_no_damage_denies_falsifies_or_loses_an_entry() -> None:
-    """Red on c686803 for damage to the index (faults B1 to B4) and the newest log (B5, B6)."""
+    """Damage to the index or to the newest log used to deny entries, or lose them later."""
     tally = run_damages(2_000)
     assert tally.faults == {}
     assert {key[0] for key in tally.trials} == set(FILE_KINDS)

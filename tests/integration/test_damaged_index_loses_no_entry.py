@@ -69,7 +69,7 @@ def damage_index(bookie: BookieProcess) -> None:
 
 
 def test_records_survive_a_damaged_index_and_the_loss_of_another_bookie(tmp_path: Path) -> None:
-    """Fault B1, red on c686803: the segment was closed before its last acknowledged records."""
+    """A bookie that denied entries had the segment closed before its acknowledged end."""
     with ProcessCluster(
         tmp_path / "cluster", ("rome", "bonn", "oslo"), environ=SETTINGS
     ) as cluster:

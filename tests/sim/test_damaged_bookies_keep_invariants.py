@@ -1,6 +1,6 @@
 """Some seeds of the plan ``damage``: any file of a bookie is damaged, lost or restored.
 
-On c686803 some of them violate L22: a restored directory denied entries that it had confirmed.
+Some of them used to violate L22: a restored directory denied entries that it had confirmed.
 """
 
 import pytest

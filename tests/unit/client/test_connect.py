@@ -62,7 +62,7 @@ WRITERS: list[OpenWriter] = [
 
 @pytest.mark.parametrize("open_writer", WRITERS)
 def test_error_of_the_block_is_not_hidden_by_the_writer(open_writer: OpenWriter) -> None:
-    """The error of closing replaced the block's own (c686803)."""
+    """The error of closing replaced the block's own."""
 
     @in_world
     async def run(world: LogWorld) -> None:
@@ -81,7 +81,7 @@ def test_error_of_the_block_is_not_hidden_by_the_writer(open_writer: OpenWriter)
 
 @pytest.mark.parametrize("open_writer", WRITERS)
 def test_cancellation_and_time_outs_pass_through_the_writer(open_writer: OpenWriter) -> None:
-    """The error of closing replaced the cancellation, so a time-out was not noticed (c686803)."""
+    """The error of closing replaced the cancellation, so a time-out was not noticed."""
 
     @in_world
     async def run(world: LogWorld) -> None:
@@ -130,7 +130,7 @@ def test_region_needs_no_running_bookie(region: str) -> None:
 
 
 def test_client_is_refused_in_a_second_event_loop() -> None:
-    """It seemed to work there (c686803)."""
+    """It seemed to work there."""
     client = Client("memory://", region="rome", runtime=LogWorld().runtime)
 
     async def open_client() -> None:

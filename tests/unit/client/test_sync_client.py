@@ -18,7 +18,7 @@ async def _reader_of_ten_records() -> StreamReader:
 
 
 def test_switching_between_records_and_batches_skips_nothing() -> None:
-    """After some records of a batch, the next batch skipped the others (c686803)."""
+    """After some records of a batch, the next batch skipped the others."""
     thread = _LoopThread()
     try:
         with SyncReader(thread, thread.call(_reader_of_ten_records())) as reader:

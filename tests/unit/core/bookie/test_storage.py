@@ -98,7 +98,7 @@ def test_orderly_shutdown_leaves_a_short_log_for_the_next_start() -> None:
 def test_damaged_index_makes_entries_unknown_until_it_was_built_again(
     is_data_damaged: bool,
 ) -> None:
-    """Faults B3 and B4, red on c686803: the process ended, or the connection was dropped."""
+    """Such damage used to end the process, or to drop the client's connection."""
 
     async def main() -> None:
         disk = MemoryDisk()

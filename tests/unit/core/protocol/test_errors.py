@@ -25,6 +25,6 @@ def test_every_error_says_what_happened_and_what_to_do(
 
 
 def test_first_active_of_a_truncation_is_typed_as_a_position() -> None:
-    """It was typed ``object``, so that every caller had to narrow it (c686803)."""
+    """It was typed ``object``, so that every caller had to narrow it."""
     hints = get_type_hints(TruncatedError.__init__, {"Dlsn": Dlsn})
     assert hints["first_active"] == Dlsn | None

@@ -48,7 +48,7 @@ class WorldNamespace(ProxyNamespace):
 
 @in_world
 async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld) -> None:
-    """The error of closing replaced the block's own, and cancellation (c686803)."""
+    """The error of closing replaced the block's own, and cancellation."""
     world = ProxyWorld(log)
     await log.namespace.create_stream("s")
     await world.start("one:1")
@@ -72,7 +72,7 @@ async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld
 
 @pytest.mark.parametrize("bad", ["1:0:0", None])
 def test_values_that_are_no_positions_are_refused(bad: object) -> None:
-    """They raised AttributeError from inside (c686803)."""
+    """They raised AttributeError from inside."""
 
     async def run() -> None:
         async with ProxyClient(
@@ -86,7 +86,7 @@ def test_values_that_are_no_positions_are_refused(bad: object) -> None:
 
 
 def test_client_is_refused_in_a_second_event_loop() -> None:
-    """It seemed to work there (c686803)."""
+    """It seemed to work there."""
     client = ProxyClient(
         "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
     )

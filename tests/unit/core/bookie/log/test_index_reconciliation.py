@@ -68,7 +68,7 @@ def index_paths(disk: MemoryDisk) -> list[str]:
 @pytest.mark.parametrize("damage", ["deleted", "bit flipped", "truncated", "another file's"])
 @pytest.mark.parametrize("is_compacted", [False, True], ids=["logs", "sorted files"])
 def test_damaged_index_file_is_built_again_at_a_start(damage: str, is_compacted: bool) -> None:
-    """Red on c686803 for the index that was in use there: see fault B1 of its last test."""
+    """A flipped bit of the former index denied entries without any sign of damage."""
 
     async def main() -> None:
         disk = MemoryDisk()
@@ -99,7 +99,7 @@ def test_damaged_index_file_is_built_again_at_a_start(damage: str, is_compacted:
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "swapped"])
 def test_loss_of_the_newest_log_removes_no_sorted_file(damage: str) -> None:
-    """Fault B5, red on c686803: an older manifest counted, and intact sorted files were removed."""
+    """An older manifest used to count, and intact sorted files were removed."""
 
     async def main() -> None:
         world, image = await filled(MemoryDisk(), KEPT)

@@ -62,7 +62,7 @@ def test_torn_end_is_cut_and_nothing_before_it_is_lost() -> None:
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2", ""])
 def test_log_that_lost_acknowledged_groups_at_its_end_is_damaged(boot: str) -> None:
-    """Fault B6, red on c686803: within one boot a cut log was taken for a torn write.
+    """Within one boot a cut log used to be taken for a torn write.
 
     With another boot or none, a cut between two groups was never noticed.
     """
@@ -86,7 +86,7 @@ def test_log_that_lost_acknowledged_groups_at_its_end_is_damaged(boot: str) -> N
 
 
 def test_log_without_the_snapshot_at_its_beginning_is_damaged_even_without_a_marker() -> None:
-    """Fault B6, red on c686803: a log of which only the header is left denied its entries."""
+    """A log of which only the header is left used to deny its entries."""
 
     async def main() -> None:
         world, killed, _ = await killed_and_closed(1)

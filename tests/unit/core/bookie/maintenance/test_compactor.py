@@ -41,7 +41,7 @@ def test_compacted_logs_are_removed_and_every_entry_is_still_readable() -> None:
 
 @pytest.mark.parametrize("which", ["logs", "sorted files"])
 def test_compaction_copies_entries_that_a_damaged_index_does_not_name(which: str) -> None:
-    """Fault B2, red on c686803: 183 of 183 intact entries were taken for garbage and destroyed."""
+    """The compactor used to take 183 of 183 intact entries for garbage and destroy them."""
 
     async def main() -> None:
         disk = MemoryDisk()

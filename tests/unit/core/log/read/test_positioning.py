@@ -194,7 +194,7 @@ async def test_records_and_batches_mix(world: LogWorld) -> None:
 
 @in_world
 async def test_switching_between_records_and_batches_skips_nothing(world: LogWorld) -> None:
-    """After some records of a batch, the next batch skipped the others (c686803)."""
+    """After some records of a batch, the next batch skipped the others."""
     dlsns = await write_records(world)
     for until in (None, Dlsn(dlsns[-1].lssn + 1, 0, 0)):
         seen: list[bytes] = []
@@ -415,7 +415,7 @@ def test_impossible_positions_are_refused(bad: Dlsn) -> None:
 
 @pytest.mark.parametrize("bad", ["1:0:0", None, 7])
 def test_values_that_are_no_positions_are_refused(bad: object) -> None:
-    """They raised AttributeError from inside (c686803)."""
+    """They raised AttributeError from inside."""
 
     @in_world
     async def run(world: LogWorld) -> None:

@@ -248,7 +248,7 @@ async def test_topic_is_created_once_and_deleted_completely(world: LogWorld) -> 
 
 @in_world
 async def test_keys_other_than_bytes_are_refused(world: LogWorld) -> None:
-    """A str key raised TypeError from the hash (c686803)."""
+    """A str key raised TypeError from the hash."""
     readers, writer = await create_group(world, 2)
     with pytest.raises(InvalidArgumentError, match="a key is bytes, not str"):
         writer.append(b"x", key=cast(bytes, "customer 1"))
@@ -263,7 +263,7 @@ async def end_all(*writers: StreamWriter) -> None:
 
 @pytest.mark.parametrize("member_count", [1, 2, 5])
 def test_iteration_ends_after_all_partitions_were_ended(member_count: int) -> None:
-    """The members of a topic without further records waited for ever (c686803)."""
+    """The members of a topic without further records waited for ever."""
 
     @in_world
     async def run(world: LogWorld) -> None:
@@ -316,7 +316,7 @@ async def test_iteration_goes_on_while_another_member_is_not_finished(world: Log
 
 @in_world
 async def test_topic_with_a_live_member_is_not_deleted(world: LogWorld) -> None:
-    """All streams were deleted before NotEmptyError was raised (c686803)."""
+    """All streams were deleted before NotEmptyError was raised."""
     readers, writer = await create_group(world, 2)
     await readers.join("a")
     await readers.wait_for_assignment()
