@@ -68,7 +68,8 @@ def test_wheel_holds_all_of_the_product_and_nothing_else(wheel: Path) -> None:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     folders = source_tree.product_folders()
     product = {p for p in source_tree.files() if p.parts[0] in folders}
-    expected = product | {Path("__init__.py"), Path("py.typed")}
+    public = {p for p in source_tree.files() if len(p.parts) == 1 and p.suffix == ".py"}
+    expected = product | public | {Path("py.typed")}
     assert held == {f"rhumbline/{path.as_posix()}" for path in expected}
 
 
@@ -82,7 +83,8 @@ def test_command_runs(bare: Path) -> None:
 
 
 def test_every_package_imports(bare: Path) -> None:
-    names = ", ".join(source_tree.packages())
+    public = ("errors", "policies", "settings", "stores", "sync", "topics")
+    names = ", ".join((*source_tree.packages(), *(f"rhumbline.{name}" for name in public)))
     run(bare / "python", "-W", "error", "-c", f"import {names}", cwd=bare)
 
 
