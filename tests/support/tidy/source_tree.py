@@ -53,7 +53,7 @@ def product_modules(*folders: str) -> list[Path]:
     """Return the hand-written product modules, of all or some folders (`core/protocol`)."""
     tops = product_folders()
     modules = [path for path in files() if path.suffix == ".py" and not is_generated(path)]
-    product = [path for path in modules if path.parts[0] in tops or path == Path("__init__.py")]
+    product = [path for path in modules if path.parts[0] in tops or len(path.parts) == 1]
     if not folders:
         return product
     return [path for path in product if any(path.is_relative_to(folder) for folder in folders)]
