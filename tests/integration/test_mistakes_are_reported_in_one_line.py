@@ -79,7 +79,7 @@ def test_missing_cluster_is_reported(tmp_path: Path) -> None:
     assert code == 2
     assert line.startswith("rhumbline: no cluster selected: set --metadata URI")
     code, line = refusal("stream", "ls", "-u", f"sqlite://{tmp_path}/none/m.db")
-    assert "a directory that exists" in line
+    assert "an existing directory" in line
     code, line = refusal("stream", "ls", "-u", f"sqlite://{tmp_path}/m.db")
     assert code == 1
     assert "`rhumbline cluster init` initialises one" in line
