@@ -100,8 +100,10 @@ async def read_end_marker(disk: Disk, bookie: BookieId) -> LogEnd | None:
     """Return the newest intact marker of this bookie, None if there is none."""
     try:
         file = await disk.open(END_MARKER_PATH)
-        found = await _slots(file, bookie.encode("ascii"))
-        await file.close()
+        try:
+            found = await _slots(file, bookie.encode("ascii"))
+        finally:
+            await file.close()
     except (FileNotFoundError, RhumblineError):
         return None
     return max(found)[1] if found else None
