@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+PARALLEL := $(PYTEST) -n $(WORKERS) --dist loadfile
 SEED ?= 1
 PLAN ?= swarm
 MINUTES ?= 1
@@ -29,7 +31,7 @@ SELF := $(VENV)/.self
 FULL := $(VENV)/.full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test demo test tests check format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
+.PHONY: help setup setup-test demo check test test-long tests tests-long format lint types contract tidy stores away migrations sim sim-before sim-many damages spark-many planted-bugs planted-bug region-losses chaos chaos-all compiled bench proxies-many soak reference docs docs-serve wheel-check \
 	packages proto lock clean
 
 help: ## list the targets
@@ -41,14 +43,20 @@ setup-test: $(FULL) $(SELF) ## add what the tests need, and every optional part
 demo: $(SELF) ## run three regions on this machine, with an outage; FILE=... sends that file
 	@$(BIN)/rhumbline demo $(if $(FILE),"$(FILE)")
 
-test: ## run everything: setup, lint, types, import contract, every test
+check: lint types contract ## run the quick part: lint, types, contract, tidy and unit tests (90 s)
+	$(PARALLEL) -m "not long" tests/tidy tests/unit
+
+test: ## test every promise and every real server: setup, lint, types, contract, tests (15 minutes)
 	@$(PYTHON) .ci/steps.py setup-test lint types contract tests
 
-tests: setup-test ## run every test
-	$(PYTEST)
+test-long: ## test the rest: compiled, Java, soak, planted bugs, all scenarios (40 minutes)
+	@$(PYTHON) .ci/steps.py setup-test tests-long
 
-check: lint types contract ## run the quick part: lint, types, contract, tidy and unit tests
-	$(PYTEST) tests/tidy tests/unit
+tests: setup-test ## run the tests of `make test`
+	$(PARALLEL) -m "not long"
+
+tests-long: setup-test ## run the tests of `make test-long`
+	$(PARALLEL) -m long
 
 format: setup-test ## format the code and repair what can be repaired
 	$(BIN)/ruff check --fix .

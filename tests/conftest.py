@@ -1,5 +1,7 @@
-"""Configuration of all tests: seeds, no silent skips in CI, a table of times."""
+"""Configuration of all tests: async tests, seeds, no silent skips in CI, a table of times."""
 
+import asyncio
+import inspect
 import os
 from collections import defaultdict
 from collections.abc import Generator
@@ -49,6 +51,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     first = metafunc.config.option.seed
     seeds = range(first, first + count)
     metafunc.parametrize("seed", seeds, ids=[f"seed={seed}" for seed in seeds])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test by the function that its mark `run_by` names, or by asyncio.run."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    marker = pyfuncitem.get_closest_marker("run_by")
+    run = marker.kwargs["runner"] if marker else asyncio.run
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -52,6 +52,7 @@ def outcomes() -> dict[str, HuntResult]:
     return {outcome.name: outcome for outcome in found}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", QUICK)
 def test_planted_bug_violates_the_invariants_that_it_names(
@@ -62,6 +63,7 @@ def test_planted_bug_violates_the_invariants_that_it_names(
     assert set(outcome.found_by) <= set(load(name).counts)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_nothing_is_found_in_the_unchanged_code() -> None:
     [outcome] = hunt_all([NONE], Budget(seeds=CLEAN_SEEDS, seconds=150))

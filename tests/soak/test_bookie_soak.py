@@ -16,6 +16,7 @@ from rhumbline.tests.support.processes.process_cluster import ProcessCluster
 SECONDS = float(os.environ.get("SOAK_MINUTES", "0.5")) * 60
 
 
+@pytest.mark.long
 @pytest.mark.timeout(SECONDS + 180)
 def test_bookie_loses_nothing_and_frees_space_under_kills_and_restarts(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a",), environ=SETTINGS) as cluster:

@@ -16,7 +16,7 @@ import pytest
 from rhumbline.tests.support.tidy import source_tree
 from rhumbline.tests.support.tidy.source_tree import ROOT
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 COMPILED = ROOT / "build/compiled"
 _WHERE = """

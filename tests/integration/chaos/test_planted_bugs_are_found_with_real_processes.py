@@ -31,6 +31,7 @@ def play_with_bug(bug: str, scenario: str, folder: Path) -> tuple[int, ScenarioO
     return done.returncode, outcome
 
 
+@pytest.mark.long
 @pytest.mark.needs_server("toxiproxy")
 @pytest.mark.parametrize(
     ("bug", "scenario"),
