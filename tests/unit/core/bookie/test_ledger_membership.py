@@ -4,7 +4,6 @@ A writer introduces a ledger by an explicit LAC of -1 before its first add. An i
 create a ledger whose metadata does not name the bookie, undo a fence, or restore a deleted ledger.
 """
 
-import asyncio
 from typing import NoReturn
 
 import pytest
@@ -31,52 +30,40 @@ async def unavailable(*_: object, **__: object) -> NoReturn:
     raise MetadataUnavailableError("the store is unavailable")
 
 
-def test_first_add_of_an_introduced_ledger_needs_no_metadata_store(
+async def test_first_add_of_an_introduced_ledger_needs_no_metadata_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        async with one_bookie() as (world, _, wire):
-            assert await introduce(wire, 1) == Status.OK
-            monkeypatch.setattr(world.store, "get", unavailable)
-            assert await wire.add(entry(1, 0)) == Code.OK
-            assert await wire.add(entry(2, 0)) != Code.OK, "the ledger was not introduced"
-            assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
-
-    asyncio.run(main())
+    async with one_bookie() as (world, _, wire):
+        assert await introduce(wire, 1) == Status.OK
+        monkeypatch.setattr(world.store, "get", unavailable)
+        assert await wire.add(entry(1, 0)) == Code.OK
+        assert await wire.add(entry(2, 0)) != Code.OK, "the ledger was not introduced"
+        assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
 
 
-def test_introduction_fails_if_the_metadata_does_not_name_the_bookie() -> None:
-    async def main() -> None:
-        async with one_bookie() as (world, bookie, wire):
-            await world.make_ledger(20, check_bookie_id("other@00000001"))
-            for ledger_id in (20, 21):
-                assert await introduce(wire, ledger_id) == Status.UNKNOWN_STATE
-                assert ledger_id not in bookie.service.ledgers
-                assert await wire.add(entry(ledger_id, 0)) != Code.OK
-
-    asyncio.run(main())
+async def test_introduction_fails_if_the_metadata_does_not_name_the_bookie() -> None:
+    async with one_bookie() as (world, bookie, wire):
+        await world.make_ledger(20, check_bookie_id("other@00000001"))
+        for ledger_id in (20, 21):
+            assert await introduce(wire, ledger_id) == Status.UNKNOWN_STATE
+            assert ledger_id not in bookie.service.ledgers
+            assert await wire.add(entry(ledger_id, 0)) != Code.OK
 
 
-def test_fence_before_or_after_an_introduction_holds() -> None:
-    async def main() -> None:
-        async with one_bookie() as (_, _bookie, wire):
-            assert await introduce(wire, 1) == Status.OK
-            assert await wire.fence(1) == Code.NO_ENTRY
-            assert await wire.fence(2) == Code.NO_ENTRY
-            assert await introduce(wire, 2) == Status.OK
-            for ledger_id in (1, 2):
-                assert await wire.add(entry(ledger_id, 0)) == Code.FENCED
-
-    asyncio.run(main())
+async def test_fence_before_or_after_an_introduction_holds() -> None:
+    async with one_bookie() as (_, _bookie, wire):
+        assert await introduce(wire, 1) == Status.OK
+        assert await wire.fence(1) == Code.NO_ENTRY
+        assert await wire.fence(2) == Code.NO_ENTRY
+        assert await introduce(wire, 2) == Status.OK
+        for ledger_id in (1, 2):
+            assert await wire.add(entry(ledger_id, 0)) == Code.FENCED
 
 
-def test_introduction_does_not_restore_a_deleted_ledger() -> None:
-    async def main() -> None:
-        async with one_bookie() as (world, bookie, wire):
-            assert await introduce(wire, 2) == Status.OK
-            await world.ledgers.delete(2)
-            bookie.service.storage.delete_ledger(2)
-            assert await introduce(wire, 2) == Status.NO_LEDGER
-            assert await wire.add(entry(2, 0)) == Code.NO_LEDGER
-
-    asyncio.run(main())
+async def test_introduction_does_not_restore_a_deleted_ledger() -> None:
+    async with one_bookie() as (world, bookie, wire):
+        assert await introduce(wire, 2) == Status.OK
+        await world.ledgers.delete(2)
+        bookie.service.storage.delete_ledger(2)
+        assert await introduce(wire, 2) == Status.NO_LEDGER
+        assert await wire.add(entry(2, 0)) == Code.NO_LEDGER

@@ -3,6 +3,8 @@
 import asyncio
 from random import Random
 
+import pytest
+
 from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.bookie.config import BookieConfig
 from rhumbline.core.bookie.registration import RegistrationKeeper
@@ -13,6 +15,8 @@ from rhumbline.core.runtime.tasks import Tasks
 from rhumbline.core.wire.registration import Registration
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.lossy_store import LATE, LossyStore
+
+pytestmark = pytest.mark.run_by(runner=run_jumping)
 
 ME = BookieId("me@0000c0de")
 
@@ -43,36 +47,30 @@ async def joined_with_delayed_request(
     return store, directory, membership
 
 
-def test_delayed_registration_does_not_restore_an_old_mode() -> None:
-    async def main() -> None:
-        tasks = Tasks()
-        store, directory, membership = await joined_with_delayed_request(tasks)
-        assert await registered(directory) == ([ME], [])
-        membership.set_read_only(True)
-        await wait_until_registered(directory, ([], [ME]))
-        await store.deliver()
-        assert await registered(directory) == ([], [ME])
-        store.outcomes = [LATE]
-        membership.set_read_only(False)
-        await wait_until_registered(directory, ([ME], []))
-        membership.set_read_only(True)
-        await wait_until_registered(directory, ([], [ME]))
-        await store.deliver()
-        assert await registered(directory) == ([], [ME])
-        await membership.leave()
-        await tasks.aclose()
-        assert await registered(directory) == ([], [])
-
-    run_jumping(main())
+async def test_delayed_registration_does_not_restore_an_old_mode() -> None:
+    tasks = Tasks()
+    store, directory, membership = await joined_with_delayed_request(tasks)
+    assert await registered(directory) == ([ME], [])
+    membership.set_read_only(True)
+    await wait_until_registered(directory, ([], [ME]))
+    await store.deliver()
+    assert await registered(directory) == ([], [ME])
+    store.outcomes = [LATE]
+    membership.set_read_only(False)
+    await wait_until_registered(directory, ([ME], []))
+    membership.set_read_only(True)
+    await wait_until_registered(directory, ([], [ME]))
+    await store.deliver()
+    assert await registered(directory) == ([], [ME])
+    await membership.leave()
+    await tasks.aclose()
+    assert await registered(directory) == ([], [])
 
 
-def test_delayed_registration_of_a_closed_session_has_no_effect() -> None:
-    async def main() -> None:
-        tasks = Tasks()
-        store, directory, membership = await joined_with_delayed_request(tasks)
-        await membership.leave()
-        await tasks.aclose()
-        await store.deliver()
-        assert await registered(directory) == ([], [])
-
-    run_jumping(main())
+async def test_delayed_registration_of_a_closed_session_has_no_effect() -> None:
+    tasks = Tasks()
+    store, directory, membership = await joined_with_delayed_request(tasks)
+    await membership.leave()
+    await tasks.aclose()
+    await store.deliver()
+    assert await registered(directory) == ([], [])

@@ -71,86 +71,72 @@ async def check_no_limbo(world: World, disk: MemoryDisk) -> None:
     await bookie.aclose()
 
 
-def test_copy_from_before_the_last_start_is_in_limbo() -> None:
+async def test_copy_from_before_the_last_start_is_in_limbo() -> None:
     """The copy denied what later starts had acknowledged."""
-
-    async def main() -> None:
-        world, disk, _ = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
-        await bookie.aclose()
-        backup = disk.copy()
-        bookie = await world.open(disk, is_backup=True)
-        assert not bookie.storage.states.limbo.is_active
-        await add(bookie, 3, 6)
-        await bookie.aclose()
-        await check_limbo(world, backup, "older copy")
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, _ = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    await bookie.aclose()
+    backup = disk.copy()
+    bookie = await world.open(disk, is_backup=True)
+    assert not bookie.storage.states.limbo.is_active
+    await add(bookie, 3, 6)
+    await bookie.aclose()
+    await check_limbo(world, backup, "older copy")
+    await world.aclose()
 
 
-def test_copy_from_before_the_first_start_is_in_limbo() -> None:
-    async def main() -> None:
-        world, disk, _ = await started()
-        backup = disk.copy()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 1)
-        await bookie.aclose()
-        restored = await world.open(backup, is_backup=True)
-        wire = await Wire.connect(restored)
-        assert (await wire.read(1, 0))[0] == Code.IO
-        assert await wire.fence(1, 0) == Code.IO
-        await wire.aclose()
-        await restored.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_copy_from_before_the_first_start_is_in_limbo() -> None:
+    world, disk, _ = await started()
+    backup = disk.copy()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 1)
+    await bookie.aclose()
+    restored = await world.open(backup, is_backup=True)
+    wire = await Wire.connect(restored)
+    assert (await wire.read(1, 0))[0] == Code.IO
+    assert await wire.fence(1, 0) == Code.IO
+    await wire.aclose()
+    await restored.aclose()
+    await world.aclose()
 
 
-def test_copy_from_the_last_start_is_in_limbo_after_an_orderly_shutdown() -> None:
-    async def main() -> None:
-        world, disk, _ = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
-        backup = disk.copy()
-        await add(bookie, 3, 6)
-        await bookie.aclose()
-        await check_limbo(world, backup, "the log ends at file 1")
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_copy_from_the_last_start_is_in_limbo_after_an_orderly_shutdown() -> None:
+    world, disk, _ = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    backup = disk.copy()
+    await add(bookie, 3, 6)
+    await bookie.aclose()
+    await check_limbo(world, backup, "the log ends at file 1")
+    await world.aclose()
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-def test_end_of_the_log_is_recorded_while_the_bookie_runs(
+async def test_end_of_the_log_is_recorded_while_the_bookie_runs(
     monkeypatch: pytest.MonkeyPatch, is_older: bool
 ) -> None:
     """A copy from before the last record is detected; what a kill leaves is not one."""
     monkeypatch.setattr(bookie_module, "RECORD_MS", 20)
-
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
-        older = disk.copy()
-        await add(bookie, 3, 6)
-        end = bookie.storage.log.durable_end
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if (await stored_record(world, bookie_id)).end >= end:
-                break
-        await add(bookie, 6, 9)
-        killed = disk.copy()
-        bookie._guard.record = _do_nothing  # type: ignore[method-assign]
-        await bookie.aclose()
-        if is_older:
-            await check_limbo(world, older, "the log ends at file 1")
-        else:
-            await check_no_limbo(world, killed)
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    older = disk.copy()
+    await add(bookie, 3, 6)
+    end = bookie.storage.log.durable_end
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if (await stored_record(world, bookie_id)).end >= end:
+            break
+    await add(bookie, 6, 9)
+    killed = disk.copy()
+    bookie._guard.record = _do_nothing  # type: ignore[method-assign]
+    await bookie.aclose()
+    if is_older:
+        await check_limbo(world, older, "the log ends at file 1")
+    else:
+        await check_no_limbo(world, killed)
+    await world.aclose()
 
 
 async def _do_nothing(end: int, limbo: str) -> None:
@@ -158,176 +144,148 @@ async def _do_nothing(end: int, limbo: str) -> None:
 
 
 @pytest.mark.parametrize("is_written", [False, True], ids=["request lost", "reply lost"])
-def test_interrupted_start_is_continued_and_causes_no_limbo(
+async def test_interrupted_start_is_continued_and_causes_no_limbo(
     monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
-        await bookie.aclose()
-        write = world.directory.write_start
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    await bookie.aclose()
+    write = world.directory.write_start
 
-        async def write_or_fail(
-            bookie_id: BookieId, data: bytes, expect: Version | None
-        ) -> Version:
-            if is_written:
-                await write(bookie_id, data, expect)
-            raise MetadataUnavailableError("the process was killed here")
+    async def write_or_fail(bookie_id: BookieId, data: bytes, expect: Version | None) -> Version:
+        if is_written:
+            await write(bookie_id, data, expect)
+        raise MetadataUnavailableError("the process was killed here")
 
-        for _ in range(3):
-            interrupted = await Bookie.open(
-                world.runtime, disk, bookie._config, world.ledgers, world.directory
-            )
-            with monkeypatch.context() as patch:
-                patch.setattr(type(world.directory), "write_start", _static(write_or_fail))
-                with pytest.raises(MetadataUnavailableError):
-                    await interrupted.serve("127.0.0.1", 0)
-            intent = decode_identity(bytes(disk.files[IDENTITY_FILE]))
-            await interrupted.aclose()
-        assert intent.start == (4 if is_written else 2)
-        await check_no_limbo(world, disk)
-        assert (await stored_record(world, bookie_id)).start == (5 if is_written else 2)
-        await world.aclose()
-
-    asyncio.run(main())
+    for _ in range(3):
+        interrupted = await Bookie.open(
+            world.runtime, disk, bookie._config, world.ledgers, world.directory
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(type(world.directory), "write_start", _static(write_or_fail))
+            with pytest.raises(MetadataUnavailableError):
+                await interrupted.serve("127.0.0.1", 0)
+        intent = decode_identity(bytes(disk.files[IDENTITY_FILE]))
+        await interrupted.aclose()
+    assert intent.start == (4 if is_written else 2)
+    await check_no_limbo(world, disk)
+    assert (await stored_record(world, bookie_id)).start == (5 if is_written else 2)
+    await world.aclose()
 
 
 def _static(function: object) -> object:
     return staticmethod(function)  # type: ignore[arg-type]
 
 
-def test_copy_with_an_interrupted_start_is_older_once_another_copy_was_started() -> None:
+async def test_copy_with_an_interrupted_start_is_older_once_another_copy_was_started() -> None:
     """Both copies have the same number of starts; the tokens differ."""
+    world, disk, _ = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await add(bookie, 0, 3)
+    await bookie.aclose()
+    other = disk.copy()
+    interrupted = await Bookie.open(
+        world.runtime, disk, bookie._config, world.ledgers, world.directory
+    )
+    await interrupted._guard._draw_token()
+    await interrupted.aclose()
+    bookie = await world.open(other, is_backup=True)
+    await add(bookie, 3, 6)
+    await bookie.aclose()
+    await check_limbo(world, disk, "older copy")
+    await world.aclose()
 
-    async def main() -> None:
-        world, disk, _ = await started()
+
+async def test_metadata_store_that_is_older_than_the_storage_is_refused() -> None:
+    world, disk, bookie_id = await started()
+    path = Paths().start(bookie_id)
+    bookie = await world.open(disk, is_backup=True)
+    await bookie.aclose()
+    first = (await world.store.get(path)).data
+    for _ in range(2):
         bookie = await world.open(disk, is_backup=True)
-        await add(bookie, 0, 3)
         await bookie.aclose()
-        other = disk.copy()
-        interrupted = await Bookie.open(
-            world.runtime, disk, bookie._config, world.ledgers, world.directory
-        )
-        await interrupted._guard._draw_token()
-        await interrupted.aclose()
-        bookie = await world.open(other, is_backup=True)
-        await add(bookie, 3, 6)
-        await bookie.aclose()
-        await check_limbo(world, disk, "older copy")
-        await world.aclose()
-
-    asyncio.run(main())
+    await world.store.put(path, first)
+    with pytest.raises(WrongClusterError, match=r"started 3 times.* knows start 1 "):
+        await world.open(disk, is_backup=True)
+    await world.store.delete(path)
+    with pytest.raises(WrongClusterError, match="knows no start"):
+        await world.open(disk, is_backup=True)
+    await world.aclose()
 
 
-def test_metadata_store_that_is_older_than_the_storage_is_refused() -> None:
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        path = Paths().start(bookie_id)
-        bookie = await world.open(disk, is_backup=True)
-        await bookie.aclose()
-        first = (await world.store.get(path)).data
-        for _ in range(2):
-            bookie = await world.open(disk, is_backup=True)
-            await bookie.aclose()
-        await world.store.put(path, first)
-        with pytest.raises(WrongClusterError, match=r"started 3 times.* knows start 1 "):
-            await world.open(disk, is_backup=True)
-        await world.store.delete(path)
-        with pytest.raises(WrongClusterError, match="knows no start"):
-            await world.open(disk, is_backup=True)
-        await world.aclose()
-
-    asyncio.run(main())
-
-
-def test_bookie_whose_copy_was_started_accepts_no_more_adds(
+async def test_bookie_whose_copy_was_started_accepts_no_more_adds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bookie_module, "RECORD_MS", 20)
-
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await world.store.put(
-            Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
-        )
-        wire = await Wire.connect(bookie)
-        assert await wire.add(entry(1, 0)) == Code.OK
-        for _ in range(500):
-            await asyncio.sleep(0.01)
-            if bookie.service.failure is not None:
-                break
-        assert await wire.add(entry(1, 1)) == Code.IO
-        await wire.aclose()
-        await bookie.aclose()
-        assert (await stored_record(world, bookie_id)).token == "feedfeedfeedfeed"
-        await world.aclose()
-
-    asyncio.run(main())
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await world.store.put(
+        Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
+    )
+    wire = await Wire.connect(bookie)
+    assert await wire.add(entry(1, 0)) == Code.OK
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if bookie.service.failure is not None:
+            break
+    assert await wire.add(entry(1, 1)) == Code.IO
+    await wire.aclose()
+    await bookie.aclose()
+    assert (await stored_record(world, bookie_id)).token == "feedfeedfeedfeed"
+    await world.aclose()
 
 
-def test_late_reply_of_a_record_is_no_foreign_start() -> None:
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        record = await stored_record(world, bookie_id)
-        later = encode(StartRecord(record.start, record.token, record.end + 1, ""))
-        await world.store.put(Paths().start(bookie_id), later)
-        await bookie._guard.record(record.end + 2, "")
-        await bookie._guard.record(record.end + 3, "")
-        assert (await stored_record(world, bookie_id)).end == record.end + 3
-        await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_late_reply_of_a_record_is_no_foreign_start() -> None:
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    record = await stored_record(world, bookie_id)
+    later = encode(StartRecord(record.start, record.token, record.end + 1, ""))
+    await world.store.put(Paths().start(bookie_id), later)
+    await bookie._guard.record(record.end + 2, "")
+    await bookie._guard.record(record.end + 3, "")
+    assert (await stored_record(world, bookie_id)).end == record.end + 3
+    await bookie.aclose()
+    await world.aclose()
 
 
-def test_nothing_is_served_before_the_storage_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_served_before_the_storage_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A later start would not know of an ack that was sent before the claim."""
+    world, disk, _ = await started()
+    bookie = await Bookie.open(world.runtime, disk, BookieConfig(), world.ledgers, world.directory)
+    gate = asyncio.Event()
+    claim = bookie._guard.claim
 
-    async def main() -> None:
-        world, disk, _ = await started()
-        bookie = await Bookie.open(
-            world.runtime, disk, BookieConfig(), world.ledgers, world.directory
-        )
-        gate = asyncio.Event()
-        claim = bookie._guard.claim
+    async def wait_and_claim(end: int, limbo: str) -> None:
+        await gate.wait()
+        await claim(end, limbo)
 
-        async def wait_and_claim(end: int, limbo: str) -> None:
-            await gate.wait()
-            await claim(end, limbo)
-
-        monkeypatch.setattr(bookie._guard, "claim", wait_and_claim)
-        serving = asyncio.ensure_future(bookie.serve("127.0.0.1", 0))
-        await asyncio.sleep(0.05)
-        early = await Wire.connect(bookie)
-        assert await early.is_closed()
-        await early.aclose()
-        gate.set()
-        await serving
-        await add(bookie, 0, 1)
-        await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+    monkeypatch.setattr(bookie._guard, "claim", wait_and_claim)
+    serving = asyncio.ensure_future(bookie.serve("127.0.0.1", 0))
+    await asyncio.sleep(0.05)
+    early = await Wire.connect(bookie)
+    assert await early.is_closed()
+    await early.aclose()
+    gate.set()
+    await serving
+    await add(bookie, 0, 1)
+    await bookie.aclose()
+    await world.aclose()
 
 
-def test_claim_that_another_process_has_overtaken_fails() -> None:
-    async def main() -> None:
-        world, disk, bookie_id = await started()
-        bookie = await world.open(disk, is_backup=True)
-        await bookie.aclose()
-        late = await Bookie.open(
-            world.runtime, disk, bookie._config, world.ledgers, world.directory
-        )
-        await world.store.put(
-            Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
-        )
-        with pytest.raises(WrongClusterError, match="another process has started") as raised:
-            await late.serve("127.0.0.1", 0)
-        assert isinstance(raised.value.__cause__, BadVersionError)
-        await late.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_claim_that_another_process_has_overtaken_fails() -> None:
+    world, disk, bookie_id = await started()
+    bookie = await world.open(disk, is_backup=True)
+    await bookie.aclose()
+    late = await Bookie.open(world.runtime, disk, bookie._config, world.ledgers, world.directory)
+    await world.store.put(
+        Paths().start(bookie_id), encode(StartRecord(2, "feedfeedfeedfeed", 0, ""))
+    )
+    with pytest.raises(WrongClusterError, match="another process has started") as raised:
+        await late.serve("127.0.0.1", 0)
+    assert isinstance(raised.value.__cause__, BadVersionError)
+    await late.aclose()
+    await world.aclose()

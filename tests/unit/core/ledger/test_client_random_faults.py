@@ -24,6 +24,7 @@ from rhumbline.tests.unit.core.ledger.world import (
     Outcomes,
     Request,
     World,
+    run_in_world,
 )
 
 QUORUMS = [Quorum(3, 3, 2, 2), Quorum(3, 3, 2, 1), Quorum(4, 3, 2, 2), Quorum(3, 2, 2, 1)]
@@ -153,46 +154,43 @@ def check_evidence(evidence: Evidence) -> None:
 
 
 @pytest.mark.seeds(40)
-def test_nothing_acknowledged_is_lost(seed: int) -> None:
+@pytest.mark.run_by(runner=run_in_world)
+async def test_nothing_acknowledged_is_lost(seed: int) -> None:
     chaos = Chaos(seed)
     world = chaos.world
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with world.client("a") as client, world.client("b") as one, world.client("c") as two:
-            writer = await client.create(chaos.quorum)
-            faults = loop.create_task(chaos.make_faults())
-            writing = loop.create_task(chaos.write(writer))
-            for _ in range(chaos.random.randrange(5, 40)):
-                await asyncio.sleep(0.25)
-                chaos.check(world.ledgers.now(writer.ledger_id))
-            closing = None
-            recovering = []
-            if chaos.random.random() < 0.3:
-                closing = loop.create_task(writer.close())
-            if closing is None or chaos.random.random() < 0.5:
-                recovering = [
-                    loop.create_task(client.recover(writer.ledger_id)) for client in (one, two)
-                ]
-            await asyncio.sleep(chaos.random.random() * 5)
-            chaos.heal()
-            await faults
-            await writing
-            ends = [await task for task in recovering]
-            if closing is not None:
-                try:
-                    ends.append(await closing)
-                except RhumblineError:
-                    assert recovering or writer.is_failed  # a recovery may have closed it
-            closed = await two.recover(writer.ledger_id)
-            assert all(end == closed for end in ends)
-            assert closed == world.closed(writer.ledger_id)
-            chaos.check(closed)
-            reader = await one.open(writer.ledger_id)
-            got: list[bytes] = []
-            while len(got) <= closed.last_entry_id:
-                got += [bytes(e.payload) for e in await reader.read(len(got), closed.last_entry_id)]
-            assert got == [chaos.sent[i] for i in range(len(got))]
-            await reader.aclose()
-
-    world.run(main())
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("b") as one, world.client("c") as two:
+        writer = await client.create(chaos.quorum)
+        faults = loop.create_task(chaos.make_faults())
+        writing = loop.create_task(chaos.write(writer))
+        for _ in range(chaos.random.randrange(5, 40)):
+            await asyncio.sleep(0.25)
+            chaos.check(world.ledgers.now(writer.ledger_id))
+        closing = None
+        recovering = []
+        if chaos.random.random() < 0.3:
+            closing = loop.create_task(writer.close())
+        if closing is None or chaos.random.random() < 0.5:
+            recovering = [
+                loop.create_task(client.recover(writer.ledger_id)) for client in (one, two)
+            ]
+        await asyncio.sleep(chaos.random.random() * 5)
+        chaos.heal()
+        await faults
+        await writing
+        ends = [await task for task in recovering]
+        if closing is not None:
+            try:
+                ends.append(await closing)
+            except RhumblineError:
+                assert recovering or writer.is_failed  # a recovery may have closed it
+        closed = await two.recover(writer.ledger_id)
+        assert all(end == closed for end in ends)
+        assert closed == world.closed(writer.ledger_id)
+        chaos.check(closed)
+        reader = await one.open(writer.ledger_id)
+        got: list[bytes] = []
+        while len(got) <= closed.last_entry_id:
+            got += [bytes(e.payload) for e in await reader.read(len(got), closed.last_entry_id)]
+        assert got == [chaos.sent[i] for i in range(len(got))]
+        await reader.aclose()

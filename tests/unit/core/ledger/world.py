@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from rhumbline.core.ledger.client import LedgerClient
 from rhumbline.core.ledger.config import LedgerConfig
@@ -28,7 +28,6 @@ from rhumbline.core.wire.frames import FrameSplitter
 from rhumbline.core.wire.registration import Registration
 from rhumbline.placement.region_aware import RegionAwarePlacement
 
-T = TypeVar("T")
 DELAY_S = 0.001
 
 
@@ -422,7 +421,9 @@ class World:
     b1@... in this order."""
 
     def __init__(self, layout: str = "abc", config: LedgerConfig | None = None) -> None:
-        self.loop = VirtualLoop()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop), "mark the test with run_by(runner=run_in_world)"
+        self.loop = loop
         self.bookies = [
             FakeBookie(BookieId(f"b{i}@{i:08x}"), 9000 + i, Region(region))
             for i, region in enumerate(layout)
@@ -449,19 +450,20 @@ class World:
             on_missing_range=self.holes.append,
         )
 
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Runs ``main`` in virtual time and checks that no exception was left unhandled."""
-        try:
-            result = self.loop.run_until_complete(main)
-            assert self.loop.failures == []
-            return result
-        finally:
-            self.loop.close()
-
     def closed(self, ledger_id: int) -> LedgerMetadata:
         metadata = self.ledgers.now(ledger_id)
         assert metadata.state is LedgerState.CLOSED
         return metadata
+
+
+def run_in_world(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test in virtual time and check that no exception was left unhandled."""
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(test)
+        assert loop.failures == []
+    finally:
+        loop.close()
 
 
 class Outcomes:

@@ -34,15 +34,13 @@ def test_same_error_gets_no_note() -> None:
     assert not hasattr(error, "__notes__")
 
 
-def test_cancellation_while_closing_is_raised() -> None:
+@pytest.mark.run_by(runner=run_jumping)
+async def test_cancellation_while_closing_is_raised() -> None:
     async def close() -> None:
         await asyncio.sleep(60)
 
-    async def run() -> None:
-        task = asyncio.create_task(close_at_exit(close, ValueError("block")))
-        await asyncio.sleep(1)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    run_jumping(run())
+    task = asyncio.create_task(close_at_exit(close, ValueError("block")))
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()

@@ -59,14 +59,11 @@ class World:
 @pytest.mark.parametrize(
     "outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REPLY, LOST_REQUEST], [LOST_REQUEST] * 2]
 )
-def test_the_outcome_of_a_creation_is_resolved(outcomes: list[str]) -> None:
-    async def main() -> None:
-        world = World()
-        world.store.outcomes = outcomes
-        version = await world.create(ledger())
-        assert await world.others.read(7) == (ledger(), version)
-
-    asyncio.run(main())
+async def test_the_outcome_of_a_creation_is_resolved(outcomes: list[str]) -> None:
+    world = World()
+    world.store.outcomes = outcomes
+    version = await world.create(ledger())
+    assert await world.others.read(7) == (ledger(), version)
 
 
 class LateStore(LossyStore):
@@ -86,90 +83,73 @@ class LateStore(LossyStore):
         await self.inner.txn(self._late[0])
 
 
-def test_a_delayed_creation_after_the_deletion_creates_nothing() -> None:
+async def test_a_delayed_creation_after_the_deletion_creates_nothing() -> None:
     """Found by the simulator (plan mixed, seed 1287): an unreferenced empty ledger was left."""
-
-    async def main() -> None:
-        world = World()
-        late = LateStore(world.inner)
-        ledgers = LedgerStore(late)
-        number = await ledgers.new_number()
-        await ledgers.create(ledger(number.ledger_id), number)
-        await ledgers.delete(number.ledger_id)
-        with pytest.raises(NoNodeError):
-            await late.arrive()
-        assert await world.others.ids() == []
-        with pytest.raises(NodeExistsError):
-            await world.others.create(ledger(number.ledger_id), number)
-
-    asyncio.run(main())
+    world = World()
+    late = LateStore(world.inner)
+    ledgers = LedgerStore(late)
+    number = await ledgers.new_number()
+    await ledgers.create(ledger(number.ledger_id), number)
+    await ledgers.delete(number.ledger_id)
+    with pytest.raises(NoNodeError):
+        await late.arrive()
+    assert await world.others.ids() == []
+    with pytest.raises(NodeExistsError):
+        await world.others.create(ledger(number.ledger_id), number)
 
 
 @pytest.mark.parametrize("outcomes", [[OK], [LOST_REQUEST]])
-def test_a_taken_id_is_rejected(outcomes: list[str]) -> None:
-    async def main() -> None:
-        world = World()
-        await create(world.inner, ledger(token=6))
-        world.store.outcomes = outcomes
-        with pytest.raises(NodeExistsError):
-            await world.create(ledger(token=5))
-        assert (await world.others.read(7))[0].creation_token == 6
-
-    asyncio.run(main())
+async def test_a_taken_id_is_rejected(outcomes: list[str]) -> None:
+    world = World()
+    await create(world.inner, ledger(token=6))
+    world.store.outcomes = outcomes
+    with pytest.raises(NodeExistsError):
+        await world.create(ledger(token=5))
+    assert (await world.others.read(7))[0].creation_token == 6
 
 
-def test_a_creation_changed_by_another_process_raises() -> None:
+async def test_a_creation_changed_by_another_process_raises() -> None:
     """If the version were returned, the creator could overwrite the change."""
+    world = World()
+    world.store.outcomes = [LOST_REPLY]
 
-    async def main() -> None:
+    def recover_before_the_second_attempt(_: str) -> None:
+        if world.store.writes == 2:
+            node = world.inner.tree.node(PATH)
+            assert node is not None
+            task.append(
+                asyncio.ensure_future(world.others.write(ledger().in_recovery(), node.version))
+            )
+
+    task: list[asyncio.Future[Version]] = []
+
+    class Slow(LossyStore):
+        async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+            await asyncio.gather(*task)
+            return await super().get(path, stale_ok=stale_ok)
+
+    world.store = Slow(world.inner)
+    world.store.outcomes = [LOST_REPLY]
+    world.store.on_call = recover_before_the_second_attempt
+    with pytest.raises(NodeExistsError):
+        await LedgerStore(world.store).create(ledger(), await number(world.inner, 7))
+
+
+async def test_a_creation_that_stays_unknown_raises_indeterminate_error() -> None:
+    for outcomes in ([LOST_REQUEST] * 3, [LOST_REPLY, UNAVAILABLE]):
         world = World()
-        world.store.outcomes = [LOST_REPLY]
-
-        def recover_before_the_second_attempt(_: str) -> None:
-            if world.store.writes == 2:
-                node = world.inner.tree.node(PATH)
-                assert node is not None
-                task.append(
-                    asyncio.ensure_future(world.others.write(ledger().in_recovery(), node.version))
-                )
-
-        task: list[asyncio.Future[Version]] = []
-
-        class Slow(LossyStore):
-            async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-                await asyncio.gather(*task)
-                return await super().get(path, stale_ok=stale_ok)
-
-        world.store = Slow(world.inner)
-        world.store.outcomes = [LOST_REPLY]
-        world.store.on_call = recover_before_the_second_attempt
-        with pytest.raises(NodeExistsError):
-            await LedgerStore(world.store).create(ledger(), await number(world.inner, 7))
-
-    asyncio.run(main())
-
-
-def test_a_creation_that_stays_unknown_raises_indeterminate_error() -> None:
-    async def main() -> None:
-        for outcomes in ([LOST_REQUEST] * 3, [LOST_REPLY, UNAVAILABLE]):
-            world = World()
-            world.store.outcomes = list(outcomes)
-            with pytest.raises(IndeterminateError):
-                await world.create(ledger())
-
-    asyncio.run(main())
-
-
-def test_a_creation_that_certainly_failed_raises_unavailable() -> None:
-    async def main() -> None:
-        world = World()
-        world.store.outcomes = [UNAVAILABLE]
-        with pytest.raises(MetadataUnavailableError):
+        world.store.outcomes = list(outcomes)
+        with pytest.raises(IndeterminateError):
             await world.create(ledger())
-        with pytest.raises(NoSuchLedgerError):
-            await world.others.read(7)
 
-    asyncio.run(main())
+
+async def test_a_creation_that_certainly_failed_raises_unavailable() -> None:
+    world = World()
+    world.store.outcomes = [UNAVAILABLE]
+    with pytest.raises(MetadataUnavailableError):
+        await world.create(ledger())
+    with pytest.raises(NoSuchLedgerError):
+        await world.others.read(7)
 
 
 # --- write --------------------------------------------------------------------------------------
@@ -178,83 +158,66 @@ def test_a_creation_that_certainly_failed_raises_unavailable() -> None:
 @pytest.mark.parametrize(
     "outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST], [LOST_REQUEST, LOST_REPLY]]
 )
-def test_the_outcome_of_a_change_is_resolved(outcomes: list[str]) -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        world.store.outcomes = outcomes
-        changed = ledger().in_recovery()
-        after = await world.ledgers.write(changed, version)
-        assert await world.others.read(7) == (changed, after)
-
-    asyncio.run(main())
+async def test_the_outcome_of_a_change_is_resolved(outcomes: list[str]) -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    world.store.outcomes = outcomes
+    changed = ledger().in_recovery()
+    after = await world.ledgers.write(changed, version)
+    assert await world.others.read(7) == (changed, after)
 
 
 @pytest.mark.parametrize("outcomes", [[OK], [LOST_REQUEST]])
-def test_a_change_of_an_old_version_is_rejected(outcomes: list[str]) -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        await world.others.write(ledger().in_recovery(), version)
-        world.store.outcomes = outcomes
-        with pytest.raises(BadVersionError):
-            await world.ledgers.write(ledger().closed(3, 9), version)
-        assert (await world.others.read(7))[0] == ledger().in_recovery()
-
-    asyncio.run(main())
+async def test_a_change_of_an_old_version_is_rejected(outcomes: list[str]) -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    await world.others.write(ledger().in_recovery(), version)
+    world.store.outcomes = outcomes
+    with pytest.raises(BadVersionError):
+        await world.ledgers.write(ledger().closed(3, 9), version)
+    assert (await world.others.read(7))[0] == ledger().in_recovery()
 
 
-def test_repeating_a_known_change_is_rejected() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
+async def test_repeating_a_known_change_is_rejected() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    await world.ledgers.write(ledger().in_recovery(), version)
+    with pytest.raises(BadVersionError):
         await world.ledgers.write(ledger().in_recovery(), version)
-        with pytest.raises(BadVersionError):
-            await world.ledgers.write(ledger().in_recovery(), version)
-
-    asyncio.run(main())
 
 
-def test_a_change_that_was_overwritten_does_not_count_as_done() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        world.store.outcomes = [LOST_REPLY]
-        closed = ledger().closed(3, 9)
+async def test_a_change_that_was_overwritten_does_not_count_as_done() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    world.store.outcomes = [LOST_REPLY]
+    closed = ledger().closed(3, 9)
 
-        class Overtaken(LossyStore):
-            async def put(
-                self, path: str, data: bytes, *, expect: Version | None = None
-            ) -> Version:
-                if self.writes == 1:
-                    stored = await self.inner.get(path)
-                    await self.inner.put(path, format.encode(closed), expect=stored.version)
-                return await super().put(path, data, expect=expect)
+    class Overtaken(LossyStore):
+        async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
+            if self.writes == 1:
+                stored = await self.inner.get(path)
+                await self.inner.put(path, format.encode(closed), expect=stored.version)
+            return await super().put(path, data, expect=expect)
 
-        store = Overtaken(world.inner)
-        store.outcomes = [LOST_REPLY]
-        with pytest.raises(BadVersionError):
-            await LedgerStore(store).write(ledger().in_recovery(), version)
-        assert (await world.others.read(7))[0] == closed
-
-    asyncio.run(main())
+    store = Overtaken(world.inner)
+    store.outcomes = [LOST_REPLY]
+    with pytest.raises(BadVersionError):
+        await LedgerStore(store).write(ledger().in_recovery(), version)
+    assert (await world.others.read(7))[0] == closed
 
 
-def test_a_change_that_cannot_be_read_back_is_unknown() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
+async def test_a_change_that_cannot_be_read_back_is_unknown() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
 
-        class Blind(LossyStore):
-            async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-                raise MetadataUnavailableError("the test says so")
+    class Blind(LossyStore):
+        async def get(self, path: str, *, stale_ok: bool = False) -> Value:
+            raise MetadataUnavailableError("the test says so")
 
-        store = Blind(world.inner)
-        store.outcomes = [LOST_REPLY]
-        with pytest.raises(IndeterminateError):
-            await LedgerStore(store).write(ledger().in_recovery(), version)
-
-    asyncio.run(main())
+    store = Blind(world.inner)
+    store.outcomes = [LOST_REPLY]
+    with pytest.raises(IndeterminateError):
+        await LedgerStore(store).write(ledger().in_recovery(), version)
 
 
 @pytest.mark.parametrize(
@@ -265,96 +228,77 @@ def test_a_change_that_cannot_be_read_back_is_unknown() -> None:
         ([LOST_REQUEST] * 3, IndeterminateError),
     ],
 )
-def test_errors_of_a_failed_change(outcomes: list[str], error: type[Exception]) -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        world.store.outcomes = outcomes
-        with pytest.raises(error):
-            await world.ledgers.write(ledger().in_recovery(), version)
-
-    asyncio.run(main())
+async def test_errors_of_a_failed_change(outcomes: list[str], error: type[Exception]) -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    world.store.outcomes = outcomes
+    with pytest.raises(error):
+        await world.ledgers.write(ledger().in_recovery(), version)
 
 
 # --- delete and read ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcomes", [[OK], [LOST_REPLY], [LOST_REQUEST]])
-def test_the_outcome_of_a_deletion_is_resolved_and_no_parents_stay(outcomes: list[str]) -> None:
-    async def main() -> None:
-        world = World()
-        await create(world.inner, ledger(7))
-        await create(world.inner, ledger(10_008))
-        world.store.outcomes = outcomes
+async def test_the_outcome_of_a_deletion_is_resolved_and_no_parents_stay(
+    outcomes: list[str],
+) -> None:
+    world = World()
+    await create(world.inner, ledger(7))
+    await create(world.inner, ledger(10_008))
+    world.store.outcomes = outcomes
+    await world.ledgers.delete(7)
+    assert await world.inner.children("/ledgers/00") == ["0001"]
+    assert await world.others.ids() == [10_008]
+
+
+async def test_a_missing_ledger_raises() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    await world.others.delete(7, version)
+    with pytest.raises(NoSuchLedgerError):
+        await world.ledgers.read(7)
+    with pytest.raises(NoSuchLedgerError):
         await world.ledgers.delete(7)
-        assert await world.inner.children("/ledgers/00") == ["0001"]
-        assert await world.others.ids() == [10_008]
-
-    asyncio.run(main())
+    with pytest.raises(NoSuchLedgerError):
+        await world.ledgers.write(ledger(), version)
 
 
-def test_a_missing_ledger_raises() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        await world.others.delete(7, version)
-        with pytest.raises(NoSuchLedgerError):
-            await world.ledgers.read(7)
-        with pytest.raises(NoSuchLedgerError):
-            await world.ledgers.delete(7)
-        with pytest.raises(NoSuchLedgerError):
-            await world.ledgers.write(ledger(), version)
-
-    asyncio.run(main())
+async def test_a_deletion_checks_the_version() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    await world.others.write(ledger().in_recovery(), version)
+    with pytest.raises(BadVersionError):
+        await world.ledgers.delete(7, version)
 
 
-def test_a_deletion_checks_the_version() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        await world.others.write(ledger().in_recovery(), version)
-        with pytest.raises(BadVersionError):
-            await world.ledgers.delete(7, version)
-
-    asyncio.run(main())
+async def test_malformed_metadata_is_corrupt() -> None:
+    world = World()
+    await world.inner.create(PATH, b"junk")
+    with pytest.raises(CorruptionError):
+        await world.ledgers.read(7)
 
 
-def test_malformed_metadata_is_corrupt() -> None:
-    async def main() -> None:
-        world = World()
-        await world.inner.create(PATH, b"junk")
-        with pytest.raises(CorruptionError):
-            await world.ledgers.read(7)
-
-    asyncio.run(main())
-
-
-def test_a_watch_fires_after_a_change() -> None:
-    async def main() -> None:
-        world = World()
-        version = await create(world.inner, ledger())
-        changed = asyncio.Event()
-        watch = world.ledgers.watch(7, changed.set)
-        await world.others.write(ledger().in_recovery(), version)
-        await asyncio.wait_for(changed.wait(), 5)
-        watch.close()
-
-    asyncio.run(main())
+async def test_a_watch_fires_after_a_change() -> None:
+    world = World()
+    version = await create(world.inner, ledger())
+    changed = asyncio.Event()
+    watch = world.ledgers.watch(7, changed.set)
+    await world.others.write(ledger().in_recovery(), version)
+    await asyncio.wait_for(changed.wait(), 5)
+    watch.close()
 
 
 # --- numbers and listing ------------------------------------------------------------------------
 
 
-def test_ids_rise_and_leave_no_nodes_behind() -> None:
-    async def main() -> None:
-        world = World()
-        world.store.outcomes = [OK, OK, LOST_REPLY, OK, OK, LOST_REQUEST]
-        numbers = [await world.ledgers.next_id() for _ in range(4)]
-        assert numbers == sorted(set(numbers))
-        left = await world.inner.children("/ledgers/idgen")
-        assert len(left) == 1  # the node of the lost reply, whose name is unknown
-
-    asyncio.run(main())
+async def test_ids_rise_and_leave_no_nodes_behind() -> None:
+    world = World()
+    world.store.outcomes = [OK, OK, LOST_REPLY, OK, OK, LOST_REQUEST]
+    numbers = [await world.ledgers.next_id() for _ in range(4)]
+    assert numbers == sorted(set(numbers))
+    left = await world.inner.children("/ledgers/idgen")
+    assert len(left) == 1  # the node of the lost reply, whose name is unknown
 
 
 class Overflowing(LossyStore):
@@ -375,21 +319,18 @@ class Overflowing(LossyStore):
         return await super().create(f"{path}{number:010d}", data)
 
 
-def test_long_ids_follow_after_the_last_short_id() -> None:
-    async def main() -> None:
-        store = Overflowing({"/ledgers/idgen": 2**31 - 2})
-        ledgers = LedgerStore(store)
-        assert await ledgers.next_id() == 2**31 - 2
-        for low in range(3):
-            assert await ledgers.next_id() == (1 << 32) + low
-        store.first["/ledgers/idgen-long/HOB-0000000001"] = 2**31
-        assert await ledgers.next_id() == 2 << 32
-        assert await ledgers.next_id() == (2 << 32) + 1
-
-    asyncio.run(main())
+async def test_long_ids_follow_after_the_last_short_id() -> None:
+    store = Overflowing({"/ledgers/idgen": 2**31 - 2})
+    ledgers = LedgerStore(store)
+    assert await ledgers.next_id() == 2**31 - 2
+    for low in range(3):
+        assert await ledgers.next_id() == (1 << 32) + low
+    store.first["/ledgers/idgen-long/HOB-0000000001"] = 2**31
+    assert await ledgers.next_id() == 2 << 32
+    assert await ledgers.next_id() == (2 << 32) + 1
 
 
-def test_a_store_without_free_ids_raises() -> None:
+async def test_a_store_without_free_ids_raises() -> None:
     class Broken(Overflowing):
         async def create(
             self, path: str, data: bytes = b"", **options: object
@@ -397,54 +338,39 @@ def test_a_store_without_free_ids_raises() -> None:
             self.first[path.rpartition("/")[0]] = 2**31
             return await super().create(path, data, **options)
 
-    async def main() -> None:
-        with pytest.raises(LimitExceededError):
-            await LedgerStore(Broken({})).next_id()
-
-    asyncio.run(main())
+    with pytest.raises(LimitExceededError):
+        await LedgerStore(Broken({})).next_id()
 
 
 IDS = [0, 1, 9_999, 10_000, 1_234_567, 2**31 - 2, 2**31 - 1, 2**32 + 5, 5 * 10**12 + 123, 2**63 - 1]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_pages_hold_every_ledger_once_in_order(limit: int) -> None:
-    async def main() -> None:
-        world = World()
-        for ledger_id in reversed(IDS):
-            await create(world.inner, ledger(ledger_id))
-        await world.inner.create("/ledgers/available/readonly")
-        await world.inner.create("/ledgers/00/0000/junk")
-        found: list[int] = []
-        while page := await world.ledgers.ids(found[-1] if found else None, limit):
-            assert len(page) <= limit
-            found += page
-        assert found == IDS
-
-    asyncio.run(main())
+async def test_pages_hold_every_ledger_once_in_order(limit: int) -> None:
+    world = World()
+    for ledger_id in reversed(IDS):
+        await create(world.inner, ledger(ledger_id))
+    await world.inner.create("/ledgers/available/readonly")
+    await world.inner.create("/ledgers/00/0000/junk")
+    found: list[int] = []
+    while page := await world.ledgers.ids(found[-1] if found else None, limit):
+        assert len(page) <= limit
+        found += page
+    assert found == IDS
 
 
-def test_pages_begin_after_any_id() -> None:
-    async def main() -> None:
-        world = World()
-        for ledger_id in IDS:
-            await create(world.inner, ledger(ledger_id))
-        for after in (*IDS, 5, 123_456_789, 2**31 + 7, 2**62):
-            assert await world.ledgers.ids(after) == [i for i in IDS if i > after]
-
-    asyncio.run(main())
+async def test_pages_begin_after_any_id() -> None:
+    world = World()
+    for ledger_id in IDS:
+        await create(world.inner, ledger(ledger_id))
+    for after in (*IDS, 5, 123_456_789, 2**31 + 7, 2**62):
+        assert await world.ledgers.ids(after) == [i for i in IDS if i > after]
 
 
-def test_without_ledgers_a_page_is_empty() -> None:
-    async def main() -> None:
-        assert await World().ledgers.ids() == []
-
-    asyncio.run(main())
+async def test_without_ledgers_a_page_is_empty() -> None:
+    assert await World().ledgers.ids() == []
 
 
-def test_a_ledger_needs_a_creation_token() -> None:
-    async def main() -> None:
-        with pytest.raises(AssertionError, match="token"):
-            await World().create(replace(ledger(), creation_token=0))
-
-    asyncio.run(main())
+async def test_a_ledger_needs_a_creation_token() -> None:
+    with pytest.raises(AssertionError, match="token"):
+        await World().create(replace(ledger(), creation_token=0))

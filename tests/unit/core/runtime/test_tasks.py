@@ -18,67 +18,51 @@ async def forever(log: list[str], name: str) -> None:
         log.append(name)
 
 
-def test_the_owner_receives_the_exception_of_a_task() -> None:
-    async def main() -> None:
-        seen: list[BaseException] = []
-        tasks = Tasks(on_failure=seen.append)
-        error = ValueError("boom")
-        await wait_until_done(tasks.spawn(fail(error), "fails"))
-        assert seen == [error]
-        assert len(tasks) == 0
-
-    asyncio.run(main())
+async def test_the_owner_receives_the_exception_of_a_task() -> None:
+    seen: list[BaseException] = []
+    tasks = Tasks(on_failure=seen.append)
+    error = ValueError("boom")
+    await wait_until_done(tasks.spawn(fail(error), "fails"))
+    assert seen == [error]
+    assert len(tasks) == 0
 
 
-def test_without_an_owner_callback_the_loop_reports_it() -> None:
-    async def main() -> None:
-        reports: list[str] = []
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reports.append(context["message"]))
-        await wait_until_done(Tasks().spawn(fail(ValueError("boom")), "fails"))
-        assert reports == ["task 'fails' failed"]
-
-    asyncio.run(main())
+async def test_without_an_owner_callback_the_loop_reports_it() -> None:
+    reports: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reports.append(context["message"]))
+    await wait_until_done(Tasks().spawn(fail(ValueError("boom")), "fails"))
+    assert reports == ["task 'fails' failed"]
 
 
-def test_closing_cancels_newest_first_and_waits() -> None:
-    async def main() -> None:
-        log: list[str] = []
-        tasks = Tasks()
-        for name in ("first", "second", "third"):
-            tasks.spawn(forever(log, name), name)
-        await asyncio.sleep(0)
-        await tasks.aclose()
-        assert log == ["third", "second", "first"]
-        with pytest.raises(RuntimeError, match="after its owner closed"):
-            tasks.spawn(forever(log, "late"), "late")
-
-    asyncio.run(main())
+async def test_closing_cancels_newest_first_and_waits() -> None:
+    log: list[str] = []
+    tasks = Tasks()
+    for name in ("first", "second", "third"):
+        tasks.spawn(forever(log, name), name)
+    await asyncio.sleep(0)
+    await tasks.aclose()
+    assert log == ["third", "second", "first"]
+    with pytest.raises(RuntimeError, match="after its owner closed"):
+        tasks.spawn(forever(log, "late"), "late")
 
 
-def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
+async def test_run_all_keeps_order_and_cancels_the_rest_on_failure() -> None:
     async def value(n: int) -> int:
         await asyncio.sleep(0)
         return n
 
-    async def main() -> None:
-        assert await run_all([value(n) for n in range(5)], "values") == [0, 1, 2, 3, 4]
-        log: list[str] = []
-        with pytest.raises(ValueError, match="boom"):
-            await run_all([forever(log, "a"), fail(ValueError("boom")), forever(log, "b")], "mixed")
-        assert sorted(log) == ["a", "b"]
-
-    asyncio.run(main())
+    assert await run_all([value(n) for n in range(5)], "values") == [0, 1, 2, 3, 4]
+    log: list[str] = []
+    with pytest.raises(ValueError, match="boom"):
+        await run_all([forever(log, "a"), fail(ValueError("boom")), forever(log, "b")], "mixed")
+    assert sorted(log) == ["a", "b"]
 
 
-def test_run_all_awaits_nothing_when_its_coroutine_is_closed() -> None:
+async def test_run_all_awaits_nothing_when_its_coroutine_is_closed() -> None:
     """The simulator closes the coroutines of a killed process in the same way."""
-
-    async def main() -> None:
-        log: list[str] = []
-        dropped = run_all([forever(log, "a"), forever(log, "b")], "dropped")
-        dropped.send(None)
-        await asyncio.sleep(0)
-        dropped.close()  # raised "coroutine ignored GeneratorExit"
-
-    asyncio.run(main())
+    log: list[str] = []
+    dropped = run_all([forever(log, "a"), forever(log, "b")], "dropped")
+    dropped.send(None)
+    await asyncio.sleep(0)
+    dropped.close()  # raised "coroutine ignored GeneratorExit"

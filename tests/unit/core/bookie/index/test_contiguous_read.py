@@ -110,65 +110,56 @@ async def batch(wire: Wire, first: int, count: int = 0, size: int = 0) -> tuple[
     return response.code, [bytes(item) for item in response.entries]
 
 
-def test_batch_read_of_adjacent_entries_is_one_disk_read() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        sizes = [10, 70_000, 3, 5_000, 200_000, 0, 40]
-        stored = [entry(1, at, bytes([at]) * size) for at, size in enumerate(sizes)]
-        async with one_bookie(CONFIG, disk) as (_, _, wire):
-            for item in stored:
-                assert await wire.add(item) == Code.OK
-            before = disk.read_count
-            assert await batch(wire, 0) == (Code.OK, stored)
-            assert disk.read_count == before + 1
-            assert await batch(wire, 2, count=3) == (Code.OK, stored[2:5])
-            assert disk.read_count == before + 2
-            limit = 40 + sum(4 + len(item) for item in stored[:3])
-            assert await batch(wire, 0, size=limit) == (Code.OK, stored[:3])
-            assert await batch(wire, 0, size=limit - 1) == (Code.OK, stored[:2])
-            before = disk.read_count  # an entry that does not fit is not read
-            assert await batch(wire, 0, size=limit - 20) == (Code.OK, stored[:2])
-            assert disk.read_count == before + 1
-
-    asyncio.run(main())
+async def test_batch_read_of_adjacent_entries_is_one_disk_read() -> None:
+    disk = MemoryDisk()
+    sizes = [10, 70_000, 3, 5_000, 200_000, 0, 40]
+    stored = [entry(1, at, bytes([at]) * size) for at, size in enumerate(sizes)]
+    async with one_bookie(CONFIG, disk) as (_, _, wire):
+        for item in stored:
+            assert await wire.add(item) == Code.OK
+        before = disk.read_count
+        assert await batch(wire, 0) == (Code.OK, stored)
+        assert disk.read_count == before + 1
+        assert await batch(wire, 2, count=3) == (Code.OK, stored[2:5])
+        assert disk.read_count == before + 2
+        limit = 40 + sum(4 + len(item) for item in stored[:3])
+        assert await batch(wire, 0, size=limit) == (Code.OK, stored[:3])
+        assert await batch(wire, 0, size=limit - 1) == (Code.OK, stored[:2])
+        before = disk.read_count  # an entry that does not fit is not read
+        assert await batch(wire, 0, size=limit - 20) == (Code.OK, stored[:2])
+        assert disk.read_count == before + 1
 
 
-def test_corrupt_entry_in_a_run_is_neither_served_nor_denied() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        stored = [entry(1, at, bytes([at]) * 3_000) for at in range(8)]
-        async with one_bookie(CONFIG, disk) as (_, _, wire):
-            for item in stored:
-                assert await wire.add(item) == Code.OK
-            (log,) = [path for path in disk.files if path.startswith("log/")]
-            at = disk.files[log].index(stored[3]) + 1_000
-            disk.files[log][at] ^= 1
-            assert await batch(wire, 0) == (Code.OK, stored[:3])
-            assert await batch(wire, 3) == (Code.IO, [])
-            assert await batch(wire, 4) == (Code.OK, stored[4:])
-
-    asyncio.run(main())
+async def test_corrupt_entry_in_a_run_is_neither_served_nor_denied() -> None:
+    disk = MemoryDisk()
+    stored = [entry(1, at, bytes([at]) * 3_000) for at in range(8)]
+    async with one_bookie(CONFIG, disk) as (_, _, wire):
+        for item in stored:
+            assert await wire.add(item) == Code.OK
+        (log,) = [path for path in disk.files if path.startswith("log/")]
+        at = disk.files[log].index(stored[3]) + 1_000
+        disk.files[log][at] ^= 1
+        assert await batch(wire, 0) == (Code.OK, stored[:3])
+        assert await batch(wire, 3) == (Code.IO, [])
+        assert await batch(wire, 4) == (Code.OK, stored[4:])
 
 
-def test_entries_that_moved_to_another_file_are_found() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        config = BookieConfig(
-            log_file_bytes=20_000, tail_cache_bytes=0, sealed_logs_kept=0, maintenance_ms=3_600_000
-        )
-        stored = [entry(1, at, bytes([at]) * 3_000) for at in range(30)]
-        async with one_bookie(config, disk) as (_, bookie, wire):
-            for item in stored:
-                assert await wire.add(item) == Code.OK
-            disk.read_s = 0.01
-            asked = asyncio.gather(*(batch_of(bookie.port, first) for first in range(0, 30, 3)))
-            await asyncio.sleep(0.005)
-            await bookie.maintenance.step()
-            for first, found in zip(range(0, 30, 3), await asked, strict=True):
-                assert found
-                assert found == stored[first : first + len(found)]
-
-    asyncio.run(main())
+async def test_entries_that_moved_to_another_file_are_found() -> None:
+    disk = MemoryDisk()
+    config = BookieConfig(
+        log_file_bytes=20_000, tail_cache_bytes=0, sealed_logs_kept=0, maintenance_ms=3_600_000
+    )
+    stored = [entry(1, at, bytes([at]) * 3_000) for at in range(30)]
+    async with one_bookie(config, disk) as (_, bookie, wire):
+        for item in stored:
+            assert await wire.add(item) == Code.OK
+        disk.read_s = 0.01
+        asked = asyncio.gather(*(batch_of(bookie.port, first) for first in range(0, 30, 3)))
+        await asyncio.sleep(0.005)
+        await bookie.maintenance.step()
+        for first, found in zip(range(0, 30, 3), await asked, strict=True):
+            assert found
+            assert found == stored[first : first + len(found)]
 
 
 async def batch_of(port: int, first: int) -> list[bytes]:

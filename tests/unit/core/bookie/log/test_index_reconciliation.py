@@ -1,6 +1,5 @@
 """A start finds the rows of every file in use, and removes nothing while damage is known."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from random import Random
@@ -67,114 +66,101 @@ def index_paths(disk: MemoryDisk) -> list[str]:
 
 @pytest.mark.parametrize("damage", ["deleted", "bit flipped", "truncated", "another file's"])
 @pytest.mark.parametrize("is_compacted", [False, True], ids=["logs", "sorted files"])
-def test_damaged_index_file_is_built_again_at_a_start(damage: str, is_compacted: bool) -> None:
+async def test_damaged_index_file_is_built_again_at_a_start(
+    damage: str, is_compacted: bool
+) -> None:
     """A flipped bit of the former index denied entries without any sign of damage."""
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        world, _ = await filled(disk, is_compacted=is_compacted)
-        paths = index_paths(disk)
-        intact = {path: bytes(disk.files[path]) for path in paths}
-        assert len(paths) >= 3
-        for path in paths:
-            content = disk.files[path]
-            if damage == "deleted":
-                del disk.files[path]
-            elif damage == "truncated":
-                del content[len(content) // 2 :]
-            elif damage == "another file's":
-                content[:] = intact[paths[0] if path != paths[0] else paths[1]]
-            else:
-                content[-Random(1).randrange(1, 500)] ^= 1
-        bookie, wire = await opened(world, disk)
-        assert bookie.storage.damages == []
-        await all_there(wire, (1, 2, 3), COUNT)
-        for path in paths:
-            assert disk.files[path] == intact[path]
-        await close(bookie, wire)
-        await world.aclose()
-
-    asyncio.run(main())
+    disk = MemoryDisk()
+    world, _ = await filled(disk, is_compacted=is_compacted)
+    paths = index_paths(disk)
+    intact = {path: bytes(disk.files[path]) for path in paths}
+    assert len(paths) >= 3
+    for path in paths:
+        content = disk.files[path]
+        if damage == "deleted":
+            del disk.files[path]
+        elif damage == "truncated":
+            del content[len(content) // 2 :]
+        elif damage == "another file's":
+            content[:] = intact[paths[0] if path != paths[0] else paths[1]]
+        else:
+            content[-Random(1).randrange(1, 500)] ^= 1
+    bookie, wire = await opened(world, disk)
+    assert bookie.storage.damages == []
+    await all_there(wire, (1, 2, 3), COUNT)
+    for path in paths:
+        assert disk.files[path] == intact[path]
+    await close(bookie, wire)
+    await world.aclose()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "swapped"])
-def test_loss_of_the_newest_log_removes_no_sorted_file(damage: str) -> None:
+async def test_loss_of_the_newest_log_removes_no_sorted_file(damage: str) -> None:
     """An older manifest used to count, and intact sorted files were removed."""
-
-    async def main() -> None:
-        world, image = await filled(MemoryDisk(), KEPT)
-        kept = sorted_paths(image)
-        newest, sealed = max(log_paths(image)), min(log_paths(image))
-        if damage == "missing":
-            del image.files[newest]
-        elif damage == "swapped":
-            image.files[newest] = bytearray(image.files[sealed])
-        else:
-            del image.files[newest][300:]
-        bookie, wire = await opened(world, image)
-        assert bookie.storage.states.limbo.is_active
-        assert sorted_paths(image) == kept
-        assert len(bookie.storage.sorted) == len(kept), "all are adopted"
-        codes = Counter[int]()
-        for ledger_id in (1, 2, 3):
-            for number in range(COUNT):
-                codes[(await wire.read(ledger_id, number))[0]] += 1
-        assert set(codes) == {Code.OK, Code.IO}
-        assert codes[Code.IO] < 90, "only entries of the lost log are unknown"
-        await close(bookie, wire)
-        await world.aclose()
-
-    asyncio.run(main())
+    world, image = await filled(MemoryDisk(), KEPT)
+    kept = sorted_paths(image)
+    newest, sealed = max(log_paths(image)), min(log_paths(image))
+    if damage == "missing":
+        del image.files[newest]
+    elif damage == "swapped":
+        image.files[newest] = bytearray(image.files[sealed])
+    else:
+        del image.files[newest][300:]
+    bookie, wire = await opened(world, image)
+    assert bookie.storage.states.limbo.is_active
+    assert sorted_paths(image) == kept
+    assert len(bookie.storage.sorted) == len(kept), "all are adopted"
+    codes = Counter[int]()
+    for ledger_id in (1, 2, 3):
+        for number in range(COUNT):
+            codes[(await wire.read(ledger_id, number))[0]] += 1
+    assert set(codes) == {Code.OK, Code.IO}
+    assert codes[Code.IO] < 90, "only entries of the lost log are unknown"
+    await close(bookie, wire)
+    await world.aclose()
 
 
-def test_leftovers_are_kept_until_the_bookie_is_in_order() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        world, _ = await filled(disk)
-        leftover = "sorted/0000009000.sorted"
-        disk.files[leftover] = bytearray(disk.files[sorted_paths(disk)[0]][:700])
-        disk.files[index_path(9000)] = bytearray(b"unfinished")
-        damaged = sorted_paths(disk)[0]
-        intact = bytes(disk.files[damaged])
-        disk.files[damaged][5] ^= 1
-        bookie, wire = await opened(world, disk)
-        assert bookie.storage.states.limbo.is_active
-        assert leftover in disk.files
-        await close(bookie, wire)
-        disk.files[damaged][:] = intact
-        bookie, wire = await opened(world, disk)
-        assert leftover in disk.files, "still in limbo"
-        await end_limbo(bookie.storage)
-        await close(bookie, wire)
-        bookie, wire = await opened(world, disk)
-        assert leftover not in disk.files
-        assert index_path(9000) not in disk.files
-        await all_there(wire, (1, 2, 3), COUNT)
-        await close(bookie, wire)
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_leftovers_are_kept_until_the_bookie_is_in_order() -> None:
+    disk = MemoryDisk()
+    world, _ = await filled(disk)
+    leftover = "sorted/0000009000.sorted"
+    disk.files[leftover] = bytearray(disk.files[sorted_paths(disk)[0]][:700])
+    disk.files[index_path(9000)] = bytearray(b"unfinished")
+    damaged = sorted_paths(disk)[0]
+    intact = bytes(disk.files[damaged])
+    disk.files[damaged][5] ^= 1
+    bookie, wire = await opened(world, disk)
+    assert bookie.storage.states.limbo.is_active
+    assert leftover in disk.files
+    await close(bookie, wire)
+    disk.files[damaged][:] = intact
+    bookie, wire = await opened(world, disk)
+    assert leftover in disk.files, "still in limbo"
+    await end_limbo(bookie.storage)
+    await close(bookie, wire)
+    bookie, wire = await opened(world, disk)
+    assert leftover not in disk.files
+    assert index_path(9000) not in disk.files
+    await all_there(wire, (1, 2, 3), COUNT)
+    await close(bookie, wire)
+    await world.aclose()
 
 
-def test_index_of_a_damaged_log_is_durable_only_after_the_limbo() -> None:
+async def test_index_of_a_damaged_log_is_durable_only_after_the_limbo() -> None:
     """Otherwise a crash in between would leave an index that denies what the damage took."""
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        world, _ = await filled(disk, is_compacted=False)
-        first = min(log_paths(disk))
-        del disk.files[index_path(int(first[4:14]))]
-        disk.files[first][30_000] ^= 1
-        bookie, wire = await opened(world, disk)
-        number = int(first[4:14])
-        assert number in bookie.storage.index.sealed_tiers
-        assert index_path(number) not in disk.files
-        assert bookie.storage.states.limbo.is_active
-        codes = {(await wire.read(1, entry_id))[0] for entry_id in range(COUNT)}
-        assert codes == {Code.OK, Code.IO}
-        await bookie.storage.write_indexes()
-        assert index_path(number) in disk.files
-        await close(bookie, wire)
-        await world.aclose()
-
-    asyncio.run(main())
+    disk = MemoryDisk()
+    world, _ = await filled(disk, is_compacted=False)
+    first = min(log_paths(disk))
+    del disk.files[index_path(int(first[4:14]))]
+    disk.files[first][30_000] ^= 1
+    bookie, wire = await opened(world, disk)
+    number = int(first[4:14])
+    assert number in bookie.storage.index.sealed_tiers
+    assert index_path(number) not in disk.files
+    assert bookie.storage.states.limbo.is_active
+    codes = {(await wire.read(1, entry_id))[0] for entry_id in range(COUNT)}
+    assert codes == {Code.OK, Code.IO}
+    await bookie.storage.write_indexes()
+    assert index_path(number) in disk.files
+    await close(bookie, wire)
+    await world.aclose()

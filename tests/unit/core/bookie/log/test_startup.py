@@ -1,6 +1,5 @@
 """A start cuts a torn end, reports damage, and denies nothing that may have been lost."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -40,120 +39,103 @@ async def killed_and_closed(ledgers: int) -> tuple[World, MemoryDisk, MemoryDisk
     return world, killed, disk
 
 
-def test_torn_end_is_cut_and_nothing_before_it_is_lost() -> None:
-    async def main() -> None:
-        world, killed, _ = await killed_and_closed(1)
-        (path,) = log_paths(killed)
-        content = bytes(killed.files[path])
-        last = content.rindex(GROUP_MAGIC)
-        for end in range(last, len(content), 7):
-            image = killed.copy()
-            image.files[path] = bytearray(content[:end])
-            withdraw_last_ack(image)
-            bookie = await world.open(image, SMALL)
-            assert bookie.storage.damages == []
-            assert bookie.storage.last_entry(1) == 3
-            assert not bookie.storage.states.limbo.is_active
-            await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_torn_end_is_cut_and_nothing_before_it_is_lost() -> None:
+    world, killed, _ = await killed_and_closed(1)
+    (path,) = log_paths(killed)
+    content = bytes(killed.files[path])
+    last = content.rindex(GROUP_MAGIC)
+    for end in range(last, len(content), 7):
+        image = killed.copy()
+        image.files[path] = bytearray(content[:end])
+        withdraw_last_ack(image)
+        bookie = await world.open(image, SMALL)
+        assert bookie.storage.damages == []
+        assert bookie.storage.last_entry(1) == 3
+        assert not bookie.storage.states.limbo.is_active
+        await bookie.aclose()
+    await world.aclose()
 
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2", ""])
-def test_log_that_lost_acknowledged_groups_at_its_end_is_damaged(boot: str) -> None:
+async def test_log_that_lost_acknowledged_groups_at_its_end_is_damaged(boot: str) -> None:
     """Within one boot a cut log used to be taken for a torn write.
 
     With another boot or none, a cut between two groups was never noticed.
     """
-
-    async def main() -> None:
-        world, killed, closed = await killed_and_closed(2)
-        for disk in (killed, closed):
-            (path,) = log_paths(disk)
-            content = bytes(disk.files[path])
-            groups = [at for at in range(len(content)) if content.startswith(GROUP_MAGIC, at)]
-            for end in [FILE_HEADER_BYTES, *groups, *(at + 50 for at in groups)]:
-                image = disk.copy()
-                del image.files[path][end:]
-                bookie = await world.open(image, replace(SMALL, boot_id=boot))
-                assert bookie.storage.states.limbo.is_active, end
-                assert bookie.storage.damages[0].number == 1
-                await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
-
-
-def test_log_without_the_snapshot_at_its_beginning_is_damaged_even_without_a_marker() -> None:
-    """A log of which only the header is left used to deny its entries."""
-
-    async def main() -> None:
-        world, killed, _ = await killed_and_closed(1)
-        (first,) = log_paths(killed)
-        bookie = await world.open(killed, SMALL)
-        wire = await Wire.connect(bookie)
-        assert await wire.add(entry(1, 5)) == Code.OK
-        image = killed.copy()
-        await wire.aclose()
-        await bookie.aclose()
-        newest = max(log_paths(image))
-        assert newest != first
-        for keep in (0, 100, FILE_HEADER_BYTES, FILE_HEADER_BYTES + 60):
-            cut = image.copy()
-            del cut.files[newest][keep:]
-            del cut.files[END_MARKER_PATH]
-            bookie = await world.open(cut, SMALL)
-            assert bookie.storage.states.limbo.is_active, keep
+    world, killed, closed = await killed_and_closed(2)
+    for disk in (killed, closed):
+        (path,) = log_paths(disk)
+        content = bytes(disk.files[path])
+        groups = [at for at in range(len(content)) if content.startswith(GROUP_MAGIC, at)]
+        for end in [FILE_HEADER_BYTES, *groups, *(at + 50 for at in groups)]:
+            image = disk.copy()
+            del image.files[path][end:]
+            bookie = await world.open(image, replace(SMALL, boot_id=boot))
+            assert bookie.storage.states.limbo.is_active, end
+            assert bookie.storage.damages[0].number == 1
             await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+    await world.aclose()
 
 
-def test_missing_newest_log_is_noticed_by_its_marker_if_the_seal_is_lost_too() -> None:
-    async def main() -> None:
-        world, killed, _ = await killed_and_closed(1)
-        bookie = await world.open(killed, SMALL)
-        image = killed.copy()
+async def test_log_without_the_snapshot_at_its_beginning_is_damaged_even_without_a_marker() -> None:
+    """A log of which only the header is left used to deny its entries."""
+    world, killed, _ = await killed_and_closed(1)
+    (first,) = log_paths(killed)
+    bookie = await world.open(killed, SMALL)
+    wire = await Wire.connect(bookie)
+    assert await wire.add(entry(1, 5)) == Code.OK
+    image = killed.copy()
+    await wire.aclose()
+    await bookie.aclose()
+    newest = max(log_paths(image))
+    assert newest != first
+    for keep in (0, 100, FILE_HEADER_BYTES, FILE_HEADER_BYTES + 60):
+        cut = image.copy()
+        del cut.files[newest][keep:]
+        del cut.files[END_MARKER_PATH]
+        bookie = await world.open(cut, SMALL)
+        assert bookie.storage.states.limbo.is_active, keep
         await bookie.aclose()
-        sealed, newest = log_paths(image)
-        del image.files[newest]
-        content = image.files[sealed]
-        del content[content.rindex(GROUP_MAGIC) :]
-        bookie = await world.open(image, SMALL)
-        assert bookie.storage.states.limbo.is_active
-        assert [damage.reason for damage in bookie.storage.damages] == ["log 2 is missing"]
-        await bookie.aclose()
-        await world.aclose()
+    await world.aclose()
 
-    asyncio.run(main())
+
+async def test_missing_newest_log_is_noticed_by_its_marker_if_the_seal_is_lost_too() -> None:
+    world, killed, _ = await killed_and_closed(1)
+    bookie = await world.open(killed, SMALL)
+    image = killed.copy()
+    await bookie.aclose()
+    sealed, newest = log_paths(image)
+    del image.files[newest]
+    content = image.files[sealed]
+    del content[content.rindex(GROUP_MAGIC) :]
+    bookie = await world.open(image, SMALL)
+    assert bookie.storage.states.limbo.is_active
+    assert [damage.reason for damage in bookie.storage.damages] == ["log 2 is missing"]
+    await bookie.aclose()
+    await world.aclose()
 
 
 @pytest.mark.parametrize("which", [4, -1])
-def test_corrupt_group_is_damage_and_lost_entries_are_unknown(which: int) -> None:
-    async def main() -> None:
-        world, image, _ = await killed_and_closed(2)
-        (path,) = log_paths(image)
-        content = image.files[path]
-        offsets = range(FILE_HEADER_BYTES, len(content))
-        heads = [at for at in offsets if content.startswith(GROUP_MAGIC, at)]
-        content[heads[which] + 60] ^= 0x10
-        bookie = await world.open(image, SMALL)
-        assert len(bookie.storage.damages) == 1
-        wire = await Wire.connect(bookie)
-        assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
-        assert (await wire.read(2, 77))[0] == Code.IO
-        assert await wire.add(entry(2, 5)) == Code.IO
-        assert await wire.fence(2, 77) == Code.IO
-        assert await wire.fence(8) == Code.IO
-        assert await wire.add(entry(2, 5), v2.FLAG_RECOVERY_ADD) == Code.OK
-        await check_leaving_limbo(world, bookie, wire)
-        await wire.aclose()
-        await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
+async def test_corrupt_group_is_damage_and_lost_entries_are_unknown(which: int) -> None:
+    world, image, _ = await killed_and_closed(2)
+    (path,) = log_paths(image)
+    content = image.files[path]
+    offsets = range(FILE_HEADER_BYTES, len(content))
+    heads = [at for at in offsets if content.startswith(GROUP_MAGIC, at)]
+    content[heads[which] + 60] ^= 0x10
+    bookie = await world.open(image, SMALL)
+    assert len(bookie.storage.damages) == 1
+    wire = await Wire.connect(bookie)
+    assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
+    assert (await wire.read(2, 77))[0] == Code.IO
+    assert await wire.add(entry(2, 5)) == Code.IO
+    assert await wire.fence(2, 77) == Code.IO
+    assert await wire.fence(8) == Code.IO
+    assert await wire.add(entry(2, 5), v2.FLAG_RECOVERY_ADD) == Code.OK
+    await check_leaving_limbo(world, bookie, wire)
+    await wire.aclose()
+    await bookie.aclose()
+    await world.aclose()
 
 
 async def check_leaving_limbo(world: World, bookie: Bookie, wire: Wire) -> None:
@@ -176,93 +158,84 @@ async def check_leaving_limbo(world: World, bookie: Bookie, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("kind", ["log", "sorted"])
-def test_lost_file_is_reported_once_and_the_others_are_compacted(kind: str) -> None:
-    async def main() -> None:
-        async def start(config: BookieConfig) -> Bookie:
-            return await world.open(disk, config)
+async def test_lost_file_is_reported_once_and_the_others_are_compacted(kind: str) -> None:
+    async def start(config: BookieConfig) -> Bookie:
+        return await world.open(disk, config)
 
-        kept = replace(SMALL, sealed_logs_kept=4)
-        disk = MemoryDisk()
-        async with one_bookie(kept, disk) as (world, first, _):
-            await first.aclose()
-            bookie = await start(kept)
-            wire = await Wire.connect(bookie)
-            await fill(wire, 200)
-            await bookie.maintenance.step()
-            assert len(bookie.storage.sorted) > 1
-            await wire.aclose()
-            await bookie.aclose()
-
-            del disk.files[min(path for path in disk.files if path.startswith(f"{kind}/"))]
-            bookie = await start(kept)
-            assert [damage.start for damage in bookie.storage.damages] == [0]
-            wire = await Wire.connect(bookie)
-            responses = [(await wire.read(2, number))[0] for number in range(200)]
-            assert set(responses) == {Code.OK, Code.IO}
-            await bookie.maintenance.step()
-            await end_limbo(bookie.storage)  # as an operator's command does
-            await wire.aclose()
-            await bookie.aclose()
-
-            again = await start(SMALL)
-            assert again.storage.damages == []
-            assert not again.storage.states.limbo.is_active
-            wire = await Wire.connect(again)
-            codes = [(await wire.read(2, number))[0] for number in range(200)]
-            lost = [number for number, code in enumerate(codes) if code != Code.OK]
-            assert lost == [number for number, code in enumerate(responses) if code != Code.OK]
-            assert {codes[number] for number in lost} == {Code.NO_ENTRY}, (
-                "repair can list the missing entries"
-            )
-            await again.maintenance.step()
-            assert again.statistics()["sealed_logs"] == 0
-            assert again.statistics()["maintenance_failures"] == 0
-            assert [(await wire.read(2, number))[0] for number in range(200)] == codes
-            await wire.aclose()
-            await again.aclose()
-
-    asyncio.run(main())
-
-
-def test_torn_end_after_an_operating_system_crash_begins_limbo() -> None:
-    async def main() -> None:
-        world, killed, closed = await killed_and_closed(1)
-        (path,) = log_paths(killed)
-        torn = killed.copy()
-        del torn.files[path][-3:]
-        withdraw_last_ack(torn)
-        for image, boot, in_limbo in (
-            (torn, "boot-1", False),
-            (torn, "boot-2", True),
-            (torn, "", False),
-            (killed, "boot-2", False),
-            (closed, "boot-2", False),
-        ):
-            bookie = await world.open(image.copy(), replace(SMALL, boot_id=boot))
-            assert bookie.storage.states.limbo.is_active == in_limbo, boot
-            if in_limbo:
-                await end_limbo(bookie.storage)
-                assert bookie.storage.states.ledgers[1].accepts_adds
-            await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
-
-
-def test_limbo_survives_restarts() -> None:
-    async def main() -> None:
-        world, killed, _ = await killed_and_closed(1)
-        (path,) = log_paths(killed)
-        killed.files[path][-1] ^= 1
-        bookie = await world.open(killed, SMALL)
-        assert bookie.storage.states.limbo.is_active
+    kept = replace(SMALL, sealed_logs_kept=4)
+    disk = MemoryDisk()
+    async with one_bookie(kept, disk) as (world, first, _):
+        await first.aclose()
+        bookie = await start(kept)
+        wire = await Wire.connect(bookie)
+        await fill(wire, 200)
+        await bookie.maintenance.step()
+        assert len(bookie.storage.sorted) > 1
+        await wire.aclose()
         await bookie.aclose()
-        again = await world.open(killed, SMALL)
-        assert again.storage.states.limbo.is_active
+
+        del disk.files[min(path for path in disk.files if path.startswith(f"{kind}/"))]
+        bookie = await start(kept)
+        assert [damage.start for damage in bookie.storage.damages] == [0]
+        wire = await Wire.connect(bookie)
+        responses = [(await wire.read(2, number))[0] for number in range(200)]
+        assert set(responses) == {Code.OK, Code.IO}
+        await bookie.maintenance.step()
+        await end_limbo(bookie.storage)  # as an operator's command does
+        await wire.aclose()
+        await bookie.aclose()
+
+        again = await start(SMALL)
+        assert again.storage.damages == []
+        assert not again.storage.states.limbo.is_active
         wire = await Wire.connect(again)
-        assert (await wire.read(1, 77))[0] == Code.IO
+        codes = [(await wire.read(2, number))[0] for number in range(200)]
+        lost = [number for number, code in enumerate(codes) if code != Code.OK]
+        assert lost == [number for number, code in enumerate(responses) if code != Code.OK]
+        assert {codes[number] for number in lost} == {Code.NO_ENTRY}, (
+            "repair can list the missing entries"
+        )
+        await again.maintenance.step()
+        assert again.statistics()["sealed_logs"] == 0
+        assert again.statistics()["maintenance_failures"] == 0
+        assert [(await wire.read(2, number))[0] for number in range(200)] == codes
         await wire.aclose()
         await again.aclose()
-        await world.aclose()
 
-    asyncio.run(main())
+
+async def test_torn_end_after_an_operating_system_crash_begins_limbo() -> None:
+    world, killed, closed = await killed_and_closed(1)
+    (path,) = log_paths(killed)
+    torn = killed.copy()
+    del torn.files[path][-3:]
+    withdraw_last_ack(torn)
+    for image, boot, in_limbo in (
+        (torn, "boot-1", False),
+        (torn, "boot-2", True),
+        (torn, "", False),
+        (killed, "boot-2", False),
+        (closed, "boot-2", False),
+    ):
+        bookie = await world.open(image.copy(), replace(SMALL, boot_id=boot))
+        assert bookie.storage.states.limbo.is_active == in_limbo, boot
+        if in_limbo:
+            await end_limbo(bookie.storage)
+            assert bookie.storage.states.ledgers[1].accepts_adds
+        await bookie.aclose()
+    await world.aclose()
+
+
+async def test_limbo_survives_restarts() -> None:
+    world, killed, _ = await killed_and_closed(1)
+    (path,) = log_paths(killed)
+    killed.files[path][-1] ^= 1
+    bookie = await world.open(killed, SMALL)
+    assert bookie.storage.states.limbo.is_active
+    await bookie.aclose()
+    again = await world.open(killed, SMALL)
+    assert again.storage.states.limbo.is_active
+    wire = await Wire.connect(again)
+    assert (await wire.read(1, 77))[0] == Code.IO
+    await wire.aclose()
+    await again.aclose()
+    await world.aclose()

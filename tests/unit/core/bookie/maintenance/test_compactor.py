@@ -1,6 +1,5 @@
 """Compacted logs are removed, and every entry can still be read."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,83 +10,73 @@ from rhumbline.tests.unit.core.bookie.memory_disk import MemoryDisk
 from rhumbline.tests.unit.core.bookie.small_files import PAYLOAD, SMALL, all_there, fill, log_paths
 
 
-def test_compacted_logs_are_removed_and_every_entry_is_still_readable() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(SMALL, disk) as (world, first, _):
-            await first.aclose()
-            bookie = await world.open(disk, SMALL)
-            wire = await Wire.connect(bookie)
-            await fill(wire, 200)
-            await bookie.maintenance.step()
-            after = bookie.statistics()
-            assert after["maintenance_failures"] == 0
-            assert after["sealed_logs"] == 0
-            assert after["sorted_files"] >= 5
-            assert len([p for p in disk.files if p.startswith("log/")]) == 1
-            await all_there(wire, (1, 2, 3), 200)
-            await wire.aclose()
-            await bookie.aclose()
-            again = await world.open(disk, SMALL)
-            assert again.storage.damages == []
-            wire = await Wire.connect(again)
-            await all_there(wire, (1, 2, 3), 200)
-            assert await wire.add(entry(1, 200, PAYLOAD)) == Code.OK
-            await wire.aclose()
-            await again.aclose()
-
-    asyncio.run(main())
+async def test_compacted_logs_are_removed_and_every_entry_is_still_readable() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(SMALL, disk) as (world, first, _):
+        await first.aclose()
+        bookie = await world.open(disk, SMALL)
+        wire = await Wire.connect(bookie)
+        await fill(wire, 200)
+        await bookie.maintenance.step()
+        after = bookie.statistics()
+        assert after["maintenance_failures"] == 0
+        assert after["sealed_logs"] == 0
+        assert after["sorted_files"] >= 5
+        assert len([p for p in disk.files if p.startswith("log/")]) == 1
+        await all_there(wire, (1, 2, 3), 200)
+        await wire.aclose()
+        await bookie.aclose()
+        again = await world.open(disk, SMALL)
+        assert again.storage.damages == []
+        wire = await Wire.connect(again)
+        await all_there(wire, (1, 2, 3), 200)
+        assert await wire.add(entry(1, 200, PAYLOAD)) == Code.OK
+        await wire.aclose()
+        await again.aclose()
 
 
 @pytest.mark.parametrize("which", ["logs", "sorted files"])
-def test_compaction_copies_entries_that_a_damaged_index_does_not_name(which: str) -> None:
+async def test_compaction_copies_entries_that_a_damaged_index_does_not_name(which: str) -> None:
     """The compactor used to take 183 of 183 intact entries for garbage and destroy them."""
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(replace(SMALL, index_cache_bytes=0), disk) as (_, bookie, wire):
-            assert bookie._maintenance_task is not None
-            bookie._maintenance_task.cancel()
-            storage, compactor = bookie.storage, bookie.maintenance.compactor
-            await fill(wire, 120)
-            await storage.write_indexes()
-            if which == "sorted files":
-                await bookie.maintenance.step()
-                assert len(storage.sorted) >= 3
-            for path in [path for path in disk.files if path.startswith("index/")]:
-                disk.files[path][:] = bytes(len(disk.files[path]))
-            if which == "sorted files":
-                for number in list(storage.sorted):
-                    assert await compactor.compact_sorted_file(number)
-            else:
-                while storage.sealed_logs:
-                    assert await compactor.compact_log(storage.sealed_logs[0])
-            await all_there(wire, (1, 2, 3), 120)
-
-    asyncio.run(main())
-
-
-def test_garbage_is_deleted_ledgers_and_earlier_copies_in_the_same_file() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(SMALL, disk) as (_, bookie, wire):
-            assert bookie._maintenance_task is not None
-            bookie._maintenance_task.cancel()
-            storage, compactor = bookie.storage, bookie.maintenance.compactor
-            await fill(wire, 20)
-            await fill(wire, 60)
-            storage.delete_ledger(2)
-            await storage.journal(storage.states.manifest.encode())
-            await storage.write_indexes()
-            sealed = [path for path in log_paths(disk) if int(path[4:14]) in storage.sealed_logs]
-            log_bytes = sum(len(disk.files[path]) for path in sealed)
+    disk = MemoryDisk()
+    async with one_bookie(replace(SMALL, index_cache_bytes=0), disk) as (_, bookie, wire):
+        assert bookie._maintenance_task is not None
+        bookie._maintenance_task.cancel()
+        storage, compactor = bookie.storage, bookie.maintenance.compactor
+        await fill(wire, 120)
+        await storage.write_indexes()
+        if which == "sorted files":
+            await bookie.maintenance.step()
+            assert len(storage.sorted) >= 3
+        for path in [path for path in disk.files if path.startswith("index/")]:
+            disk.files[path][:] = bytes(len(disk.files[path]))
+        if which == "sorted files":
+            for number in list(storage.sorted):
+                assert await compactor.compact_sorted_file(number)
+        else:
             while storage.sealed_logs:
                 assert await compactor.compact_log(storage.sealed_logs[0])
-            for number, known in storage.sorted.items():
-                columns = await storage.index.files[number].columns()
-                assert [ledger_id for ledger_id, _ in columns] == [1, 3]
-                assert known.entry_bytes == sum(sum(rows.lengths) for _, rows in columns)
-            assert sum(known.entry_bytes for known in storage.sorted.values()) < 0.6 * log_bytes
-            await all_there(wire, (1, 3), 60)
+        await all_there(wire, (1, 2, 3), 120)
 
-    asyncio.run(main())
+
+async def test_garbage_is_deleted_ledgers_and_earlier_copies_in_the_same_file() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(SMALL, disk) as (_, bookie, wire):
+        assert bookie._maintenance_task is not None
+        bookie._maintenance_task.cancel()
+        storage, compactor = bookie.storage, bookie.maintenance.compactor
+        await fill(wire, 20)
+        await fill(wire, 60)
+        storage.delete_ledger(2)
+        await storage.journal(storage.states.manifest.encode())
+        await storage.write_indexes()
+        sealed = [path for path in log_paths(disk) if int(path[4:14]) in storage.sealed_logs]
+        log_bytes = sum(len(disk.files[path]) for path in sealed)
+        while storage.sealed_logs:
+            assert await compactor.compact_log(storage.sealed_logs[0])
+        for number, known in storage.sorted.items():
+            columns = await storage.index.files[number].columns()
+            assert [ledger_id for ledger_id, _ in columns] == [1, 3]
+            assert known.entry_bytes == sum(sum(rows.lengths) for _, rows in columns)
+        assert sum(known.entry_bytes for known in storage.sorted.values()) < 0.6 * log_bytes
+        await all_there(wire, (1, 3), 60)

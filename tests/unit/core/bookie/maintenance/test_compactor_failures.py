@@ -54,30 +54,27 @@ async def filled(
     return storage, kept
 
 
-def test_unordered_and_repeated_entries_are_sorted_and_found() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
-        storage, kept = await filled(disk, config)
-        compactor = Compactor(storage, slice_bytes=100_000)
-        await compactor.compact_log(storage.sealed_logs[0])
-        (number,) = storage.sorted
-        for _ in range(2):
-            for entry_id, data in kept.items():
-                assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
-            if number in storage.sorted:
-                storage.delete_ledger(2)
-                assert await compactor.compact_sorted_file(number)
-        image = disk.copy()
-        await storage.aclose()
-        again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME)
-        await again.open()
-        assert again.damages == []
+async def test_unordered_and_repeated_entries_are_sorted_and_found() -> None:
+    disk = MemoryDisk()
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    storage, kept = await filled(disk, config)
+    compactor = Compactor(storage, slice_bytes=100_000)
+    await compactor.compact_log(storage.sealed_logs[0])
+    (number,) = storage.sorted
+    for _ in range(2):
         for entry_id, data in kept.items():
-            assert await again.read(1, entry_id, await again.locate(1, entry_id)) == data
-        await again.aclose()
-
-    asyncio.run(main())
+            assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+        if number in storage.sorted:
+            storage.delete_ledger(2)
+            assert await compactor.compact_sorted_file(number)
+    image = disk.copy()
+    await storage.aclose()
+    again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME)
+    await again.open()
+    assert again.damages == []
+    for entry_id, data in kept.items():
+        assert await again.read(1, entry_id, await again.locate(1, entry_id)) == data
+    await again.aclose()
 
 
 class ManifestRefusingStorage(Storage):
@@ -94,26 +91,23 @@ class ManifestRefusingStorage(Storage):
         await super().write_manifest()
 
 
-def test_file_is_rewritten_again_if_its_removal_was_not_journaled() -> None:
-    async def main() -> None:
-        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
-        storage, kept = await filled(MemoryDisk(), config, ManifestRefusingStorage)
-        compactor = Compactor(storage, slice_bytes=100_000)
-        log = storage.sealed_logs[0]
-        with pytest.raises(DiskFullError):
-            await compactor.compact_log(log)
-        assert await compactor.compact_log(log)
-        storage.delete_ledger(2)
-        (number,) = storage.sorted
-        with pytest.raises(DiskFullError):
-            await compactor.compact_sorted_file(number)
-        assert await compactor.compact_sorted_file(number)
-        assert number not in storage.sorted
-        for entry_id, data in kept.items():
-            assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
-        await storage.aclose()
-
-    asyncio.run(main())
+async def test_file_is_rewritten_again_if_its_removal_was_not_journaled() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    storage, kept = await filled(MemoryDisk(), config, ManifestRefusingStorage)
+    compactor = Compactor(storage, slice_bytes=100_000)
+    log = storage.sealed_logs[0]
+    with pytest.raises(DiskFullError):
+        await compactor.compact_log(log)
+    assert await compactor.compact_log(log)
+    storage.delete_ledger(2)
+    (number,) = storage.sorted
+    with pytest.raises(DiskFullError):
+        await compactor.compact_sorted_file(number)
+    assert await compactor.compact_sorted_file(number)
+    assert number not in storage.sorted
+    for entry_id, data in kept.items():
+        assert await storage.read(1, entry_id, await storage.locate(1, entry_id)) == data
+    await storage.aclose()
 
 
 class FirstManifestsRefusingStorage(ManifestRefusingStorage):
@@ -122,52 +116,45 @@ class FirstManifestsRefusingStorage(ManifestRefusingStorage):
     refuses = (1, 2)
 
 
-def test_new_files_that_were_not_journaled_are_removed() -> None:
-    async def main() -> None:
-        config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
-        disk = MemoryDisk()
-        storage, kept = await filled(disk, config, FirstManifestsRefusingStorage)
-        compactor = Compactor(storage, slice_bytes=100_000)
-        log = storage.sealed_logs[0]
-        for count in (1, 2):
-            with pytest.raises(DiskFullError):
-                await compactor.compact_log(log)
-            assert (storage.sorted, storage.states.manifest.sorted_files) == ({}, {})
-            assert storage.states.manifest.log_floor == log
-            assert len(await storage.files.numbers(SORTED_KIND)) == count
-        assert await compactor.compact_log(log)
-        (number,) = storage.sorted
-        assert list(storage.states.manifest.sorted_files) == [number]
-        assert await storage.files.numbers(SORTED_KIND) == [number]
-        image = disk.copy()
-        await storage.aclose()
-        again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME)
-        await again.open()
-        assert again.damages == []
-        for entry_id, data in kept.items():
-            assert await again.read(1, entry_id, await again.locate(1, entry_id)) == data
-        await again.aclose()
-
-    asyncio.run(main())
+async def test_new_files_that_were_not_journaled_are_removed() -> None:
+    config = BookieConfig(log_file_bytes=1 << 19, tail_cache_bytes=0)
+    disk = MemoryDisk()
+    storage, kept = await filled(disk, config, FirstManifestsRefusingStorage)
+    compactor = Compactor(storage, slice_bytes=100_000)
+    log = storage.sealed_logs[0]
+    for count in (1, 2):
+        with pytest.raises(DiskFullError):
+            await compactor.compact_log(log)
+        assert (storage.sorted, storage.states.manifest.sorted_files) == ({}, {})
+        assert storage.states.manifest.log_floor == log
+        assert len(await storage.files.numbers(SORTED_KIND)) == count
+    assert await compactor.compact_log(log)
+    (number,) = storage.sorted
+    assert list(storage.states.manifest.sorted_files) == [number]
+    assert await storage.files.numbers(SORTED_KIND) == [number]
+    image = disk.copy()
+    await storage.aclose()
+    again = Storage(Runtime(FixedClock(), Random(3)), image, config, ME)
+    await again.open()
+    assert again.damages == []
+    for entry_id, data in kept.items():
+        assert await again.read(1, entry_id, await again.locate(1, entry_id)) == data
+    await again.aclose()
 
 
-def test_compaction_yields_to_the_event_loop_every_few_milliseconds() -> None:
+async def test_compaction_yields_to_the_event_loop_every_few_milliseconds() -> None:
     """Measures CPU time of this thread, so that a busy machine does not matter."""
-
-    async def main() -> None:
-        disk = MemoryDisk()
-        storage, _ = await filled(disk, BookieConfig(log_file_bytes=1 << 22, tail_cache_bytes=0))
-        sorting = asyncio.ensure_future(Compactor(storage).compact_log(storage.sealed_logs[0]))
-        held_ms = []
-        while not sorting.done():
-            before = time.thread_time_ns()
-            await asyncio.sleep(0)
-            held_ms.append((time.thread_time_ns() - before) / 1e6)
-        await sorting
-        await storage.aclose()
-        held_ms.sort()
-        assert len(held_ms) > 30
-        assert held_ms[len(held_ms) * 9 // 10] < 10
-        assert held_ms[-1] < 1000, "a busy machine may add 200 ms to one iteration"
-
-    asyncio.run(main())
+    disk = MemoryDisk()
+    storage, _ = await filled(disk, BookieConfig(log_file_bytes=1 << 22, tail_cache_bytes=0))
+    sorting = asyncio.ensure_future(Compactor(storage).compact_log(storage.sealed_logs[0]))
+    held_ms = []
+    while not sorting.done():
+        before = time.thread_time_ns()
+        await asyncio.sleep(0)
+        held_ms.append((time.thread_time_ns() - before) / 1e6)
+    await sorting
+    await storage.aclose()
+    held_ms.sort()
+    assert len(held_ms) > 30
+    assert held_ms[len(held_ms) * 9 // 10] < 10
+    assert held_ms[-1] < 1000, "a busy machine may add 200 ms to one iteration"

@@ -11,33 +11,28 @@ from rhumbline.tests.unit.core.bookie.bookie_world import entry, one_bookie
 
 
 @pytest.mark.parametrize(("share", "pause_ms"), [(0.1, 90), (0.5, 10), (1.0, 0)])
-def test_pause_length_follows_from_the_share(share: float, pause_ms: int) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        duty_cycle = DutyCycle(lambda: share)
-        duty_cycle.begin()
-        for _ in range(3):
-            await asyncio.sleep(0.01)  # the work
-            before_s = loop.time()
-            await duty_cycle.pause()
-            assert round((loop.time() - before_s) * 1000) == pause_ms
-
-    run_jumping(main())
+@pytest.mark.run_by(runner=run_jumping)
+async def test_pause_length_follows_from_the_share(share: float, pause_ms: int) -> None:
+    loop = asyncio.get_running_loop()
+    duty_cycle = DutyCycle(lambda: share)
+    duty_cycle.begin()
+    for _ in range(3):
+        await asyncio.sleep(0.01)  # the work
+        before_s = loop.time()
+        await duty_cycle.pause()
+        assert round((loop.time() - before_s) * 1000) == pause_ms
 
 
-def test_share_grows_with_the_backlog_while_clients_add() -> None:
-    async def main() -> None:
-        config = BookieConfig(log_file_bytes=1 << 16, sealed_logs_kept=2, compaction_backlog_logs=4)
-        async with one_bookie(config) as (_, bookie, wire):
-            maintenance, storage = bookie.maintenance, bookie.storage
-            shares = []
-            for logs in (1, 3, 4, 6, 60):
-                await wire.add(entry(1, logs))
-                storage.sealed_logs = list(range(logs))
-                shares.append(maintenance._share())
-            assert shares == [0.25, 0.25, 0.5, 1.0, 1.0]
-            await asyncio.sleep(0.15)
-            assert maintenance._share() == 0.5  # no adds
-            storage.sealed_logs = []
-
-    asyncio.run(main())
+async def test_share_grows_with_the_backlog_while_clients_add() -> None:
+    config = BookieConfig(log_file_bytes=1 << 16, sealed_logs_kept=2, compaction_backlog_logs=4)
+    async with one_bookie(config) as (_, bookie, wire):
+        maintenance, storage = bookie.maintenance, bookie.storage
+        shares = []
+        for logs in (1, 3, 4, 6, 60):
+            await wire.add(entry(1, logs))
+            storage.sealed_logs = list(range(logs))
+            shares.append(maintenance._share())
+        assert shares == [0.25, 0.25, 0.5, 1.0, 1.0]
+        await asyncio.sleep(0.15)
+        assert maintenance._share() == 0.5  # no adds
+        storage.sealed_logs = []

@@ -75,78 +75,69 @@ async def from_replica(ledger_id: int, entry_id: int) -> bytes | None:
     return entry(ledger_id, entry_id)
 
 
-def test_ledger_leaves_limbo_when_its_end_no_longer_depends_on_this_bookie() -> None:
-    async def main() -> None:
-        lossy = LossyBookie()
-        bookie, wire = await lossy.start()
-        bookie.scrubber.fetch = from_replica
-        await lossy.close(1)
-        await lossy.replace_bookie(2, 7)
-        await bookie.maintenance.step()
+async def test_ledger_leaves_limbo_when_its_end_no_longer_depends_on_this_bookie() -> None:
+    lossy = LossyBookie()
+    bookie, wire = await lossy.start()
+    bookie.scrubber.fetch = from_replica
+    await lossy.close(1)
+    await lossy.replace_bookie(2, 7)
+    await bookie.maintenance.step()
 
-        # Closed: complete and fenced again, since its fence may have been lost.
-        assert await bookie.service.entry_ids(1) == list(range(COUNT))
-        assert await wire.read(1, COUNT - 1) == (Code.OK, entry(1, COUNT - 1))
-        assert await wire.add(entry(1, COUNT)) == Code.FENCED
-        # Replaced at entry 7: complete up to there, and the writer may choose this bookie again.
-        assert await bookie.service.entry_ids(2) == list(range(7))
-        assert bookie.storage.states.ledgers[2].accepts_adds
-        # Open with this bookie in its last fragment: unknown, whatever the replicas hold.
-        assert (await wire.read(3, 5))[0] == Code.IO
-        assert await wire.add(entry(3, 5)) == Code.IO
-        assert bookie.limbo.restored_count == 5 + 2
-        assert bookie.storage.states.limbo.is_active
+    # Closed: complete and fenced again, since its fence may have been lost.
+    assert await bookie.service.entry_ids(1) == list(range(COUNT))
+    assert await wire.read(1, COUNT - 1) == (Code.OK, entry(1, COUNT - 1))
+    assert await wire.add(entry(1, COUNT)) == Code.FENCED
+    # Replaced at entry 7: complete up to there, and the writer may choose this bookie again.
+    assert await bookie.service.entry_ids(2) == list(range(7))
+    assert bookie.storage.states.ledgers[2].accepts_adds
+    # Open with this bookie in its last fragment: unknown, whatever the replicas hold.
+    assert (await wire.read(3, 5))[0] == Code.IO
+    assert await wire.add(entry(3, 5)) == Code.IO
+    assert bookie.limbo.restored_count == 5 + 2
+    assert bookie.storage.states.limbo.is_active
 
-        await lossy.close(3)
-        await bookie.maintenance.step()
-        assert await bookie.service.entry_ids(3) == list(range(COUNT))
-        await bookie.maintenance.step()  # a pass that finds no ledger in limbo
-        assert not bookie.storage.states.limbo.is_active
-        await wire.aclose()
-        await bookie.aclose()
-        await lossy.world.aclose()
-
-    asyncio.run(main())
+    await lossy.close(3)
+    await bookie.maintenance.step()
+    assert await bookie.service.entry_ids(3) == list(range(COUNT))
+    await bookie.maintenance.step()  # a pass that finds no ledger in limbo
+    assert not bookie.storage.states.limbo.is_active
+    await wire.aclose()
+    await bookie.aclose()
+    await lossy.world.aclose()
 
 
-def test_lost_ledger_state_is_restored_from_the_metadata() -> None:
-    async def main() -> None:
-        lossy = LossyBookie()
-        bookie, wire = await lossy.start()
-        await lossy.world.make_ledger(5, lossy.bookie_id)
-        await lossy.close(5)
-        assert (await wire.read(5, 0))[0] == Code.IO
-        bookie.scrubber.fetch = from_replica
-        await bookie.maintenance.step()
-        assert await bookie.service.entry_ids(5) == list(range(COUNT))
-        assert await wire.read(5, 3) == (Code.OK, entry(5, 3))
-        await wire.aclose()
-        await bookie.aclose()
-        await lossy.world.aclose()
-
-    asyncio.run(main())
+async def test_lost_ledger_state_is_restored_from_the_metadata() -> None:
+    lossy = LossyBookie()
+    bookie, wire = await lossy.start()
+    await lossy.world.make_ledger(5, lossy.bookie_id)
+    await lossy.close(5)
+    assert (await wire.read(5, 0))[0] == Code.IO
+    bookie.scrubber.fetch = from_replica
+    await bookie.maintenance.step()
+    assert await bookie.service.entry_ids(5) == list(range(COUNT))
+    assert await wire.read(5, 3) == (Code.OK, entry(5, 3))
+    await wire.aclose()
+    await bookie.aclose()
+    await lossy.world.aclose()
 
 
-def test_entries_that_no_replica_provides_are_left_to_repair() -> None:
-    async def main() -> None:
-        lossy = LossyBookie()
-        bookie, wire = await lossy.start()
+async def test_entries_that_no_replica_provides_are_left_to_repair() -> None:
+    lossy = LossyBookie()
+    bookie, wire = await lossy.start()
 
-        async def only_five(ledger_id: int, entry_id: int) -> bytes | None:
-            if entry_id > 5:
-                raise UnavailableError("no replica responds")
-            return entry(ledger_id, entry_id)
+    async def only_five(ledger_id: int, entry_id: int) -> bytes | None:
+        if entry_id > 5:
+            raise UnavailableError("no replica responds")
+        return entry(ledger_id, entry_id)
 
-        bookie.scrubber.fetch = only_five
-        await lossy.close(1)
-        await bookie.maintenance.step()
-        assert await bookie.service.entry_ids(1) == list(range(6))
-        assert (bookie.limbo.restored_count, bookie.limbo.missing_count) == (1, COUNT - 6)
-        await wire.aclose()
-        await bookie.aclose()
-        await lossy.world.aclose()
-
-    asyncio.run(main())
+    bookie.scrubber.fetch = only_five
+    await lossy.close(1)
+    await bookie.maintenance.step()
+    assert await bookie.service.entry_ids(1) == list(range(6))
+    assert (bookie.limbo.restored_count, bookie.limbo.missing_count) == (1, COUNT - 6)
+    await wire.aclose()
+    await bookie.aclose()
+    await lossy.world.aclose()
 
 
 @pytest.mark.parametrize("state", list(LedgerState))
@@ -233,63 +224,55 @@ async def run_maintenance(bookies: list[Bookie]) -> None:
         await bookie.maintenance.step()
 
 
-def test_cluster_after_power_loss_recovers_only_by_an_operators_command() -> None:
-    async def main() -> None:
-        world = World()
-        await world.start()
-        disks, ledger_id = await cluster_after_power_loss(world)
+async def test_cluster_after_power_loss_recovers_only_by_an_operators_command() -> None:
+    world = World()
+    await world.start()
+    disks, ledger_id = await cluster_after_power_loss(world)
+    bookies = await serve_all(world, disks, "two")
+    async with ledger_client(world) as client:
+        for _ in range(2):
+            await run_maintenance(bookies)
+            with pytest.raises(RecoveryIncompleteError):
+                await client.recover(ledger_id, PASSWORD)
+        assert all(bookie.storage.states.limbo.covers(ledger_id) for bookie in bookies)
+        metadata, _ = await world.ledgers.read(ledger_id)
+        assert metadata.state is LedgerState.IN_RECOVERY
+
+        for bookie in bookies:  # the operator knows that these disks are honest
+            await bookie.aclose()
         bookies = await serve_all(world, disks, "two")
-        async with ledger_client(world) as client:
-            for _ in range(2):
-                await run_maintenance(bookies)
-                with pytest.raises(RecoveryIncompleteError):
-                    await client.recover(ledger_id, PASSWORD)
-            assert all(bookie.storage.states.limbo.covers(ledger_id) for bookie in bookies)
-            metadata, _ = await world.ledgers.read(ledger_id)
-            assert metadata.state is LedgerState.IN_RECOVERY
-
-            for bookie in bookies:  # the operator knows that these disks are honest
-                await bookie.aclose()
-            bookies = await serve_all(world, disks, "two")
-            for bookie in bookies:
-                await end_limbo(bookie.storage)
-            closed = await client.recover(ledger_id, PASSWORD)
-            assert closed.last_entry_id == ACKNOWLEDGED - 1
-            reader = await client.open(ledger_id, PASSWORD)
-            entries: list[Entry] = []
-            while len(entries) < ACKNOWLEDGED:
-                entries += await reader.read(len(entries), ACKNOWLEDGED - 1)
-            assert [item.payload for item in entries] == [
-                b"entry %d" % number for number in range(ACKNOWLEDGED)
-            ]
-            writer = await client.create(Quorum(3, 3, 2), password=PASSWORD)
-            assert await append_to_all(writer, bookies, b"the log goes on") == 0
-            await writer.close()
         for bookie in bookies:
-            await bookie.aclose()
-        await world.aclose()
-
-    asyncio.run(main())
-
-
-def test_one_bookie_that_lost_power_leaves_limbo_by_itself() -> None:
-    async def main() -> None:
-        world = World()
-        await world.start()
-        disks, ledger_id = await cluster_after_power_loss(world)
-        bookies = await serve_all(world, disks[:1], "two") + await serve_all(
-            world, disks[1:], "one"
-        )
-        await run_maintenance(bookies)
-        assert [bookie.storage.states.limbo.is_active for bookie in bookies] == [True, False, False]
-        async with ledger_client(world) as client:
-            closed = await client.recover(ledger_id, PASSWORD)
+            await end_limbo(bookie.storage)
+        closed = await client.recover(ledger_id, PASSWORD)
         assert closed.last_entry_id == ACKNOWLEDGED - 1
-        await run_maintenance(bookies)
-        await run_maintenance(bookies)
-        assert not bookies[0].storage.states.limbo.is_active
-        for bookie in bookies:
-            await bookie.aclose()
-        await world.aclose()
+        reader = await client.open(ledger_id, PASSWORD)
+        entries: list[Entry] = []
+        while len(entries) < ACKNOWLEDGED:
+            entries += await reader.read(len(entries), ACKNOWLEDGED - 1)
+        assert [item.payload for item in entries] == [
+            b"entry %d" % number for number in range(ACKNOWLEDGED)
+        ]
+        writer = await client.create(Quorum(3, 3, 2), password=PASSWORD)
+        assert await append_to_all(writer, bookies, b"the log goes on") == 0
+        await writer.close()
+    for bookie in bookies:
+        await bookie.aclose()
+    await world.aclose()
 
-    asyncio.run(main())
+
+async def test_one_bookie_that_lost_power_leaves_limbo_by_itself() -> None:
+    world = World()
+    await world.start()
+    disks, ledger_id = await cluster_after_power_loss(world)
+    bookies = await serve_all(world, disks[:1], "two") + await serve_all(world, disks[1:], "one")
+    await run_maintenance(bookies)
+    assert [bookie.storage.states.limbo.is_active for bookie in bookies] == [True, False, False]
+    async with ledger_client(world) as client:
+        closed = await client.recover(ledger_id, PASSWORD)
+    assert closed.last_entry_id == ACKNOWLEDGED - 1
+    await run_maintenance(bookies)
+    await run_maintenance(bookies)
+    assert not bookies[0].storage.states.limbo.is_active
+    for bookie in bookies:
+        await bookie.aclose()
+    await world.aclose()

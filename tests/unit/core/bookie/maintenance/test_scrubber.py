@@ -1,7 +1,5 @@
 """The scrubber finds and repairs corrupt entries; unrepaired entries stay unknown."""
 
-import asyncio
-
 from rhumbline.core.bookie.bookie import Bookie
 from rhumbline.core.bookie.maintenance.offline_verify import verify_storage
 from rhumbline.core.wire.v2 import Code
@@ -32,80 +30,74 @@ async def unknown_entries(bookie: Bookie, wire: Wire, count: int) -> list[tuple[
     return found
 
 
-def test_corrupt_entries_are_fetched_rewritten_and_read_back() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(SMALL, disk) as (world, bookie, wire):
-            await fill(wire, 120)
+async def test_corrupt_entries_are_fetched_rewritten_and_read_back() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(SMALL, disk) as (world, bookie, wire):
+        await fill(wire, 120)
+        await bookie.maintenance.step()
+        clean = await bookie.scrubber.walk()
+        assert (clean.damages, clean.repaired_count) == ([], 0)
+        assert clean.file_count == len(bookie.storage.sorted)
+        count = rot_sorted_files(disk)
+        assert count >= 3
+        bookie.storage.files._chunks.clear()
+        unknown = await unknown_entries(bookie, wire, 120)
+        assert 0 < len(unknown) <= count
+        report = await bookie.scrubber.walk()
+        assert len(report.damages) >= count
+        assert sorted(report.unreadable) == unknown
+
+        async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+            if (ledger_id, entry_id) == unknown[0]:
+                return entry(ledger_id, entry_id + 1, PAYLOAD)
+            return entry(ledger_id, entry_id, PAYLOAD)
+
+        bookie.scrubber.fetch = fetch
+        report = await bookie.scrubber.walk()
+        assert report.unreadable == [unknown[0]]
+        assert report.repaired_count == len(unknown) - 1
+        assert await unknown_entries(bookie, wire, 120) == [unknown[0]]
+
+        async def honest(ledger_id: int, entry_id: int) -> bytes | None:
+            return entry(ledger_id, entry_id, PAYLOAD)
+
+        bookie.scrubber.fetch = honest
+        assert (await bookie.scrubber.walk()).repaired_count == 1
+        await all_there(wire, (1, 2, 3), 120)
+        bookie.maintenance.retire_files([damage.number for damage in report.damages])
+        for _ in report.damages:
             await bookie.maintenance.step()
-            clean = await bookie.scrubber.walk()
-            assert (clean.damages, clean.repaired_count) == ([], 0)
-            assert clean.file_count == len(bookie.storage.sorted)
-            count = rot_sorted_files(disk)
-            assert count >= 3
-            bookie.storage.files._chunks.clear()
-            unknown = await unknown_entries(bookie, wire, 120)
-            assert 0 < len(unknown) <= count
-            report = await bookie.scrubber.walk()
-            assert len(report.damages) >= count
-            assert sorted(report.unreadable) == unknown
-
-            async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
-                if (ledger_id, entry_id) == unknown[0]:
-                    return entry(ledger_id, entry_id + 1, PAYLOAD)
-                return entry(ledger_id, entry_id, PAYLOAD)
-
-            bookie.scrubber.fetch = fetch
-            report = await bookie.scrubber.walk()
-            assert report.unreadable == [unknown[0]]
-            assert report.repaired_count == len(unknown) - 1
-            assert await unknown_entries(bookie, wire, 120) == [unknown[0]]
-
-            async def honest(ledger_id: int, entry_id: int) -> bytes | None:
-                return entry(ledger_id, entry_id, PAYLOAD)
-
-            bookie.scrubber.fetch = honest
-            assert (await bookie.scrubber.walk()).repaired_count == 1
-            await all_there(wire, (1, 2, 3), 120)
-            bookie.maintenance.retire_files([damage.number for damage in report.damages])
-            for _ in report.damages:
-                await bookie.maintenance.step()
-            assert (await bookie.scrubber.walk()).damages == []
-            assert (await verify_storage(disk)).damages == ()
-            await all_there(wire, (1, 2, 3), 120)
-            image = disk.copy()
-            await bookie.aclose()
-            again = await world.open(image, SMALL)
-            second = await Wire.connect(again)
-            await all_there(second, (1, 2, 3), 120)
-            await second.aclose()
-            await again.aclose()
-
-    asyncio.run(main())
+        assert (await bookie.scrubber.walk()).damages == []
+        assert (await verify_storage(disk)).damages == ()
+        await all_there(wire, (1, 2, 3), 120)
+        image = disk.copy()
+        await bookie.aclose()
+        again = await world.open(image, SMALL)
+        second = await Wire.connect(again)
+        await all_there(second, (1, 2, 3), 120)
+        await second.aclose()
+        await again.aclose()
 
 
-def test_damaged_log_is_kept_until_it_is_repaired() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        async with one_bookie(SMALL, disk) as (_, bookie, wire):
-            bookie._maintenance_task.cancel()  # type: ignore[union-attr]
-            await fill(wire, 120)
-            path = min(path for path in disk.files if path.startswith("log/"))
-            disk.files[path][30_000] ^= 0x40
+async def test_damaged_log_is_kept_until_it_is_repaired() -> None:
+    disk = MemoryDisk()
+    async with one_bookie(SMALL, disk) as (_, bookie, wire):
+        bookie._maintenance_task.cancel()  # type: ignore[union-attr]
+        await fill(wire, 120)
+        path = min(path for path in disk.files if path.startswith("log/"))
+        disk.files[path][30_000] ^= 0x40
+        await bookie.maintenance.step()
+        assert path in disk.files
+        unknown = await unknown_entries(bookie, wire, 120)
+
+        async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
+            return entry(ledger_id, entry_id, PAYLOAD)
+
+        bookie.scrubber.fetch = fetch
+        report = await bookie.scrubber.walk()
+        assert report.repaired_count >= len(unknown)
+        bookie.maintenance.retire_files([])
+        for _ in range(3):
             await bookie.maintenance.step()
-            assert path in disk.files
-            unknown = await unknown_entries(bookie, wire, 120)
-
-            async def fetch(ledger_id: int, entry_id: int) -> bytes | None:
-                return entry(ledger_id, entry_id, PAYLOAD)
-
-            bookie.scrubber.fetch = fetch
-            report = await bookie.scrubber.walk()
-            assert report.repaired_count >= len(unknown)
-            bookie.maintenance.retire_files([])
-            for _ in range(3):
-                await bookie.maintenance.step()
-            assert path not in disk.files
-            await all_there(wire, (1, 2, 3), 120)
-
-    asyncio.run(main())
+        assert path not in disk.files
+        await all_there(wire, (1, 2, 3), 120)

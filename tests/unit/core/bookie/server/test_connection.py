@@ -32,41 +32,35 @@ def hostile_frames() -> list[bytes]:
     return frames
 
 
-def test_malformed_frames_close_only_their_own_connection() -> None:
-    async def main() -> None:
-        async with one_bookie() as (_, bookie, wire):
-            assert await wire.add(entry(1, 0)) == Code.OK
-            frames = hostile_frames()
-            for frame in frames:
-                other = await Wire.connect(bookie)
-                other.send(frame)
-                assert await other.is_closed(), frame[:40].hex()
-                await other.aclose()
-            assert bookie.statistics()["closed"] == {"malformed": len(frames)}
-            assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
-            assert await wire.add(entry(1, 1)) == Code.OK
-
-    asyncio.run(main())
+async def test_malformed_frames_close_only_their_own_connection() -> None:
+    async with one_bookie() as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        frames = hostile_frames()
+        for frame in frames:
+            other = await Wire.connect(bookie)
+            other.send(frame)
+            assert await other.is_closed(), frame[:40].hex()
+            await other.aclose()
+        assert bookie.statistics()["closed"] == {"malformed": len(frames)}
+        assert await wire.read(1, 0) == (Code.OK, entry(1, 0))
+        assert await wire.add(entry(1, 1)) == Code.OK
 
 
-def test_slow_disk_pauses_reading_of_the_socket() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        config = BookieConfig(log_file_bytes=1 << 22, connection_inflight_bytes_max=100_000)
-        async with one_bookie(config, disk) as (_, bookie, wire):
-            assert await wire.add(entry(1, 0)) == Code.OK
-            disk.gate = asyncio.Event()
-            payload = bytes(10_000)
-            frames = b"".join(v2.encode_add(KEY, entry(1, n, payload)) for n in range(1, 1001))
-            wire.send(frames)
-            for _ in range(400):
-                await asyncio.sleep(0.01)
-                if bookie.storage.log.pending_bytes > 50_000:
-                    break
-            assert 50_000 < bookie.storage.log.pending_bytes < 2_000_000
-            gate, disk.gate = disk.gate, None
-            gate.set()
-            responses = [v2.decode_response(await wire.frame()) for _ in range(1000)]
-            assert responses == [v2.AddResponse(Code.OK, 1, n) for n in range(1, 1001)]
-
-    asyncio.run(main())
+async def test_slow_disk_pauses_reading_of_the_socket() -> None:
+    disk = MemoryDisk()
+    config = BookieConfig(log_file_bytes=1 << 22, connection_inflight_bytes_max=100_000)
+    async with one_bookie(config, disk) as (_, bookie, wire):
+        assert await wire.add(entry(1, 0)) == Code.OK
+        disk.gate = asyncio.Event()
+        payload = bytes(10_000)
+        frames = b"".join(v2.encode_add(KEY, entry(1, n, payload)) for n in range(1, 1001))
+        wire.send(frames)
+        for _ in range(400):
+            await asyncio.sleep(0.01)
+            if bookie.storage.log.pending_bytes > 50_000:
+                break
+        assert 50_000 < bookie.storage.log.pending_bytes < 2_000_000
+        gate, disk.gate = disk.gate, None
+        gate.set()
+        responses = [v2.decode_response(await wire.frame()) for _ in range(1000)]
+        assert responses == [v2.AddResponse(Code.OK, 1, n) for n in range(1, 1001)]

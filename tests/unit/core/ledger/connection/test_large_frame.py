@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 import uvloop
 
+from rhumbline.backends.memory import MemoryStore
 from rhumbline.core.ledger.config import LedgerConfig
 from rhumbline.core.ledger.connection.bookie_connection import BookieConnection
 from rhumbline.core.ledger.connection.bookie_pool import BookiePool
 from rhumbline.core.ledger.connection.large_frame import LargeFrame
-from rhumbline.core.protocol.bookie_id import Region
+from rhumbline.core.metadata.bookie_directory import BookieDirectory
+from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import BookieUnavailableError, ProtocolError, RhumblineError
 from rhumbline.core.protocol.ledger_metadata import DigestType
+from rhumbline.core.runtime.runtime import Runtime
 from rhumbline.core.wire import v2
 from rhumbline.core.wire.entry import EntryDigest, decode_entry, encode_entry
 from rhumbline.core.wire.frames import FRAME_BYTES_MAX, FrameSplitter
-from rhumbline.tests.unit.core.ledger.world import World
+from rhumbline.tests.unit.core.ledger.world import FixedClock, World, run_in_world
+
+pytestmark = pytest.mark.run_by(runner=run_in_world)
 
 DIGEST = EntryDigest(DigestType.CRC32C)
 LIMITS = (1_000, 5 << 20)
@@ -80,39 +85,35 @@ async def connected(world: World) -> tuple[BookiePool, BookieConnection]:
 
 @pytest.mark.parametrize("is_buffered", [False, True])
 @pytest.mark.parametrize("chance", range(6))
-def test_every_response_arrives_once_and_complete(chance: int, is_buffered: bool) -> None:
+async def test_every_response_arrives_once_and_complete(chance: int, is_buffered: bool) -> None:
     world = World("a")
     random = Random(chance)
-
-    async def main() -> None:
-        pool, connection = await connected(world)
-        frames, wanted, received_all = [], [], []
-        for number in range(1, 31):
-            sizes = [random.choice((0, 9, 3_000, 70_000, 400_000)) for _ in range(4)]
-            stored = [entry(at, random.randbytes(size)) for at, size in enumerate(sizes)]
-            received_all.append(Responses())
-            assert connection.send_batch_read(1, 0, LIMITS, received_all[-1])
-            wanted.append([(None, stored)])
-            frames.append(v2.encode_batch_read_response(v2.Code.OK, 1, 0, number, stored))
-            frames.append(v2.encode_add_response(v2.Code.OK, 1, 7))  # no request waits for it
-        single: list[bytes] = []
-        large = entry(50, random.randbytes(300_000))
-        assert connection.send_read(1, 50, lambda _, found: single.append(found))
-        frames.append(v2.encode_read_response(v2.Code.OK, 1, 50, large))
-        random.shuffle(frames)
-        receiver = Receiver(connection, is_buffered=is_buffered)
-        received = connection.traffic.received_bytes
-        data = b"".join(frames)
-        receiver.feed(data, lambda: random.choice((1, 3, 4, 40, 5_000, 65_536, 262_144)))
-        assert [responses.all for responses in received_all] == wanted
-        assert single == [large]
-        assert receiver.protocol is connection
-        assert connection.is_idle
-        assert connection.traffic.received_bytes == received + len(data)
-        assert not is_buffered or receiver.in_place > len(data) // 3
-        await pool.aclose()
-
-    world.run(main())
+    pool, connection = await connected(world)
+    frames, wanted, received_all = [], [], []
+    for number in range(1, 31):
+        sizes = [random.choice((0, 9, 3_000, 70_000, 400_000)) for _ in range(4)]
+        stored = [entry(at, random.randbytes(size)) for at, size in enumerate(sizes)]
+        received_all.append(Responses())
+        assert connection.send_batch_read(1, 0, LIMITS, received_all[-1])
+        wanted.append([(None, stored)])
+        frames.append(v2.encode_batch_read_response(v2.Code.OK, 1, 0, number, stored))
+        frames.append(v2.encode_add_response(v2.Code.OK, 1, 7))  # no request waits for it
+    single: list[bytes] = []
+    large = entry(50, random.randbytes(300_000))
+    assert connection.send_read(1, 50, lambda _, found: single.append(found))
+    frames.append(v2.encode_read_response(v2.Code.OK, 1, 50, large))
+    random.shuffle(frames)
+    receiver = Receiver(connection, is_buffered=is_buffered)
+    received = connection.traffic.received_bytes
+    data = b"".join(frames)
+    receiver.feed(data, lambda: random.choice((1, 3, 4, 40, 5_000, 65_536, 262_144)))
+    assert [responses.all for responses in received_all] == wanted
+    assert single == [large]
+    assert receiver.protocol is connection
+    assert connection.is_idle
+    assert connection.traffic.received_bytes == received + len(data)
+    assert not is_buffered or receiver.in_place > len(data) // 3
+    await pool.aclose()
 
 
 @pytest.mark.parametrize(
@@ -127,58 +128,46 @@ def test_every_response_arrives_once_and_complete(chance: int, is_buffered: bool
     ],
 )
 @pytest.mark.parametrize("is_buffered", [False, True])
-def test_malformed_large_response_ends_the_connection(body: bytes, is_buffered: bool) -> None:
+async def test_malformed_large_response_ends_the_connection(body: bytes, is_buffered: bool) -> None:
     world = World("a")
-
-    async def main() -> None:
-        pool, connection = await connected(world)
-        responses = Responses()
-        assert connection.send_batch_read(1, 0, LIMITS, responses)
-        receiver = Receiver(connection, is_buffered=is_buffered)
-        receiver.feed(struct.pack(">I", len(body)) + body, lambda: 50_000)
-        assert [type(error) for error, _ in responses.all] == [ProtocolError]
-        await pool.aclose()
-
-    world.run(main())
+    pool, connection = await connected(world)
+    responses = Responses()
+    assert connection.send_batch_read(1, 0, LIMITS, responses)
+    receiver = Receiver(connection, is_buffered=is_buffered)
+    receiver.feed(struct.pack(">I", len(body)) + body, lambda: 50_000)
+    assert [type(error) for error, _ in responses.all] == [ProtocolError]
+    await pool.aclose()
 
 
-def test_frame_above_the_limit_is_refused_before_it_is_allocated() -> None:
+async def test_frame_above_the_limit_is_refused_before_it_is_allocated() -> None:
     world = World("a")
-
-    async def main() -> None:
-        pool, connection = await connected(world)
-        responses = Responses()
-        assert connection.send_batch_read(1, 0, LIMITS, responses)
-        receiver = Receiver(connection, is_buffered=True)
-        receiver.feed(struct.pack(">I", FRAME_BYTES_MAX - 3) + bytes(1_000), lambda: 2_000)
-        assert receiver.protocol is connection
-        assert [type(error) for error, _ in responses.all] == [ProtocolError]
-        await pool.aclose()
-
-    world.run(main())
+    pool, connection = await connected(world)
+    responses = Responses()
+    assert connection.send_batch_read(1, 0, LIMITS, responses)
+    receiver = Receiver(connection, is_buffered=True)
+    receiver.feed(struct.pack(">I", FRAME_BYTES_MAX - 3) + bytes(1_000), lambda: 2_000)
+    assert receiver.protocol is connection
+    assert [type(error) for error, _ in responses.all] == [ProtocolError]
+    await pool.aclose()
 
 
-def test_loss_within_a_large_response_is_handled() -> None:
+async def test_loss_within_a_large_response_is_handled() -> None:
     world = World("a")
-
-    async def main() -> None:
-        pool, connection = await connected(world)
-        responses = Responses()
-        assert connection.send_batch_read(1, 0, LIMITS, responses)
-        frame = v2.encode_batch_read_response(0, 1, 0, 1, [entry(0, bytes(500_000))])
-        receiver = Receiver(connection, is_buffered=True)
-        receiver.feed(frame[:300_000], lambda: 1_000)
-        assert isinstance(receiver.protocol, LargeFrame)
-        receiver.protocol.pause_writing()
-        receiver.protocol.resume_writing()
-        assert receiver.protocol.eof_received() is False
-        receiver.protocol.connection_lost(None)
-        assert [type(error) for error, _ in responses.all] == [BookieUnavailableError]
-        receiver.feed(frame[300_000:], lambda: 1_000)  # bytes that a transport had still buffered
-        assert len(responses.all) == 1
-        await pool.aclose()
-
-    world.run(main())
+    pool, connection = await connected(world)
+    responses = Responses()
+    assert connection.send_batch_read(1, 0, LIMITS, responses)
+    frame = v2.encode_batch_read_response(0, 1, 0, 1, [entry(0, bytes(500_000))])
+    receiver = Receiver(connection, is_buffered=True)
+    receiver.feed(frame[:300_000], lambda: 1_000)
+    assert isinstance(receiver.protocol, LargeFrame)
+    receiver.protocol.pause_writing()
+    receiver.protocol.resume_writing()
+    assert receiver.protocol.eof_received() is False
+    receiver.protocol.connection_lost(None)
+    assert [type(error) for error, _ in responses.all] == [BookieUnavailableError]
+    receiver.feed(frame[300_000:], lambda: 1_000)  # bytes that a transport had still buffered
+    assert len(responses.all) == 1
+    await pool.aclose()
 
 
 @pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
@@ -207,10 +196,10 @@ def test_real_sockets_deliver_the_same(make_loop: Callable[[], asyncio.AbstractE
     over = asyncio.Event()
 
     async def main() -> None:
-        world = World("a")
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        pool = BookiePool(world.runtime, world.directory, config=LedgerConfig(), region=Region("a"))
-        link = pool.link(world.bookies[0].bookie)
+        runtime, directory = Runtime(FixedClock(), Random(1)), BookieDirectory(MemoryStore())
+        pool = BookiePool(runtime, directory, config=LedgerConfig(), region=Region("a"))
+        link = pool.link(BookieId("b0@00000000"))
         connection = BookieConnection(link.bookie, LedgerConfig(), link.traffic, link.on_lost)
         port = server.sockets[0].getsockname()[1]
         factory: Any = lambda: connection  # noqa: E731
@@ -228,7 +217,7 @@ def test_real_sockets_deliver_the_same(make_loop: Callable[[], asyncio.AbstractE
         async with asyncio.timeout(20):
             await over.wait()
         server.close()
-        world.loop.close()
+        directory.close()
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())

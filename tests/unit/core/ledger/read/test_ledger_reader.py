@@ -17,7 +17,9 @@ from rhumbline.core.protocol.errors import (
 )
 from rhumbline.core.protocol.quorum import Quorum
 from rhumbline.core.wire import v2, v3
-from rhumbline.tests.unit.core.ledger.world import FakeBookie, Outcomes, World, until
+from rhumbline.tests.unit.core.ledger.world import FakeBookie, Outcomes, World, run_in_world, until
+
+pytestmark = pytest.mark.run_by(runner=run_in_world)
 
 GEO = Quorum(3, 3, 2, 2)
 ALL = Quorum(3, 3, 3, 2)
@@ -41,322 +43,264 @@ def damage(bookie: FakeBookie, ledger: int, entry_id: int) -> None:
     bookie.entries[ledger, entry_id] = entry[:-1] + bytes([entry[-1] ^ 1])
 
 
-def test_own_region_is_read_first() -> None:
+async def test_own_region_is_read_first() -> None:
     world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 10)
-            await writer.close()
-            reader = await other.open(writer.ledger_id)
-            for bookie in world.bookies:
-                bookie.requests.clear()
-            assert len(await reader.read(0, 9)) == 10
-            assert len(await reader.read(4, 4)) == 1
-            assert [len(b.requests) for b in world.bookies] == [0, 0, 2]
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 10)
+        await writer.close()
+        reader = await other.open(writer.ledger_id)
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        assert len(await reader.read(0, 9)) == 10
+        assert len(await reader.read(4, 4)) == 1
+        assert [len(b.requests) for b in world.bookies] == [0, 0, 2]
 
 
 @pytest.mark.parametrize("last", [4, 9])
-def test_b17_corrupt_copy_is_never_returned_and_the_next_replica_is_read(last: int) -> None:
+async def test_b17_corrupt_copy_is_never_returned_and_the_next_replica_is_read(last: int) -> None:
     world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 10)
-            await writer.close()
-            damage(in_region(world, "c"), writer.ledger_id, 4)
-            reader = await other.open(writer.ledger_id)
-            got: list[bytes] = []
-            while len(got) < last - 3:
-                got += [bytes(e.payload) for e in await reader.read(4 + len(got), last)]
-            assert got == [b"%03d" % i for i in range(4, last + 1)]
-            for bookie in world.bookies[:2]:
-                damage(bookie, writer.ledger_id, 4)
-            with pytest.raises(CorruptionError):
-                await reader.read(4, last)
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 10)
+        await writer.close()
+        damage(in_region(world, "c"), writer.ledger_id, 4)
+        reader = await other.open(writer.ledger_id)
+        got: list[bytes] = []
+        while len(got) < last - 3:
+            got += [bytes(e.payload) for e in await reader.read(4 + len(got), last)]
+        assert got == [b"%03d" % i for i in range(4, last + 1)]
+        for bookie in world.bookies[:2]:
+            damage(bookie, writer.ledger_id, 4)
+        with pytest.raises(CorruptionError):
+            await reader.read(4, last)
 
 
-def test_no_such_entry_is_raised_only_if_every_replica_responds_so() -> None:
+async def test_no_such_entry_is_raised_only_if_every_replica_responds_so() -> None:
     world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client:
-            writer = await written(client, 3)
-            ledger = writer.ledger_id
-            await writer.close()
-            reader = await client.open(ledger)
-            for bookie in world.bookies:
-                del bookie.entries[ledger, 1]
-            with pytest.raises(NoSuchEntryError):
-                await reader.read(1, 1)
-            in_region(world, "b").script = lambda request: (
-                v2.Code.IO if isinstance(request, v2.ReadRequest) else None
-            )
-            with pytest.raises(UnknownStateError):
-                await reader.read(1, 1)
-
-    world.run(main())
+    async with world.client("a") as client:
+        writer = await written(client, 3)
+        ledger = writer.ledger_id
+        await writer.close()
+        reader = await client.open(ledger)
+        for bookie in world.bookies:
+            del bookie.entries[ledger, 1]
+        with pytest.raises(NoSuchEntryError):
+            await reader.read(1, 1)
+        in_region(world, "b").script = lambda request: (
+            v2.Code.IO if isinstance(request, v2.ReadRequest) else None
+        )
+        with pytest.raises(UnknownStateError):
+            await reader.read(1, 1)
 
 
-def test_silent_replica_causes_a_short_delay_and_is_read_later_next_time() -> None:
+async def test_silent_replica_causes_a_short_delay_and_is_read_later_next_time() -> None:
     world = World()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 10)
-            await writer.close()
-            in_region(world, "c").is_hung = True
-            reader = await other.open(writer.ledger_id)
-            started = loop.time()
-            assert len(await reader.read(0, 9)) == 10
-            assert 0.5 < loop.time() - started < 0.52
-            started = loop.time()
-            assert len(await reader.read(0, 9)) == 10
-            assert loop.time() - started < 0.02
-
-    world.run(main())
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 10)
+        await writer.close()
+        in_region(world, "c").is_hung = True
+        reader = await other.open(writer.ledger_id)
+        started = loop.time()
+        assert len(await reader.read(0, 9)) == 10
+        assert 0.5 < loop.time() - started < 0.52
+        started = loop.time()
+        assert len(await reader.read(0, 9)) == 10
+        assert loop.time() - started < 0.02
 
 
-def test_b24_reader_reads_the_metadata_again_when_all_replicas_fail() -> None:
+async def test_b24_reader_reads_the_metadata_again_when_all_replicas_fail() -> None:
     """All bookies of a closed ledger were decommissioned after their copies had been moved."""
     world = World("abcabc")
-
-    async def main() -> None:
-        config = LedgerConfig(request_timeout_ms=300)
-        async with world.client("a") as client, world.client("c", config) as other:
-            writer = await written(client, 5)
-            closed = await writer.close()
-            reader = await other.open(writer.ledger_id)
-            old = [world.by_id[b] for b in closed.last_fragment.bookies]
-            new = [b for b in world.bookies if b not in old]
-            for source, target in zip(old, new, strict=True):
-                target.entries.update(source.entries)
-                source.go_down()
-            with pytest.raises(UnavailableError):
-                await reader.read(0, 4)
-            world.ledgers.watches.clear()  # the hint is lost
-            world.ledgers.set(closed.with_bookies_of(0, tuple(b.bookie for b in new)))
-            assert [e.entry_id for e in await reader.read(0, 4)] == list(range(5))
-
-    world.run(main())
+    config = LedgerConfig(request_timeout_ms=300)
+    async with world.client("a") as client, world.client("c", config) as other:
+        writer = await written(client, 5)
+        closed = await writer.close()
+        reader = await other.open(writer.ledger_id)
+        old = [world.by_id[b] for b in closed.last_fragment.bookies]
+        new = [b for b in world.bookies if b not in old]
+        for source, target in zip(old, new, strict=True):
+            target.entries.update(source.entries)
+            source.go_down()
+        with pytest.raises(UnavailableError):
+            await reader.read(0, 4)
+        world.ledgers.watches.clear()  # the hint is lost
+        world.ledgers.set(closed.with_bookies_of(0, tuple(b.bookie for b in new)))
+        assert [e.entry_id for e in await reader.read(0, 4)] == list(range(5))
 
 
-def test_reads_cross_fragments() -> None:
+async def test_reads_cross_fragments() -> None:
     world = World("abcabc")
-
-    async def main() -> None:
-        config = LedgerConfig(change_mode="eager")
-        async with world.client("a", config) as client, world.client("c") as other:
-            writer = await written(client, 5)
-            done = Outcomes()
-            for round_number in range(2):
-                world.by_id[writer.metadata.last_fragment.bookies[round_number]].go_down()
-                writer.add(b"%03d" % (5 + round_number), done)
-                await until(lambda n=round_number + 1: len(done.acked) == n)  # type: ignore[misc]
-            closed = await writer.close()
-            assert [f.first_entry_id for f in closed.fragments] == [0, 5, 6]
-            for bookie in world.bookies:
-                bookie.come_up()
-            reader = await other.open(writer.ledger_id)
-            got: list[bytes] = []
-            while len(got) < 7:
-                got += [bytes(e.payload) for e in await reader.read(len(got), 6)]
-            assert got == [b"%03d" % i for i in range(7)]
-
-    world.run(main())
+    config = LedgerConfig(change_mode="eager")
+    async with world.client("a", config) as client, world.client("c") as other:
+        writer = await written(client, 5)
+        done = Outcomes()
+        for round_number in range(2):
+            world.by_id[writer.metadata.last_fragment.bookies[round_number]].go_down()
+            writer.add(b"%03d" % (5 + round_number), done)
+            await until(lambda n=round_number + 1: len(done.acked) == n)  # type: ignore[misc]
+        closed = await writer.close()
+        assert [f.first_entry_id for f in closed.fragments] == [0, 5, 6]
+        for bookie in world.bookies:
+            bookie.come_up()
+        reader = await other.open(writer.ledger_id)
+        got: list[bytes] = []
+        while len(got) < 7:
+            got += [bytes(e.payload) for e in await reader.read(len(got), 6)]
+        assert got == [b"%03d" % i for i in range(7)]
 
 
-def test_fresh_lac_is_read_from_a_quorum_and_survives_a_lost_region() -> None:
+async def test_fresh_lac_is_read_from_a_quorum_and_survives_a_lost_region() -> None:
     world = World()
-
-    async def main() -> None:
-        config = LedgerConfig(request_timeout_ms=300)
-        async with world.client("a") as client, world.client("c", config) as other:
-            writer = await written(client, 5, GEO)
-            reader = await other.open(writer.ledger_id)
-            assert await reader.update_last_add_confirmed() == -1
-            await writer.publish_lac()
-            assert await reader.update_last_add_confirmed() == 4
-            in_region(world, "b").is_hung = True
-            started = asyncio.get_running_loop().time()
-            assert await reader.update_last_add_confirmed() == 4
-            assert asyncio.get_running_loop().time() - started < 0.02
-            in_region(world, "a").go_down()
-            with pytest.raises(UnavailableError):
-                await reader.update_last_add_confirmed()
-            writer.abandon()
-
-    world.run(main())
+    config = LedgerConfig(request_timeout_ms=300)
+    async with world.client("a") as client, world.client("c", config) as other:
+        writer = await written(client, 5, GEO)
+        reader = await other.open(writer.ledger_id)
+        assert await reader.update_last_add_confirmed() == -1
+        await writer.publish_lac()
+        assert await reader.update_last_add_confirmed() == 4
+        in_region(world, "b").is_hung = True
+        started = asyncio.get_running_loop().time()
+        assert await reader.update_last_add_confirmed() == 4
+        assert asyncio.get_running_loop().time() - started < 0.02
+        in_region(world, "a").go_down()
+        with pytest.raises(UnavailableError):
+            await reader.update_last_add_confirmed()
+        writer.abandon()
 
 
-def test_fresh_lac_needs_more_than_one_bookie_even_if_it_is_higher() -> None:
+async def test_fresh_lac_needs_more_than_one_bookie_even_if_it_is_higher() -> None:
     world = World()
-
-    async def main() -> None:
-        config = LedgerConfig(request_timeout_ms=300)
-        async with world.client("a") as client, world.client("c", config) as other:
-            writer = await written(client, 5, GEO)
-            reader = await other.open(writer.ledger_id)
-            await writer.publish_lac()
-            in_region(world, "a").go_down()
-            in_region(world, "b").is_hung = True
-            with pytest.raises(UnavailableError):
-                await reader.update_last_add_confirmed()
-            assert await reader.update_last_add_confirmed(fresh=False) == 4
-            writer.abandon()
-
-    world.run(main())
+    config = LedgerConfig(request_timeout_ms=300)
+    async with world.client("a") as client, world.client("c", config) as other:
+        writer = await written(client, 5, GEO)
+        reader = await other.open(writer.ledger_id)
+        await writer.publish_lac()
+        in_region(world, "a").go_down()
+        in_region(world, "b").is_hung = True
+        with pytest.raises(UnavailableError):
+            await reader.update_last_add_confirmed()
+        assert await reader.update_last_add_confirmed(fresh=False) == 4
+        writer.abandon()
 
 
 @pytest.mark.parametrize("is_empty", [True, False], ids=["without a LAC", "unknown"])
-def test_bookie_that_cannot_tell_its_lac_does_not_count_for_a_fresh_lac(is_empty: bool) -> None:
+async def test_bookie_that_cannot_tell_its_lac_does_not_count_for_a_fresh_lac(
+    is_empty: bool,
+) -> None:
     world = World()
-
-    async def main() -> None:
-        config = LedgerConfig(request_timeout_ms=300)
-        async with world.client("a") as client, world.client("c", config) as other:
-            writer = await written(client, 5, GEO)
-            await writer.publish_lac()
-            in_region(world, "a").is_hung = True
-            for region in ("b", "c"):
-                bookie = in_region(world, region)
-                if is_empty:
-                    bookie.entries.clear()
-                    bookie.explicit_lacs.clear()
-                status = v3.Status.OK if is_empty else v3.Status.UNKNOWN_STATE
-                bookie.script = lambda _, status=status: status
-            reader = await other.open(writer.ledger_id)
-            with pytest.raises(UnavailableError):
-                await reader.update_last_add_confirmed()
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_first_higher_lac_is_enough_for_a_lac_of_best_effort() -> None:
-    world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5, GEO)
-            await writer.publish_lac()
-            reader = await other.open(writer.ledger_id)
-            in_region(world, "a").is_hung = in_region(world, "b").is_hung = True
-            assert await reader.update_last_add_confirmed(fresh=False) == 4
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_tail_continues_when_its_bookie_is_cut_off() -> None:
-    world = World()
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 2, GEO)
-            await writer.publish_lac()
-            reader = await other.open(writer.ledger_id)
-            assert len(await reader.wait(-1, 1_000)) == 1
-            near = in_region(world, "c")
-            waiting = loop.create_task(reader.wait(1, 20_000))
-            await asyncio.sleep(0.1)
-            near.is_hung = True
-            near.parked.clear()
-            done = Outcomes()
-            writer.add(b"002", done)
-            writer.add(b"003", done)
-            await until(lambda: len(done.acked) == 2)
-            await writer.publish_lac()
-            started = loop.time()
-            assert (await waiting)[0].entry_id == 2
-            assert loop.time() - started < 1.1
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_tail_follows_the_writer_to_other_bookies() -> None:
-    world = World("abcabc")
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        config = LedgerConfig(change_mode="eager")
-        async with world.client("a", config) as client, world.client("c") as other:
-            writer = await written(client, 2)
-            await writer.publish_lac()
-            reader = await other.open(writer.ledger_id)
-            await reader.wait(-1, 1_000)
-            waiting = loop.create_task(reader.wait(1, 20_000))
-            await asyncio.sleep(0.1)
-            for bookie in writer.metadata.fragments[0].bookies:
-                world.by_id[bookie].go_down()
-            done = Outcomes()
-            writer.add(b"002", done)
-            await until(lambda: len(done.acked) == 1)
-            await writer.publish_lac()
-            started = loop.time()
-            assert [e.entry_id for e in await waiting] == [2]
-            assert loop.time() - started < 1.1
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_waiting_on_a_ledger_without_entries_does_not_spin() -> None:
-    world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await client.create(GEO)
-            reader = await other.open(writer.ledger_id)
-            for bookie in world.bookies:
-                bookie.script = lambda request: v3.Status.NO_LEDGER
-            assert await reader.wait(-1, 10_000) == []
-            assert sum(len(b.requests) for b in world.bookies) < 3 * 40
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_closing_a_reader_ends_its_waiting_calls() -> None:
-    world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client:
-            writer = await client.create(GEO)
-            reader = await client.open(writer.ledger_id)
-            waiting = asyncio.get_running_loop().create_task(reader.wait(-1, 60_000))
-            await asyncio.sleep(0.05)
-            await reader.aclose()
-            with pytest.raises(ClosedError):
-                await waiting
-            with pytest.raises(ClosedError):
-                await reader.read(0, 0)
-            writer.abandon()
-
-    world.run(main())
-
-
-def test_deleted_ledger_raises_no_such_ledger() -> None:
-    world = World()
-
-    async def main() -> None:
-        async with world.client("a") as client:
-            writer = await written(client, 3)
-            await writer.close()
-            reader = await client.open(writer.ledger_id)
-            await client.delete(writer.ledger_id)
-            for bookie in world.bookies:
+    config = LedgerConfig(request_timeout_ms=300)
+    async with world.client("a") as client, world.client("c", config) as other:
+        writer = await written(client, 5, GEO)
+        await writer.publish_lac()
+        in_region(world, "a").is_hung = True
+        for region in ("b", "c"):
+            bookie = in_region(world, region)
+            if is_empty:
                 bookie.entries.clear()
-            with pytest.raises(NoSuchLedgerError):
-                await reader.read(0, 0)
-            with pytest.raises(NoSuchLedgerError):
-                await client.open(writer.ledger_id)
+                bookie.explicit_lacs.clear()
+            status = v3.Status.OK if is_empty else v3.Status.UNKNOWN_STATE
+            bookie.script = lambda _, status=status: status
+        reader = await other.open(writer.ledger_id)
+        with pytest.raises(UnavailableError):
+            await reader.update_last_add_confirmed()
+        writer.abandon()
 
-    world.run(main())
+
+async def test_first_higher_lac_is_enough_for_a_lac_of_best_effort() -> None:
+    world = World()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        in_region(world, "a").is_hung = in_region(world, "b").is_hung = True
+        assert await reader.update_last_add_confirmed(fresh=False) == 4
+        writer.abandon()
+
+
+async def test_tail_continues_when_its_bookie_is_cut_off() -> None:
+    world = World()
+    loop = asyncio.get_running_loop()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 2, GEO)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        assert len(await reader.wait(-1, 1_000)) == 1
+        near = in_region(world, "c")
+        waiting = loop.create_task(reader.wait(1, 20_000))
+        await asyncio.sleep(0.1)
+        near.is_hung = True
+        near.parked.clear()
+        done = Outcomes()
+        writer.add(b"002", done)
+        writer.add(b"003", done)
+        await until(lambda: len(done.acked) == 2)
+        await writer.publish_lac()
+        started = loop.time()
+        assert (await waiting)[0].entry_id == 2
+        assert loop.time() - started < 1.1
+        writer.abandon()
+
+
+async def test_tail_follows_the_writer_to_other_bookies() -> None:
+    world = World("abcabc")
+    loop = asyncio.get_running_loop()
+    config = LedgerConfig(change_mode="eager")
+    async with world.client("a", config) as client, world.client("c") as other:
+        writer = await written(client, 2)
+        await writer.publish_lac()
+        reader = await other.open(writer.ledger_id)
+        await reader.wait(-1, 1_000)
+        waiting = loop.create_task(reader.wait(1, 20_000))
+        await asyncio.sleep(0.1)
+        for bookie in writer.metadata.fragments[0].bookies:
+            world.by_id[bookie].go_down()
+        done = Outcomes()
+        writer.add(b"002", done)
+        await until(lambda: len(done.acked) == 1)
+        await writer.publish_lac()
+        started = loop.time()
+        assert [e.entry_id for e in await waiting] == [2]
+        assert loop.time() - started < 1.1
+        writer.abandon()
+
+
+async def test_waiting_on_a_ledger_without_entries_does_not_spin() -> None:
+    world = World()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await client.create(GEO)
+        reader = await other.open(writer.ledger_id)
+        for bookie in world.bookies:
+            bookie.script = lambda request: v3.Status.NO_LEDGER
+        assert await reader.wait(-1, 10_000) == []
+        assert sum(len(b.requests) for b in world.bookies) < 3 * 40
+        writer.abandon()
+
+
+async def test_closing_a_reader_ends_its_waiting_calls() -> None:
+    world = World()
+    async with world.client("a") as client:
+        writer = await client.create(GEO)
+        reader = await client.open(writer.ledger_id)
+        waiting = asyncio.get_running_loop().create_task(reader.wait(-1, 60_000))
+        await asyncio.sleep(0.05)
+        await reader.aclose()
+        with pytest.raises(ClosedError):
+            await waiting
+        with pytest.raises(ClosedError):
+            await reader.read(0, 0)
+        writer.abandon()
+
+
+async def test_deleted_ledger_raises_no_such_ledger() -> None:
+    world = World()
+    async with world.client("a") as client:
+        writer = await written(client, 3)
+        await writer.close()
+        reader = await client.open(writer.ledger_id)
+        await client.delete(writer.ledger_id)
+        for bookie in world.bookies:
+            bookie.entries.clear()
+        with pytest.raises(NoSuchLedgerError):
+            await reader.read(0, 0)
+        with pytest.raises(NoSuchLedgerError):
+            await client.open(writer.ledger_id)

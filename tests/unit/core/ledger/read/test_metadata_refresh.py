@@ -23,8 +23,11 @@ from rhumbline.tests.unit.core.ledger.world import (
     MetadataAwayError,
     Outcomes,
     World,
+    run_in_world,
     until,
 )
+
+pytestmark = pytest.mark.run_by(runner=run_in_world)
 
 TIMEOUT_S = 10.0
 ALL = Quorum(3, 3, 3, 2)
@@ -109,140 +112,116 @@ async def insist(reader: LedgerReader, first: int, last: int) -> list[Entry]:
                 await asyncio.sleep(0.05)
 
 
-def test_failed_read_continues_with_the_known_replicas() -> None:
+async def test_failed_read_continues_with_the_known_replicas() -> None:
     """All replicas were unreachable for a moment; reads must not wait for the store's time-out."""
     world = SlowWorld()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            await writer.close()
-            reader = await other.open(writer.ledger_id)
-            assert len(await reader.read(0, 4)) == 5
-            world.leave()
-            for bookie in world.bookies:
-                bookie.go_down()
-                asyncio.get_running_loop().call_later(0.3, bookie.come_up)
-            assert 0.3 < await timed(lambda: insist(reader, 0, 4)) < 1.5
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        await writer.close()
+        reader = await other.open(writer.ledger_id)
+        assert len(await reader.read(0, 4)) == 5
+        world.leave()
+        for bookie in world.bookies:
+            bookie.go_down()
+            asyncio.get_running_loop().call_later(0.3, bookie.come_up)
+        assert 0.3 < await timed(lambda: insist(reader, 0, 4)) < 1.5
 
 
-def test_failed_reads_share_one_metadata_refresh() -> None:
+async def test_failed_reads_share_one_metadata_refresh() -> None:
     world = SlowWorld()
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        await writer.close()
+        reader = await other.open(writer.ledger_id)
+        await reader.read(0, 4)
+        world.leave()
+        for bookie in world.bookies:
+            bookie.go_down()
 
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            await writer.close()
-            reader = await other.open(writer.ledger_id)
-            await reader.read(0, 4)
-            world.leave()
-            for bookie in world.bookies:
-                bookie.go_down()
-
-            async def fails() -> None:
-                with pytest.raises(UnavailableError):
-                    await reader.read(0, 4)
-
-            assert await timed(fails) < WAIT_MS_MAX / 1000 + 0.4
-            assert await timed(fails) < 0.4
-            await reader.aclose()  # the pending refresh ends with it
-            with pytest.raises(ClosedError):
+        async def fails() -> None:
+            with pytest.raises(UnavailableError):
                 await reader.read(0, 4)
 
-    world.run(main())
+        assert await timed(fails) < WAIT_MS_MAX / 1000 + 0.4
+        assert await timed(fails) < 0.4
+        await reader.aclose()  # the pending refresh ends with it
+        with pytest.raises(ClosedError):
+            await reader.read(0, 4)
 
 
-def test_late_response_of_a_slow_store_is_used() -> None:
+async def test_late_response_of_a_slow_store_is_used() -> None:
     """Bug B24 with a store that takes two seconds, and without the hint of a watch."""
     world = SlowWorld("abcabc")
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            closed = await writer.close()
-            reader = await other.open(writer.ledger_id)
-            old = [world.by_id[b] for b in closed.last_fragment.bookies]
-            new = [b for b in world.bookies if b not in old]
-            for source, target in zip(old, new, strict=True):
-                target.entries.update(source.entries)
-                source.go_down()
-            world.ledgers.watches.clear()
-            world.ledgers.set(closed.with_bookies_of(0, tuple(b.bookie for b in new)))
-            world.slow_ledgers.delay_s = 2.0
-            assert 2.0 < await timed(lambda: insist(reader, 0, 4)) < 3.0
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        closed = await writer.close()
+        reader = await other.open(writer.ledger_id)
+        old = [world.by_id[b] for b in closed.last_fragment.bookies]
+        new = [b for b in world.bookies if b not in old]
+        for source, target in zip(old, new, strict=True):
+            target.entries.update(source.entries)
+            source.go_down()
+        world.ledgers.watches.clear()
+        world.ledgers.set(closed.with_bookies_of(0, tuple(b.bookie for b in new)))
+        world.slow_ledgers.delay_s = 2.0
+        assert 2.0 < await timed(lambda: insist(reader, 0, 4)) < 3.0
 
 
-def test_replicas_that_were_never_read_can_be_reached() -> None:
+async def test_replicas_that_were_never_read_can_be_reached() -> None:
     """The nearest lacks an entry; the others' addresses were cached while the store responded."""
     world = SlowWorld()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            await writer.close()
-            world.slow_directory.known.clear()  # cached by the writer, which is another process
-            reader = await other.open(writer.ledger_id)
-            assert len(await reader.read(0, 3)) == 4
-            await asyncio.sleep(0.1)
-            world.leave()
-            near = next(bookie for bookie in world.bookies if str(bookie.region) == "c")
-            del near.entries[writer.ledger_id, 4]
-            assert await timed(lambda: insist(reader, 4, 4)) < 0.1
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        await writer.close()
+        world.slow_directory.known.clear()  # cached by the writer, which is another process
+        reader = await other.open(writer.ledger_id)
+        assert len(await reader.read(0, 3)) == 4
+        await asyncio.sleep(0.1)
+        world.leave()
+        near = next(bookie for bookie in world.bookies if str(bookie.region) == "c")
+        del near.entries[writer.ledger_id, 4]
+        assert await timed(lambda: insist(reader, 4, 4)) < 0.1
 
 
-def test_reads_succeed_while_regions_cannot_be_read() -> None:
+async def test_reads_succeed_while_regions_cannot_be_read() -> None:
     """The first read waits shortly, the others do not; later the nearest replica is read first."""
     world = SlowWorld()
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            await writer.close()
-            reader = await other.open(writer.ledger_id)
-            world.leave()
-            assert await timed(lambda: reader.read(0, 4)) < WAIT_MS_MAX / 1000 + 0.1
-            assert await timed(lambda: reader.read(0, 4)) < 0.1
-            world.come_back()
-            await asyncio.sleep(TIMEOUT_S)
-            for bookie in world.bookies:
-                bookie.requests.clear()
-            await reader.read(0, 4)
-            assert [len(bookie.requests) for bookie in world.bookies] == [0, 0, 1]
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        await writer.close()
+        reader = await other.open(writer.ledger_id)
+        world.leave()
+        assert await timed(lambda: reader.read(0, 4)) < WAIT_MS_MAX / 1000 + 0.1
+        assert await timed(lambda: reader.read(0, 4)) < 0.1
+        world.come_back()
+        await asyncio.sleep(TIMEOUT_S)
+        for bookie in world.bookies:
+            bookie.requests.clear()
+        await reader.read(0, 4)
+        assert [len(bookie.requests) for bookie in world.bookies] == [0, 0, 1]
 
 
-def test_outdated_ensemble_is_not_trusted_while_the_store_is_unavailable() -> None:
+async def test_outdated_ensemble_is_not_trusted_while_the_store_is_unavailable() -> None:
     """All of its bookies respond that they never had a confirmed entry: others have it."""
     world = SlowWorld("aabbcc")
-
-    async def main() -> None:
-        async with world.client("a") as client, world.client("c") as other:
-            writer = await written(client, 5)
-            reader = await other.open(writer.ledger_id)
-            reader.learn_lac(3)
-            assert len(await reader.read(0, 3)) == 4
-            world.ledgers.watches.clear()  # the watch does not fire
-            before = set(reader.metadata.last_fragment.bookies)
-            writer.state.failed_mask = 0b111
-            writer.changer.replace(0b111)
-            await writer.changer.wait_idle()
-            assert not before & set(writer.metadata.last_fragment.bookies)
-            done = Outcomes()
-            writer.add(b"005", done)
-            await until(lambda: len(done.acked) == 1)
-            reader.learn_lac(writer.last_add_confirmed)
-            world.leave()
-            with pytest.raises(UnavailableError):
-                await reader.read(5, 5)
-            world.come_back()
-            [entry] = await insist(reader, 5, 5)
-            assert entry.payload == b"005"
-
-    world.run(main())
+    async with world.client("a") as client, world.client("c") as other:
+        writer = await written(client, 5)
+        reader = await other.open(writer.ledger_id)
+        reader.learn_lac(3)
+        assert len(await reader.read(0, 3)) == 4
+        world.ledgers.watches.clear()  # the watch does not fire
+        before = set(reader.metadata.last_fragment.bookies)
+        writer.state.failed_mask = 0b111
+        writer.changer.replace(0b111)
+        await writer.changer.wait_idle()
+        assert not before & set(writer.metadata.last_fragment.bookies)
+        done = Outcomes()
+        writer.add(b"005", done)
+        await until(lambda: len(done.acked) == 1)
+        reader.learn_lac(writer.last_add_confirmed)
+        world.leave()
+        with pytest.raises(UnavailableError):
+            await reader.read(5, 5)
+        world.come_back()
+        [entry] = await insist(reader, 5, 5)
+        assert entry.payload == b"005"
