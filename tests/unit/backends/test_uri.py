@@ -73,12 +73,9 @@ def test_a_missing_client_library_names_the_extra(
         asyncio.run(open_store(uri))
 
 
-def test_memory_stores_with_the_same_name_share_a_tree_and_unnamed_ones_do_not() -> None:
-    async def run() -> None:
-        one, same = await open_store("memory:shared"), await open_store("memory:shared")
-        await one.create("/a")
-        assert await same.children("/") == ["a"]
-        first, second = await open_store("memory:"), await open_store("memory:")
-        assert (await first.create("/a"))[1] != (await second.create("/a"))[1]
-
-    asyncio.run(run())
+async def test_memory_stores_with_the_same_name_share_a_tree_and_unnamed_ones_do_not() -> None:
+    one, same = await open_store("memory:shared"), await open_store("memory:shared")
+    await one.create("/a")
+    assert await same.children("/") == ["a"]
+    first, second = await open_store("memory:"), await open_store("memory:")
+    assert (await first.create("/a"))[1] != (await second.create("/a"))[1]

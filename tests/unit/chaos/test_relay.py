@@ -102,15 +102,12 @@ def test_a_reset_aborts_the_connections() -> None:
     run_with_echo_server(scenario, delay_ms=0)
 
 
-def test_a_missing_server_aborts_the_clients_connection() -> None:
-    async def run() -> None:
-        async with asyncio.timeout(20), Relay(None, delay_ms=1) as relay:
-            reader, writer = await asyncio.open_connection("127.0.0.1", await relay.start())
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-            writer.close()
-
-    asyncio.run(run())
+async def test_a_missing_server_aborts_the_clients_connection() -> None:
+    async with asyncio.timeout(20), Relay(None, delay_ms=1) as relay:
+        reader, writer = await asyncio.open_connection("127.0.0.1", await relay.start())
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
 
 
 def test_eof_in_one_direction_leaves_the_other_open() -> None:

@@ -119,14 +119,10 @@ async def _two_regions() -> MemoryStore:
 
 
 @pytest.mark.parametrize("region", ["rome", "oslo", "nowhere"])
-def test_region_needs_no_running_bookie(region: str) -> None:
+async def test_region_needs_no_running_bookie(region: str) -> None:
     """Applications and proxies may run where no bookie is."""
-
-    async def run() -> None:
-        async with Client("memory://", region=region, store=await _two_regions()) as client:
-            assert client.region == region
-
-    asyncio.run(run())
+    async with Client("memory://", region=region, store=await _two_regions()) as client:
+        assert client.region == region
 
 
 def test_client_is_refused_in_a_second_event_loop() -> None:

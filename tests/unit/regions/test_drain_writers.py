@@ -21,6 +21,8 @@ from rhumbline.regions.states import REREAD_MS, PlacementState, PlacementStateSt
 from rhumbline.regions.steered_directory import SteeredDirectory
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
+pytestmark = pytest.mark.run_by(runner=run_jumping)
+
 A, B = BookieId("a@00000001"), BookieId("b@00000001")
 
 
@@ -87,80 +89,68 @@ async def while_draining(
 
 
 @pytest.mark.parametrize("state", list(PlacementState))
-def test_only_writers_on_drained_or_offline_bookies_roll(state: PlacementState) -> None:
-    async def run() -> None:
-        states = PlacementStateStore(MemoryStore())
-        here, there = on(A), on(B)
+async def test_only_writers_on_drained_or_offline_bookies_roll(state: PlacementState) -> None:
+    states = PlacementStateStore(MemoryStore())
+    here, there = on(A), on(B)
 
-        async def scenario() -> None:
-            await asyncio.sleep(1)
-            await states.change(lambda known: known.with_region(Region("a"), state))
-            await asyncio.sleep(1)
+    async def scenario() -> None:
+        await asyncio.sleep(1)
+        await states.change(lambda known: known.with_region(Region("a"), state))
+        await asyncio.sleep(1)
 
-        await while_draining(states, Writers(here, there), scenario)
-        assert bool(here.rolled_at) == (state is not PlacementState.DISALLOWED)
-        assert not there.rolled_at
-
-    run_jumping(run())
+    await while_draining(states, Writers(here, there), scenario)
+    assert bool(here.rolled_at) == (state is not PlacementState.DISALLOWED)
+    assert not there.rolled_at
 
 
-def test_lost_watch_event_costs_one_period_and_requests_repeat_until_the_roll() -> None:
-    async def run() -> None:
-        states = UnwatchedStore(MemoryStore())
-        writers = Writers(on(A))
-        [writer] = writers.open
+async def test_lost_watch_event_costs_one_period_and_requests_repeat_until_the_roll() -> None:
+    states = UnwatchedStore(MemoryStore())
+    writers = Writers(on(A))
+    [writer] = writers.open
 
-        async def scenario() -> None:
-            await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
-            await asyncio.sleep(3.5 * REREAD_MS / 1000)
-            assert len(writer.rolled_at) == 3, "asked again, because a roll may have raced"
-            writers.open.clear()
-            await asyncio.sleep(20)
+    async def scenario() -> None:
+        await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
+        await asyncio.sleep(3.5 * REREAD_MS / 1000)
+        assert len(writer.rolled_at) == 3, "asked again, because a roll may have raced"
+        writers.open.clear()
+        await asyncio.sleep(20)
 
-        await while_draining(states, writers, scenario)
-        assert writer.rolled_at[0] <= REREAD_MS / 1000 + 0.01
-        assert len(writer.rolled_at) == 3
-
-    run_jumping(run())
+    await while_draining(states, writers, scenario)
+    assert writer.rolled_at[0] <= REREAD_MS / 1000 + 0.01
+    assert len(writer.rolled_at) == 3
 
 
-def test_thousands_of_writers_roll_at_a_limited_rate() -> None:
-    async def run() -> None:
-        states = PlacementStateStore(MemoryStore())
-        writers = Writers(*(on(A) for _ in range(1000)))
+async def test_thousands_of_writers_roll_at_a_limited_rate() -> None:
+    states = PlacementStateStore(MemoryStore())
+    writers = Writers(*(on(A) for _ in range(1000)))
 
-        async def scenario() -> None:
-            await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
-            await asyncio.sleep(1000 / ROLLS_PER_SECOND + REREAD_MS / 1000)
+    async def scenario() -> None:
+        await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
+        await asyncio.sleep(1000 / ROLLS_PER_SECOND + REREAD_MS / 1000)
 
-        await while_draining(states, writers, scenario)
-        first = sorted(writer.rolled_at[0] for writer in writers.open)
-        for index in range(len(first) - ROLLS_PER_SECOND):
-            assert first[index + ROLLS_PER_SECOND] - first[index] >= 0.9
-        assert first[-1] - first[0] <= 1000 / ROLLS_PER_SECOND + 0.2
-
-    run_jumping(run())
+    await while_draining(states, writers, scenario)
+    first = sorted(writer.rolled_at[0] for writer in writers.open)
+    for index in range(len(first) - ROLLS_PER_SECOND):
+        assert first[index + ROLLS_PER_SECOND] - first[index] >= 0.9
+    assert first[-1] - first[0] <= 1000 / ROLLS_PER_SECOND + 0.2
 
 
-def test_writer_without_another_ensemble_is_left_alone_until_there_is_one() -> None:
-    async def run() -> None:
-        states = PlacementStateStore(MemoryStore())
-        writers = Writers(on(A), on(A))
-        writers.has_ensemble = False
+async def test_writer_without_another_ensemble_is_left_alone_until_there_is_one() -> None:
+    states = PlacementStateStore(MemoryStore())
+    writers = Writers(on(A), on(A))
+    writers.has_ensemble = False
 
-        async def scenario() -> None:
-            await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
-            await asyncio.sleep(1)
-            assert writers.ensemble_checks == 1, "one check for all writers with the same demand"
-            await asyncio.sleep(3 * REREAD_MS / 1000)
-            assert not any(writer.rolled_at for writer in writers.open)
-            writers.has_ensemble = True
-            await asyncio.sleep(REREAD_MS / 1000)
+    async def scenario() -> None:
+        await states.change(lambda known: known.with_bookie(A, PlacementState.DRAINED))
+        await asyncio.sleep(1)
+        assert writers.ensemble_checks == 1, "one check for all writers with the same demand"
+        await asyncio.sleep(3 * REREAD_MS / 1000)
+        assert not any(writer.rolled_at for writer in writers.open)
+        writers.has_ensemble = True
+        await asyncio.sleep(REREAD_MS / 1000)
 
-        await while_draining(states, writers, scenario)
-        assert all(writer.rolled_at for writer in writers.open)
-
-    run_jumping(run())
+    await while_draining(states, writers, scenario)
+    assert all(writer.rolled_at for writer in writers.open)
 
 
 class FixedClock:
@@ -172,26 +162,23 @@ def missing(ledger_id: int, bookie: BookieId) -> MissingRange:
     return MissingRange(ledger_id, 0, bookie, ((0, 0),))
 
 
-def test_missing_copies_on_registered_bookies_become_tasks_and_are_bounded() -> None:
-    async def run() -> None:
-        store = MemoryStore()
-        directory = SteeredDirectory(store)
-        await directory.register(await store.session(10_000), Registration(A, "host", 1, {}))
-        tasks = TaskStore(store)
-        reports = UnderReplicationReports(tasks, directory, FixedClock())
-        for bookie in (A, B, A):
-            reports(missing(1, bookie))
-        reports(missing(2, B))
-        for ledger_id in range(3, PENDING_MAX + 5):
-            reports(missing(ledger_id, B))
-        await asyncio.sleep(3)
-        [task] = await tasks.all()
-        assert (task.ledger_id, task.since_ms) == (1, 12)
-        assert task.why == f"its writer knows that {A} missed entries"
-        assert (reports.reported_count, reports.dropped_count) == (1, 4)
-        await reports.aclose()
-        reports(missing(9, A))
-        assert len(await tasks.all()) == 1
-        directory.close()
-
-    run_jumping(run())
+async def test_missing_copies_on_registered_bookies_become_tasks_and_are_bounded() -> None:
+    store = MemoryStore()
+    directory = SteeredDirectory(store)
+    await directory.register(await store.session(10_000), Registration(A, "host", 1, {}))
+    tasks = TaskStore(store)
+    reports = UnderReplicationReports(tasks, directory, FixedClock())
+    for bookie in (A, B, A):
+        reports(missing(1, bookie))
+    reports(missing(2, B))
+    for ledger_id in range(3, PENDING_MAX + 5):
+        reports(missing(ledger_id, B))
+    await asyncio.sleep(3)
+    [task] = await tasks.all()
+    assert (task.ledger_id, task.since_ms) == (1, 12)
+    assert task.why == f"its writer knows that {A} missed entries"
+    assert (reports.reported_count, reports.dropped_count) == (1, 4)
+    await reports.aclose()
+    reports(missing(9, A))
+    assert len(await tasks.all()) == 1
+    directory.close()

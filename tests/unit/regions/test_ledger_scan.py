@@ -18,6 +18,8 @@ from rhumbline.regions.ledger_scan import AT_ONCE, all_ledgers
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 from rhumbline.tests.support.fakes.ledger_numbers import create
 
+pytestmark = pytest.mark.run_by(runner=run_jumping)
+
 COUNT = 2_500
 ROUND_TRIP_S = 0.02
 BOOKIES = tuple(check_bookie_id(f"{region}@0000000{n}") for n, region in enumerate("abc"))
@@ -55,51 +57,42 @@ async def fill(store: MemoryStore) -> None:
     directory.close()
 
 
-def test_one_scan_serves_all_losses_and_reads_concurrently() -> None:
-    async def run() -> None:
-        tree = MemoryTree()
-        await fill(MemoryStore(tree))
-        store = FarStore(tree)
-        directory = BookieDirectory(store)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        found = await exposures(LedgerStore(store), directory, [["a"], ["b"], ["a", "b"]])
-        assert loop.time() - began < 2 * COUNT * ROUND_TRIP_S / AT_ONCE
-        assert store.reads < COUNT + 10, "each ledger once, and the bookies' regions"
-        assert store.at_once_max == AT_ONCE
-        assert [exposure.ledgers for exposure in found] == [COUNT] * 3
-        assert [exposure.entries_at_risk for exposure in found] == [0, 0, 10 * COUNT]
-        directory.close()
-
-    run_jumping(run())
+async def test_one_scan_serves_all_losses_and_reads_concurrently() -> None:
+    tree = MemoryTree()
+    await fill(MemoryStore(tree))
+    store = FarStore(tree)
+    directory = BookieDirectory(store)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    found = await exposures(LedgerStore(store), directory, [["a"], ["b"], ["a", "b"]])
+    assert loop.time() - began < 2 * COUNT * ROUND_TRIP_S / AT_ONCE
+    assert store.reads < COUNT + 10, "each ledger once, and the bookies' regions"
+    assert store.at_once_max == AT_ONCE
+    assert [exposure.ledgers for exposure in found] == [COUNT] * 3
+    assert [exposure.entries_at_risk for exposure in found] == [0, 0, 10 * COUNT]
+    directory.close()
 
 
-def test_ledgers_come_in_order_without_those_deleted_meanwhile() -> None:
-    async def run() -> None:
-        tree = MemoryTree()
-        near = MemoryStore(tree)
-        await fill(near)
-        seen: list[int] = []
-        async for metadata, _ in all_ledgers(LedgerStore(FarStore(tree))):
-            if not seen:
-                await LedgerStore(near).delete(AT_ONCE + 1)
-            seen.append(metadata.ledger_id)
-        assert seen == [id_ for id_ in range(COUNT) if id_ != AT_ONCE + 1]
-
-    run_jumping(run())
+async def test_ledgers_come_in_order_without_those_deleted_meanwhile() -> None:
+    tree = MemoryTree()
+    near = MemoryStore(tree)
+    await fill(near)
+    seen: list[int] = []
+    async for metadata, _ in all_ledgers(LedgerStore(FarStore(tree))):
+        if not seen:
+            await LedgerStore(near).delete(AT_ONCE + 1)
+        seen.append(metadata.ledger_id)
+    assert seen == [id_ for id_ in range(COUNT) if id_ != AT_ONCE + 1]
 
 
-def test_damaged_metadata_is_counted_and_does_not_stop_the_scan() -> None:
-    async def run() -> None:
-        store = MemoryStore(MemoryTree())
-        await fill(store)
-        await store.put(Paths().ledger(5), b"not a ledger's metadata")
-        directory = BookieDirectory(store)
-        [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])
-        assert (found.ledgers, found.ledgers_unreadable) == (COUNT - 1, 1)
-        with pytest.raises(CorruptionError, match="ledger 5"):
-            async for _ in all_ledgers(LedgerStore(store)):
-                pass
-        directory.close()
-
-    run_jumping(run())
+async def test_damaged_metadata_is_counted_and_does_not_stop_the_scan() -> None:
+    store = MemoryStore(MemoryTree())
+    await fill(store)
+    await store.put(Paths().ledger(5), b"not a ledger's metadata")
+    directory = BookieDirectory(store)
+    [found] = await exposures(LedgerStore(store), directory, [["a", "b"]])
+    assert (found.ledgers, found.ledgers_unreadable) == (COUNT - 1, 1)
+    with pytest.raises(CorruptionError, match="ledger 5"):
+        async for _ in all_ledgers(LedgerStore(store)):
+            pass
+    directory.close()

@@ -22,60 +22,53 @@ def aio() -> AioSync:
     return opened
 
 
-def test_sync_completes_in_the_loop_and_refuses_a_bad_descriptor(tmp_path: Path) -> None:
-    async def main() -> None:
-        syncs = aio()
-        descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-        os.write(descriptor, b"x")
-        ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        assert syncs.submit(descriptor, lambda _, error: ended.set_result(error))
-        assert await asyncio.wait_for(ended, 20) is None
-        os.close(descriptor)
-        assert not syncs.submit(descriptor, lambda _, error: None)
-        syncs.close()
-        assert not syncs.submit(descriptor, lambda _, error: None)
-        syncs.close()
-
-    asyncio.run(main())
+async def test_sync_completes_in_the_loop_and_refuses_a_bad_descriptor(tmp_path: Path) -> None:
+    syncs = aio()
+    descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, b"x")
+    ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    assert syncs.submit(descriptor, lambda _, error: ended.set_result(error))
+    assert await asyncio.wait_for(ended, 20) is None
+    os.close(descriptor)
+    assert not syncs.submit(descriptor, lambda _, error: None)
+    syncs.close()
+    assert not syncs.submit(descriptor, lambda _, error: None)
+    syncs.close()
 
 
-def test_concurrent_syncs_complete_and_those_above_the_bound_are_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        syncs = aio()
-        descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-        errors: list[BaseException | None] = []
-        all_ended = asyncio.Event()
+async def test_concurrent_syncs_complete_and_those_above_the_bound_are_refused(
+    tmp_path: Path,
+) -> None:
+    syncs = aio()
+    descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    errors: list[BaseException | None] = []
+    all_ended = asyncio.Event()
 
-        def end(_: object, error: BaseException | None) -> None:
-            errors.append(error)
-            if len(errors) == aio_sync._CONCURRENT_MAX:
-                all_ended.set()
+    def end(_: object, error: BaseException | None) -> None:
+        errors.append(error)
+        if len(errors) == aio_sync._CONCURRENT_MAX:
+            all_ended.set()
 
-        taken = 0
-        for _ in range(aio_sync._CONCURRENT_MAX + 1):
-            os.write(descriptor, b"x" * 4096)
-            taken += syncs.submit(descriptor, end)
-        assert taken == aio_sync._CONCURRENT_MAX
-        await asyncio.wait_for(all_ended.wait(), 20)
-        assert set(errors) == {None}
-        syncs.close()
-        os.close(descriptor)
-
-    asyncio.run(main())
+    taken = 0
+    for _ in range(aio_sync._CONCURRENT_MAX + 1):
+        os.write(descriptor, b"x" * 4096)
+        taken += syncs.submit(descriptor, end)
+    assert taken == aio_sync._CONCURRENT_MAX
+    await asyncio.wait_for(all_ended.wait(), 20)
+    assert set(errors) == {None}
+    syncs.close()
+    os.close(descriptor)
 
 
-def test_close_fails_the_syncs_in_progress(tmp_path: Path) -> None:
-    async def main() -> None:
-        syncs = aio()
-        descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-        os.write(descriptor, b"x" * 100_000)
-        errors: list[BaseException | None] = []
-        assert syncs.submit(descriptor, lambda _, error: errors.append(error))
-        syncs.close()
-        assert [type(error) for error in errors] == [OSError]
-        os.close(descriptor)
-
-    asyncio.run(main())
+async def test_close_fails_the_syncs_in_progress(tmp_path: Path) -> None:
+    syncs = aio()
+    descriptor = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, b"x" * 100_000)
+    errors: list[BaseException | None] = []
+    assert syncs.submit(descriptor, lambda _, error: errors.append(error))
+    syncs.close()
+    assert [type(error) for error in errors] == [OSError]
+    os.close(descriptor)
 
 
 def test_error_of_the_kernel_sync_is_raised_to_the_caller(

@@ -71,18 +71,14 @@ async def test_errors_and_cancellation_of_the_block_are_not_hidden(log: LogWorld
 
 
 @pytest.mark.parametrize("bad", ["1:0:0", None])
-def test_values_that_are_no_positions_are_refused(bad: object) -> None:
+async def test_values_that_are_no_positions_are_refused(bad: object) -> None:
     """They raised AttributeError from inside."""
-
-    async def run() -> None:
-        async with ProxyClient(
-            "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
-        ) as c:
-            with pytest.raises(InvalidArgumentError, match="start"):
-                async with c.reader("s", cast(Dlsn, bad)):
-                    pass
-
-    asyncio.run(run())
+    async with ProxyClient(
+        "grpc://one:1", Runtime(ManualClock(), Random(1)), cast(RpcTransport, NoCalls())
+    ) as c:
+        with pytest.raises(InvalidArgumentError, match="start"):
+            async with c.reader("s", cast(Dlsn, bad)):
+                pass
 
 
 def test_client_is_refused_in_a_second_event_loop() -> None:

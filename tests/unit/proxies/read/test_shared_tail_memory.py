@@ -68,76 +68,68 @@ async def read(tail: StreamTail, source: Source, count: int) -> None:
         await tail.block(tail.index_of(tail.position) or 0)
 
 
-def test_closed_tails_free_their_share_of_the_cache() -> None:
-    async def body() -> None:
-        cache = BlockCache(100)
-        for _ in range(50):
-            source = Source()
-            tail = StreamTail(source, cache)
-            await read(tail, source, 8)
-            assert cache.bytes == 80
-            await tail.aclose()
-            await tail.aclose()
-            assert cache.bytes == 0
-            assert len(cache._order) <= 8
-        first, second = Source(), Source()
-        one, two = StreamTail(first, cache), StreamTail(second, cache)
-        await read(one, first, 5)
-        await read(two, second, 5)
-        assert one.index_of((1, 0)) == 0, "blocks of closed tails take no room"
-        await read(two, second, 1)
-        assert one.index_of((1, 0)) is None
-        assert cache.bytes == 100
-
-    run_jumping(body())
-
-
-def test_cursor_at_the_end_of_a_segment_joins_the_tail_in_the_next() -> None:
-    async def body() -> None:
-        ahead = Source(2, 0)
-        tail = StreamTail(ahead, BlockCache(100))
-        own = Source(1, 5)
-        own.add(None)  # only the end of the segment
-        cursor = TailCursor(tail, own, fail_to_reopen, end=None)
-        reading = asyncio.ensure_future(cursor.next())
-        await asyncio.sleep(0.1)
-        ahead.add(7)
-        block = await asyncio.wait_for(reading, 1)
-        assert isinstance(block, EntryBlock) and block.start == (2, 0)
-        assert (own.fetches, own.is_closed) == (1, True)
-        await cursor.aclose()
-
-    run_jumping(body())
-
-
-def test_failed_tail_raises_its_error_and_is_not_read_again() -> None:
-    async def body() -> None:
+@pytest.mark.run_by(runner=run_jumping)
+async def test_closed_tails_free_their_share_of_the_cache() -> None:
+    cache = BlockCache(100)
+    for _ in range(50):
         source = Source()
-        tail = StreamTail(source, BlockCache(100))
-        source.add(10, UnavailableError("gone"))
-        assert await tail.block(0) is not None
-        for _ in range(3):
-            with pytest.raises(UnavailableError):
-                await tail.block(1)
-        assert await tail.block(0) is not None, "cached blocks are still served"
-        assert source.fetches == 2
-
-    run_jumping(body())
-
-
-def test_cursor_of_a_closed_tail_is_redirected() -> None:
-    async def body() -> None:
-        source = Source()
-        tail = StreamTail(source, BlockCache(100))
-        await read(tail, source, 2)
-        cursor = TailCursor(tail, Source(1, 1), fail_to_reopen, end=None)
-        assert await cursor.next() is not None
+        tail = StreamTail(source, cache)
+        await read(tail, source, 8)
+        assert cache.bytes == 80
         await tail.aclose()
-        with pytest.raises(NotOwnerError):
-            await cursor.next()
-        assert source.is_closed
+        await tail.aclose()
+        assert cache.bytes == 0
+        assert len(cache._order) <= 8
+    first, second = Source(), Source()
+    one, two = StreamTail(first, cache), StreamTail(second, cache)
+    await read(one, first, 5)
+    await read(two, second, 5)
+    assert one.index_of((1, 0)) == 0, "blocks of closed tails take no room"
+    await read(two, second, 1)
+    assert one.index_of((1, 0)) is None
+    assert cache.bytes == 100
 
-    run_jumping(body())
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_cursor_at_the_end_of_a_segment_joins_the_tail_in_the_next() -> None:
+    ahead = Source(2, 0)
+    tail = StreamTail(ahead, BlockCache(100))
+    own = Source(1, 5)
+    own.add(None)  # only the end of the segment
+    cursor = TailCursor(tail, own, fail_to_reopen, end=None)
+    reading = asyncio.ensure_future(cursor.next())
+    await asyncio.sleep(0.1)
+    ahead.add(7)
+    block = await asyncio.wait_for(reading, 1)
+    assert isinstance(block, EntryBlock) and block.start == (2, 0)
+    assert (own.fetches, own.is_closed) == (1, True)
+    await cursor.aclose()
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_failed_tail_raises_its_error_and_is_not_read_again() -> None:
+    source = Source()
+    tail = StreamTail(source, BlockCache(100))
+    source.add(10, UnavailableError("gone"))
+    assert await tail.block(0) is not None
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            await tail.block(1)
+    assert await tail.block(0) is not None, "cached blocks are still served"
+    assert source.fetches == 2
+
+
+@pytest.mark.run_by(runner=run_jumping)
+async def test_cursor_of_a_closed_tail_is_redirected() -> None:
+    source = Source()
+    tail = StreamTail(source, BlockCache(100))
+    await read(tail, source, 2)
+    cursor = TailCursor(tail, Source(1, 1), fail_to_reopen, end=None)
+    assert await cursor.next() is not None
+    await tail.aclose()
+    with pytest.raises(NotOwnerError):
+        await cursor.next()
+    assert source.is_closed
 
 
 @in_world

@@ -1,6 +1,5 @@
 """The lookups of one audit are bounded, and only ledgers created for a segment count."""
 
-import asyncio
 from typing import cast
 
 from rhumbline.backends.memory import MemoryStore
@@ -30,21 +29,18 @@ class Client:
         self.deleted.append(ledger_id)
 
 
-def test_open_ledgers_of_other_clients_do_not_use_up_the_lookups() -> None:
-    async def main() -> None:
-        client = Client()
-        orphans = OrphanLedgers(MemoryStore(), cast(LedgerClient, client))
-        orphans.begin_audit()
-        limit = orphan_ledgers._LOOKUPS_PER_AUDIT_MAX
-        for ledger_id in range(limit):
-            assert not await orphans.remove(ledger(ledger_id, {}))
-        for ledger_id in range(limit, 2 * limit):
-            assert await orphans.remove(ledger(ledger_id, UNREFERENCED))
-        assert not await orphans.remove(ledger(2 * limit, UNREFERENCED)), (
-            "the lookups of this audit are used up"
-        )
-        orphans.begin_audit()
-        assert await orphans.remove(ledger(2 * limit, UNREFERENCED))
-        assert client.deleted == list(range(limit, 2 * limit + 1))
-
-    asyncio.run(main())
+async def test_open_ledgers_of_other_clients_do_not_use_up_the_lookups() -> None:
+    client = Client()
+    orphans = OrphanLedgers(MemoryStore(), cast(LedgerClient, client))
+    orphans.begin_audit()
+    limit = orphan_ledgers._LOOKUPS_PER_AUDIT_MAX
+    for ledger_id in range(limit):
+        assert not await orphans.remove(ledger(ledger_id, {}))
+    for ledger_id in range(limit, 2 * limit):
+        assert await orphans.remove(ledger(ledger_id, UNREFERENCED))
+    assert not await orphans.remove(ledger(2 * limit, UNREFERENCED)), (
+        "the lookups of this audit are used up"
+    )
+    orphans.begin_audit()
+    assert await orphans.remove(ledger(2 * limit, UNREFERENCED))
+    assert client.deleted == list(range(limit, 2 * limit + 1))

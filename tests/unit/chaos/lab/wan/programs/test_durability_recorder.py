@@ -14,26 +14,22 @@ from rhumbline.chaos.lab.wan.programs.durability_recorder import (
 FIRST, SECOND, THIRD = (token_of(1, number) for number in range(3))
 
 
-def test_only_records_covered_by_a_sync_are_noted(tmp_path: Path) -> None:
+async def test_only_records_covered_by_a_sync_are_noted(tmp_path: Path) -> None:
     notes = tmp_path / "x.durable"
-
-    async def write() -> None:
-        disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
-        file = await disk.open("log", create=True)
-        before = time.monotonic() * 1000
-        await file.write_durable(0, [b"..", FIRST + b"...."])
-        await file.write(100, [SECOND])
-        assert set(read_notes(notes)) == {FIRST}
-        await file.sync()
-        await file.write(200, [THIRD])
-        noted = read_notes(notes)
-        assert set(noted) == {FIRST, SECOND}
-        assert before <= noted[FIRST] <= noted[SECOND] <= time.monotonic() * 1000
-        assert await file.read(100, len(SECOND)) == SECOND
-        await file.close()
-        disk.close()
-
-    asyncio.run(write())
+    disk = DurabilityRecorderDisk(tmp_path / "disk", notes)
+    file = await disk.open("log", create=True)
+    before = time.monotonic() * 1000
+    await file.write_durable(0, [b"..", FIRST + b"...."])
+    await file.write(100, [SECOND])
+    assert set(read_notes(notes)) == {FIRST}
+    await file.sync()
+    await file.write(200, [THIRD])
+    noted = read_notes(notes)
+    assert set(noted) == {FIRST, SECOND}
+    assert before <= noted[FIRST] <= noted[SECOND] <= time.monotonic() * 1000
+    assert await file.read(100, len(SECOND)) == SECOND
+    await file.close()
+    disk.close()
 
 
 def test_a_slow_disk_delays_syncs(tmp_path: Path) -> None:
