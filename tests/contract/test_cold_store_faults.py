@@ -222,7 +222,7 @@ def test_lost_namenode_responses_leave_the_whole_object_or_nothing() -> None:
 # --- slow, broken, full, refused ----------------------------------------------------------------
 
 
-def test_a_hung_disk_is_unavailable_and_the_outcome_unknown(
+async def test_a_hung_disk_is_unavailable_and_the_outcome_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that waits for the disk cannot be stopped: its write completes later, whole."""
@@ -238,23 +238,20 @@ def test_a_hung_disk_is_unavailable_and_the_outcome_unknown(
             may_continue.wait(30)
         return opened(path, mode)
 
-    async def main() -> None:
-        store = LocalColdStore(tmp_path, timeout_ms=100)
-        patient = LocalColdStore(tmp_path)
-        monkeypatch.setattr(os, "fsync", slow_sync)
-        monkeypatch.setattr(Path, "open", slow_open)
-        with pytest.raises(UnknownOutcomeError):
-            await store.put_if_absent("slow/key", DATA)
-        assert await patient.list() == []
-        with pytest.raises(UnavailableError):
-            await store.get("slow/key")
-        may_continue.set()
-        await patient.put_if_absent("slow/key", DATA)
-        assert await is_whole(patient, "slow/key")
-        await store.close()
-        await patient.close()
-
-    asyncio.run(main())
+    store = LocalColdStore(tmp_path, timeout_ms=100)
+    patient = LocalColdStore(tmp_path)
+    monkeypatch.setattr(os, "fsync", slow_sync)
+    monkeypatch.setattr(Path, "open", slow_open)
+    with pytest.raises(UnknownOutcomeError):
+        await store.put_if_absent("slow/key", DATA)
+    assert await patient.list() == []
+    with pytest.raises(UnavailableError):
+        await store.get("slow/key")
+    may_continue.set()
+    await patient.put_if_absent("slow/key", DATA)
+    assert await is_whole(patient, "slow/key")
+    await store.close()
+    await patient.close()
 
 
 @contextmanager
@@ -272,17 +269,14 @@ def files_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_full_disk_raises_and_leaves_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = LocalColdStore(tmp_path)
-        with file_size_limit(100_000), pytest.raises(DiskFullError):
-            await store.put_if_absent("full/key", DATA)
-        assert not await is_whole(store, "full/key")
-        assert not await asyncio.to_thread(files_below, tmp_path)
-        assert await store.put_if_absent("full/key", DATA)
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_full_disk_raises_and_leaves_nothing(tmp_path: Path) -> None:
+    store = LocalColdStore(tmp_path)
+    with file_size_limit(100_000), pytest.raises(DiskFullError):
+        await store.put_if_absent("full/key", DATA)
+    assert not await is_whole(store, "full/key")
+    assert not await asyncio.to_thread(files_below, tmp_path)
+    assert await store.put_if_absent("full/key", DATA)
+    await store.close()
 
 
 @pytest.mark.parametrize("step", ["fsync", "link"])
@@ -295,7 +289,7 @@ def test_a_full_disk_raises_and_leaves_nothing(tmp_path: Path) -> None:
         (errno.EIO, CorruptionError),
     ],
 )
-def test_file_system_errors_are_typed_and_leave_nothing(
+async def test_file_system_errors_are_typed_and_leave_nothing(
     step: str,
     number: int,
     kind: type[Exception],
@@ -307,18 +301,15 @@ def test_file_system_errors_are_typed_and_leave_nothing(
     def refuse(*_: object) -> None:
         raise OSError(number, "refused")
 
-    async def main() -> None:
-        store = LocalColdStore(tmp_path)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, step, refuse)
-            with pytest.raises(kind):
-                await store.put_if_absent("refused/key", DATA)
-        assert not await is_whole(store, "refused/key")
-        assert not await asyncio.to_thread(files_below, tmp_path)
-        assert await store.put_if_absent("refused/key", DATA)
-        await store.close()
-
-    asyncio.run(main())
+    store = LocalColdStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, refuse)
+        with pytest.raises(kind):
+            await store.put_if_absent("refused/key", DATA)
+    assert not await is_whole(store, "refused/key")
+    assert not await asyncio.to_thread(files_below, tmp_path)
+    assert await store.put_if_absent("refused/key", DATA)
+    await store.close()
 
 
 class RefusingS3(BaseHTTPRequestHandler):
@@ -380,47 +371,40 @@ def test_s3_errors_are_typed(status: int, code: str, kind: type[Exception]) -> N
 
 
 @pytest.mark.needs_server("s3")
-def test_s3_without_permission_raises_unauthorized() -> None:
-    async def main() -> None:
-        owner = cold_servers.s3_store(prefix="owned")
-        await owner.put_if_absent("key", DATA)
-        stranger = cold_servers.s3_store(prefix="owned", access_key=cold_servers.S3.stranger)
-        for refused in (
-            stranger.put_if_absent("other", DATA), stranger.get("key"), stranger.stat("key"),
-            stranger.list(), stranger.delete("key"),
-        ):  # fmt: skip
-            with pytest.raises(UnauthorizedError):
-                await refused
-        assert await owner.list() == ["key"]
-        await stranger.close()
-        await owner.close()
-
-    asyncio.run(main())
+async def test_s3_without_permission_raises_unauthorized() -> None:
+    owner = cold_servers.s3_store(prefix="owned")
+    await owner.put_if_absent("key", DATA)
+    stranger = cold_servers.s3_store(prefix="owned", access_key=cold_servers.S3.stranger)
+    for refused in (
+        stranger.put_if_absent("other", DATA), stranger.get("key"), stranger.stat("key"),
+        stranger.list(), stranger.delete("key"),
+    ):  # fmt: skip
+        with pytest.raises(UnauthorizedError):
+            await refused
+    assert await owner.list() == ["key"]
+    await stranger.close()
+    await owner.close()
 
 
 @pytest.mark.needs_server("hdfs")
-def test_hdfs_errors_are_typed() -> None:
+async def test_hdfs_errors_are_typed() -> None:
     hdfs = cold_servers.hdfs()
     hdfs.limit_space("/full", 1 << 20)  # less than a block
-
-    async def main() -> None:
-        full = cold_servers.hdfs_store(root="/full")
-        with pytest.raises(DiskFullError):
-            await full.put_if_absent("key", DATA)
-        assert not await is_whole(full, "key")
-        await full.close()
-        owner = cold_servers.hdfs_store(root="/owned")
-        await owner.put_if_absent("key", DATA)
-        stranger = HdfsColdStore(HdfsOptions(f"http://{hdfs.address}", "/owned", user="stranger"))
-        assert await stranger.get("key") == DATA, "every user may read it"
-        for refused in (stranger.put_if_absent("other", DATA), stranger.delete("key")):
-            with pytest.raises(UnauthorizedError):
-                await refused
-        assert await owner.list() == ["key"]
-        await stranger.close()
-        await owner.close()
-
-    asyncio.run(main())
+    full = cold_servers.hdfs_store(root="/full")
+    with pytest.raises(DiskFullError):
+        await full.put_if_absent("key", DATA)
+    assert not await is_whole(full, "key")
+    await full.close()
+    owner = cold_servers.hdfs_store(root="/owned")
+    await owner.put_if_absent("key", DATA)
+    stranger = HdfsColdStore(HdfsOptions(f"http://{hdfs.address}", "/owned", user="stranger"))
+    assert await stranger.get("key") == DATA, "every user may read it"
+    for refused in (stranger.put_if_absent("other", DATA), stranger.delete("key")):
+        with pytest.raises(UnauthorizedError):
+            await refused
+    assert await owner.list() == ["key"]
+    await stranger.close()
+    await owner.close()
 
 
 # --- stale listings -----------------------------------------------------------------------------
@@ -455,44 +439,39 @@ def manifest(lssn: int, previous: str) -> Manifest:
 
 
 @pytest.mark.parametrize("kind", ["local", *REAL])
-def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
+async def test_a_stale_listing_hides_no_known_object_and_shows_no_deleted_one(
     kind: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        store: ColdStore = LocalColdStore(tmp_path)
-        if kind != "local":
-            store = cold_servers.s3_store() if kind == "s3" else cold_servers.hdfs_store()
-        listed: Any = StaleListing(store)
-        index = StreamIndex(listed, "ns", "s")
+    store: ColdStore = LocalColdStore(tmp_path)
+    if kind != "local":
+        store = cold_servers.s3_store() if kind == "s3" else cold_servers.hdfs_store()
+    listed: Any = StaleListing(store)
+    index = StreamIndex(listed, "ns", "s")
 
-        async def put(lssn: int) -> None:
-            one = manifest(lssn, f"d{lssn - 1}")
-            await store.put_if_absent(f"ns/s/lssn={lssn:019d}/manifest.json", one.encode())
+    async def put(lssn: int) -> None:
+        one = manifest(lssn, f"d{lssn - 1}")
+        await store.put_if_absent(f"ns/s/lssn={lssn:019d}/manifest.json", one.encode())
 
-        await put(1)
-        await put(2)
-        await index.refresh()
-        assert list(index.manifests) == [1, 2]
-        await put(3)
-        await index.refresh()
-        listed._listed = [
-            key for key in await store.list() if "lssn=0000000000000000002" not in key
-        ]
-        await index.refresh()
-        assert list(index.manifests) == [1, 2, 3], (
-            "a known segment is kept although the listing lacks it"
-        )
-        fresh = StreamIndex(listed, "ns", "s")
-        await fresh.refresh()
-        assert list(fresh.manifests) == [1, 2, 3], "a new index finds it too"
-        await listed.freeze()
-        await store.delete("ns/s/lssn=0000000000000000001/manifest.json")
-        await index.refresh()
-        assert await read_manifest(store, "ns", "s", 1) is None
-        assert index.first().lssn in (1, 2), "what was read before may be kept for a while"
-        fresh = StreamIndex(listed, "ns", "s")
-        await fresh.refresh()
-        assert list(fresh.manifests) == [2, 3], "a deleted segment is dropped although it is listed"
-        await store.close()
-
-    asyncio.run(main())
+    await put(1)
+    await put(2)
+    await index.refresh()
+    assert list(index.manifests) == [1, 2]
+    await put(3)
+    await index.refresh()
+    listed._listed = [key for key in await store.list() if "lssn=0000000000000000002" not in key]
+    await index.refresh()
+    assert list(index.manifests) == [1, 2, 3], (
+        "a known segment is kept although the listing lacks it"
+    )
+    fresh = StreamIndex(listed, "ns", "s")
+    await fresh.refresh()
+    assert list(fresh.manifests) == [1, 2, 3], "a new index finds it too"
+    await listed.freeze()
+    await store.delete("ns/s/lssn=0000000000000000001/manifest.json")
+    await index.refresh()
+    assert await read_manifest(store, "ns", "s", 1) is None
+    assert index.first().lssn in (1, 2), "what was read before may be kept for a while"
+    fresh = StreamIndex(listed, "ns", "s")
+    await fresh.refresh()
+    assert list(fresh.manifests) == [2, 3], "a deleted segment is dropped although it is listed"
+    await store.close()

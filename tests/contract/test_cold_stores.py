@@ -92,20 +92,17 @@ def test_leftovers_of_a_crash_are_never_listed_and_are_swept_when_old(tmp_path: 
 
 @pytest.mark.needs_server("hdfs")
 @pytest.mark.timeout(400)
-def test_leftovers_in_hdfs_are_never_listed_and_are_swept_when_old() -> None:
-    async def main() -> None:
-        store = cold_servers.hdfs_store(root="/leftovers")
-        client: Any = store._client
-        for name in ("1", "2"):
-            client.write(f"/leftovers/.uploading/{name}", data=b"half")
-        client.set_times("/leftovers/.uploading/2", modification_time=1)
-        assert await store.list() == []
-        await store.put_if_absent("key", b"whole")
-        assert await store.list() == ["key"]
-        assert client.list("/leftovers/.uploading") == ["1"]
-        await store.close()
-
-    asyncio.run(main())
+async def test_leftovers_in_hdfs_are_never_listed_and_are_swept_when_old() -> None:
+    store = cold_servers.hdfs_store(root="/leftovers")
+    client: Any = store._client
+    for name in ("1", "2"):
+        client.write(f"/leftovers/.uploading/{name}", data=b"half")
+    client.set_times("/leftovers/.uploading/2", modification_time=1)
+    assert await store.list() == []
+    await store.put_if_absent("key", b"whole")
+    assert await store.list() == ["key"]
+    assert client.list("/leftovers/.uploading") == ["1"]
+    await store.close()
 
 
 @pytest.mark.parametrize(

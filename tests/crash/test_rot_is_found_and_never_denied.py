@@ -129,28 +129,22 @@ def test_corruption_in_any_file_is_neither_served_nor_a_denial() -> None:
     assert images > 500
 
 
-def test_truncated_sealed_file_is_damage() -> None:
-    async def main() -> None:
-        files, promises = await finished()
-        newest = max(path for path in files if path.startswith("log/"))
-        for path in sorted(files):
-            if path == newest:
-                continue
-            for keep in (0, 100, 600, len(files[path]) // 2, len(files[path]) - 1):
-                image = Image("killed", {**files, path: files[path][:keep]})
-                assert await find_false_answers(image, promises) == [], (path, keep)
-
-    asyncio.run(main())
+async def test_truncated_sealed_file_is_damage() -> None:
+    files, promises = await finished()
+    newest = max(path for path in files if path.startswith("log/"))
+    for path in sorted(files):
+        if path == newest:
+            continue
+        for keep in (0, 100, 600, len(files[path]) // 2, len(files[path]) - 1):
+            image = Image("killed", {**files, path: files[path][:keep]})
+            assert await find_false_answers(image, promises) == [], (path, keep)
 
 
-def test_missing_file_is_damage() -> None:
-    async def main() -> None:
-        files, promises = await finished()
-        for path in sorted(files):
-            image = Image("killed", {p: c for p, c in files.items() if p != path})
-            assert await find_false_answers(image, promises) == [], path
-
-    asyncio.run(main())
+async def test_missing_file_is_damage() -> None:
+    files, promises = await finished()
+    for path in sorted(files):
+        image = Image("killed", {p: c for p, c in files.items() if p != path})
+        assert await find_false_answers(image, promises) == [], path
 
 
 def test_treating_damage_as_a_torn_end_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,54 +74,50 @@ def route_over_fdb() -> list[str]:
         pytest.param(route_over_fdb, id="fdb"),
     ],
 )
-def test_a_migration_under_writes_loses_nothing(
+async def test_a_migration_under_writes_loses_nothing(
     route_of: Callable[[], list[str]], tmp_path: Path
 ) -> None:
     """No acknowledged write is lost or applied twice, and no number is used twice."""
     sqlite = f"sqlite://{tmp_path}/m.db"
     route = [sqlite, *route_of()]
-
-    async def run() -> None:
-        store = await open_store(sqlite)
-        await Writers.prepare(store)
-        await initialise_cluster(store, Random(1))
-        ids = LedgerStore(store)
-        for _ in range(40):
-            await ids.next_id()
-        await store.create(Paths().ledger(700), b"restored")
-        await fill(store)
-        writers = Writers(pause_s=0.02)
-        handles = [await open_store(sqlite) for _ in range(KEYS)]
-        tasks = [
-            asyncio.create_task(writers.run(handle, key)) for key, handle in enumerate(handles)
-        ]
-        given = [await ids.next_id()]
-        for source, target in pairwise(route):
-            done = sum(writers.known)
-            await move(open_without_following, source, target)
-            given.append(await ids.next_id())
-            await asyncio.sleep(0.3)
-            assert sum(writers.known) > done
-        writers.is_stopped = True
-        for task in tasks:
-            await task
-        await writers.check(store)
-        assert store.uri == route[-1]
-        assert given[0] < 700 < given[1] < given[2] < given[3]
-        late = await open_store(sqlite)
-        assert late.uri == route[-1]
-        assert (await late.get("/-odd.name!/~/Ωμέγα")).data == b"x" * 90_000
-        print(
-            f"{sum(writers.known)} writes, {writers.refused} repeated, "
-            f"longest pause of a writer {writers.longest_pause_s * 1000:.0f} ms"
-        )
-        for handle in (late, store, *handles):
-            await handle.close()
-
-    asyncio.run(run())
+    store = await open_store(sqlite)
+    await Writers.prepare(store)
+    await initialise_cluster(store, Random(1))
+    ids = LedgerStore(store)
+    for _ in range(40):
+        await ids.next_id()
+    await store.create(Paths().ledger(700), b"restored")
+    await fill(store)
+    writers = Writers(pause_s=0.02)
+    handles = [await open_store(sqlite) for _ in range(KEYS)]
+    tasks = [asyncio.create_task(writers.run(handle, key)) for key, handle in enumerate(handles)]
+    given = [await ids.next_id()]
+    for source, target in pairwise(route):
+        done = sum(writers.known)
+        await move(open_without_following, source, target)
+        given.append(await ids.next_id())
+        await asyncio.sleep(0.3)
+        assert sum(writers.known) > done
+    writers.is_stopped = True
+    for task in tasks:
+        await task
+    await writers.check(store)
+    assert store.uri == route[-1]
+    assert given[0] < 700 < given[1] < given[2] < given[3]
+    late = await open_store(sqlite)
+    assert late.uri == route[-1]
+    assert (await late.get("/-odd.name!/~/Ωμέγα")).data == b"x" * 90_000
+    print(
+        f"{sum(writers.known)} writes, {writers.refused} repeated, "
+        f"longest pause of a writer {writers.longest_pause_s * 1000:.0f} ms"
+    )
+    for handle in (late, store, *handles):
+        await handle.close()
 
 
-def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(tmp_path: Path) -> None:
+async def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(
+    tmp_path: Path,
+) -> None:
     cluster = ModelCluster()
 
     async def opener(uri: str) -> MovableStore:
@@ -131,23 +127,20 @@ def test_a_migration_to_the_model_of_foundationdb_and_back_loses_nothing(tmp_pat
         await store.start()
         return store
 
-    async def run() -> None:
-        first = f"sqlite://{tmp_path}/m.db"
-        store = MigratingStore(await opener(first), opener, 10_000)
-        await Writers.prepare(store)
-        await fill(store)
-        writers = Writers()
-        tasks = [asyncio.create_task(writers.run(store, key)) for key in range(KEYS)]
-        for source, target in ((first, "fdb:x"), ("fdb:x", "fdb:y"), ("fdb:y", first)):
-            await move(opener, source, target)
-        writers.is_stopped = True
-        for task in tasks:
-            await task
-        await writers.check(store)
-        assert store.uri == first
-        await store.close()
-
-    asyncio.run(run())
+    first = f"sqlite://{tmp_path}/m.db"
+    store = MigratingStore(await opener(first), opener, 10_000)
+    await Writers.prepare(store)
+    await fill(store)
+    writers = Writers()
+    tasks = [asyncio.create_task(writers.run(store, key)) for key in range(KEYS)]
+    for source, target in ((first, "fdb:x"), ("fdb:x", "fdb:y"), ("fdb:y", first)):
+        await move(opener, source, target)
+    writers.is_stopped = True
+    for task in tasks:
+        await task
+    await writers.check(store)
+    assert store.uri == first
+    await store.close()
 
 
 def uri_of(kind: str, path: Path) -> str | None:
@@ -175,7 +168,9 @@ def uri_of(kind: str, path: Path) -> str | None:
         "fdb",
     ],
 )
-def test_every_write_and_current_read_obeys_the_migration_fence(kind: str, tmp_path: Path) -> None:
+async def test_every_write_and_current_read_obeys_the_migration_fence(
+    kind: str, tmp_path: Path
+) -> None:
     """This holds for handles opened before and after the fence was closed."""
     cluster = ModelCluster()
     uri = uri_of(kind, tmp_path)
@@ -187,49 +182,46 @@ def test_every_write_and_current_read_obeys_the_migration_fence(kind: str, tmp_p
         await store.start()
         return store
 
-    async def run() -> None:
-        old, mover = await opener(), await opener()
-        await old.create("/n", b"before")
-        await old.create("/q/a-", sequential=True)
-        notified = asyncio.Event()
-        old.watch_fence(notified.set)
-        await asyncio.sleep(0.2)
-        notified.clear()
-        fence = await mover.fence_state()
-        closed = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "me")
-        assert await mover.swap_fence(fence, closed)
-        assert not await mover.swap_fence(fence, closed)
-        await asyncio.wait_for(notified.wait(), 5)
-        fresh = await opener()
-        for handle in (old, fresh, mover):
-            for attempt in (
-                handle.get("/n"), handle.get("/none"), handle.get("/"), handle.children("/q"),
-                handle.put("/n", b""), handle.put("/none", b""), handle.create("/m"),
-                handle.create("/q/a-", sequential=True), handle.delete("/n"),
-                handle.txn([Create("/m")]), handle.session(2_000),
-            ):  # fmt: skip
-                with pytest.raises(StoreFencedError):
-                    await attempt
-            assert (await handle.get("/n", stale_ok=True)).data == b"before"
-            assert await handle.fence_state() == closed
-        other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "another attempt")
-        with pytest.raises(StoreFencedError):
-            await mover.load([Create("/m")], {}, other)
-        await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
-        found = await scan(mover)
-        assert found["/m"].data == b"loaded"
-        assert found["/q"].sequence >= 2_000
-        before = (await old.get("/n", stale_ok=True)).version
-        assert await mover.swap_fence(closed, FenceState("new-epoch", fence.tree))
-        for handle in (old, fresh):
-            value = await handle.get("/n")
-            assert value.data == b"before"
-            assert value.version != before
-            await handle.put("/n", b"before", expect=value.version)
-            path, _ = await handle.create("/q/a-", sequential=True)
-            assert int(path[-10:]) >= 2_000
-        check_equal(await scan(old), await scan(fresh))
-        for handle in (old, fresh, mover):
-            await handle.close()
-
-    asyncio.run(run())
+    old, mover = await opener(), await opener()
+    await old.create("/n", b"before")
+    await old.create("/q/a-", sequential=True)
+    notified = asyncio.Event()
+    old.watch_fence(notified.set)
+    await asyncio.sleep(0.2)
+    notified.clear()
+    fence = await mover.fence_state()
+    closed = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "me")
+    assert await mover.swap_fence(fence, closed)
+    assert not await mover.swap_fence(fence, closed)
+    await asyncio.wait_for(notified.wait(), 5)
+    fresh = await opener()
+    for handle in (old, fresh, mover):
+        for attempt in (
+            handle.get("/n"), handle.get("/none"), handle.get("/"), handle.children("/q"),
+            handle.put("/n", b""), handle.put("/none", b""), handle.create("/m"),
+            handle.create("/q/a-", sequential=True), handle.delete("/n"),
+            handle.txn([Create("/m")]), handle.session(2_000),
+        ):  # fmt: skip
+            with pytest.raises(StoreFencedError):
+                await attempt
+        assert (await handle.get("/n", stale_ok=True)).data == b"before"
+        assert await handle.fence_state() == closed
+    other = FenceState(fence.epoch, fence.tree, "memory:elsewhere", "another attempt")
+    with pytest.raises(StoreFencedError):
+        await mover.load([Create("/m")], {}, other)
+    await mover.load([Create("/m", b"loaded")], {"/q": 2_000, "/": 7}, closed)
+    found = await scan(mover)
+    assert found["/m"].data == b"loaded"
+    assert found["/q"].sequence >= 2_000
+    before = (await old.get("/n", stale_ok=True)).version
+    assert await mover.swap_fence(closed, FenceState("new-epoch", fence.tree))
+    for handle in (old, fresh):
+        value = await handle.get("/n")
+        assert value.data == b"before"
+        assert value.version != before
+        await handle.put("/n", b"before", expect=value.version)
+        path, _ = await handle.create("/q/a-", sequential=True)
+        assert int(path[-10:]) >= 2_000
+    check_equal(await scan(old), await scan(fresh))
+    for handle in (old, fresh, mover):
+        await handle.close()

@@ -125,46 +125,38 @@ def secure_zookeeper(certs: Certificates) -> Iterator[str]:
 
 @ZOOKEEPER
 @pytest.mark.filterwarnings("ignore:unclosed <ssl:ResourceWarning")  # kazoo leaves failed ones open
-def test_zookeeper_with_server_and_client_certificates(
+async def test_zookeeper_with_server_and_client_certificates(
     secure_zookeeper: str, certs: Certificates
 ) -> None:
     name = unique_name()
     base_uri = f"zk://{secure_zookeeper}/{name}"
-
-    async def run() -> None:
-        await use(
-            documented(
-                "zk", "tls_cert", f"{secure_zookeeper}/{name}",
-                tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
-            )
-        )  # fmt: skip
-        for stranger in (
-            f"{base_uri}?{tls(certs.other_ca, certs.client)}",  # not the server's authority
-            f"{base_uri}?{tls(certs.ca, certs.stranger)}",
-            f"{base_uri}?{tls(certs.ca)}",
-            base_uri,
-        ):
-            await refused(stranger, MetadataUnavailableError)
-
-    asyncio.run(run())
+    await use(
+        documented(
+            "zk", "tls_cert", f"{secure_zookeeper}/{name}",
+            tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
+        )
+    )  # fmt: skip
+    for stranger in (
+        f"{base_uri}?{tls(certs.other_ca, certs.client)}",  # not the server's authority
+        f"{base_uri}?{tls(certs.ca, certs.stranger)}",
+        f"{base_uri}?{tls(certs.ca)}",
+        base_uri,
+    ):
+        await refused(stranger, MetadataUnavailableError)
 
 
 @ZOOKEEPER
-def test_zookeeper_with_passwords(tmp_path: Path) -> None:
+async def test_zookeeper_with_passwords(tmp_path: Path) -> None:
     """The nodes of one user are inaccessible to other users and to anonymous clients."""
     at = f"{metadata_servers.zookeeper().address}/{unique_name()}"
     base_uri = f"zk://{at}"
     own, wrong = (auth_file(tmp_path, f"digest:me:{word}") for word in ("secret", "guess"))
-
-    async def run() -> None:
-        await use(documented("zk", "auth_file", at, auth_file=own))
-        async with opened(f"{base_uri}?auth_file={own}") as store:
-            assert "secret" not in store.uri
-            assert "auth" not in store.uri
-        for stranger in (f"{base_uri}?auth_file={wrong}", base_uri):
-            assert "NoAuth" in await refused(stranger, UnauthorizedError)
-
-    asyncio.run(run())
+    await use(documented("zk", "auth_file", at, auth_file=own))
+    async with opened(f"{base_uri}?auth_file={own}") as store:
+        assert "secret" not in store.uri
+        assert "auth" not in store.uri
+    for stranger in (f"{base_uri}?auth_file={wrong}", base_uri):
+        assert "NoAuth" in await refused(stranger, UnauthorizedError)
 
 
 # --- etcd ---------------------------------------------------------------------------------------
@@ -207,45 +199,40 @@ def begin_users(server: Etcd, user: str, password: str | None, prefix: str) -> N
 
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["certificates"], indirect=True)
-def test_etcd_with_server_and_client_certificates(secure_etcd: Etcd, certs: Certificates) -> None:
+async def test_etcd_with_server_and_client_certificates(
+    secure_etcd: Etcd, certs: Certificates
+) -> None:
     at = f"{secure_etcd.address}/{unique_name()}"
     base_uri = f"etcd://{at}"
-
-    async def run() -> None:
-        await use(
-            documented(
-                "etcd", "tls_cert", at,
-                tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
-            )
-        )  # fmt: skip
-        for stranger in (
-            f"{base_uri}?{tls(certs.other_ca, certs.client)}",
-            f"{base_uri}?{tls(certs.ca, certs.stranger)}",
-            f"{base_uri}?{tls(certs.ca)}",
-            base_uri,
-        ):
-            await refused(stranger, MetadataUnavailableError)
-
-    asyncio.run(run())
+    await use(
+        documented(
+            "etcd", "tls_cert", at,
+            tls_ca=certs.ca, tls_cert=certs.client.cert, tls_key=certs.client.key,
+        )
+    )  # fmt: skip
+    for stranger in (
+        f"{base_uri}?{tls(certs.other_ca, certs.client)}",
+        f"{base_uri}?{tls(certs.ca, certs.stranger)}",
+        f"{base_uri}?{tls(certs.ca)}",
+        base_uri,
+    ):
+        await refused(stranger, MetadataUnavailableError)
 
 
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["certificates"], indirect=True)
-def test_etcd_uses_the_name_in_the_client_certificate_as_the_user(
+async def test_etcd_uses_the_name_in_the_client_certificate_as_the_user(
     secure_etcd: Etcd, certs: Certificates
 ) -> None:
-    async def run() -> None:
-        begin_users(secure_etcd, CLIENT, None, "/ours/")
-        own = tls(certs.ca, certs.client)
-        await use(f"etcd://{secure_etcd.address}/ours/a?{own}")
-        await refused(f"etcd://{secure_etcd.address}/theirs?{own}", UnauthorizedError)
-
-    asyncio.run(run())
+    begin_users(secure_etcd, CLIENT, None, "/ours/")
+    own = tls(certs.ca, certs.client)
+    await use(f"etcd://{secure_etcd.address}/ours/a?{own}")
+    await refused(f"etcd://{secure_etcd.address}/theirs?{own}", UnauthorizedError)
 
 
 @ETCD
 @pytest.mark.parametrize("secure_etcd", ["passwords"], indirect=True)
-def test_etcd_with_passwords_over_tls(
+async def test_etcd_with_passwords_over_tls(
     secure_etcd: Etcd, certs: Certificates, tmp_path: Path
 ) -> None:
     """A user can access only its own prefix; a handle survives the loss of tokens by a restart."""
@@ -254,39 +241,35 @@ def test_etcd_with_passwords_over_tls(
         auth_file(tmp_path, line) for line in ("me:secret", "me:guess", "you:secret")
     )
     base_uri, ca = f"etcd://{secure_etcd.address}", tls(certs.ca)
+    at = f"{secure_etcd.address}/ours/a"
+    await use(documented("etcd", "auth_file", at, tls_ca=certs.ca, auth_file=own))
+    for stranger in (
+        f"{base_uri}/ours/b?{ca}&auth_file={wrong}",
+        f"{base_uri}/ours/b?{ca}&auth_file={nobody}",
+        f"{base_uri}/ours/b?{ca}",
+        f"{base_uri}/theirs?{ca}&auth_file={own}",
+    ):
+        message = await refused(stranger, UnauthorizedError)
+        assert "secret" not in message
+    async with opened(f"{base_uri}/ours/c?{ca}&auth_file={own}") as store:
+        assert "secret" not in store.uri
+        changes = ChangeSignal()
+        await store.create("/n", b"before")
+        store.watch("/n", changes.notify)
+        session = await store.session(20_000)
+        await changes.drain()
+        secure_etcd.kill()
+        secure_etcd.launch()
+        await asyncio.to_thread(secure_etcd.wait_ready)
 
-    async def run() -> None:
-        at = f"{secure_etcd.address}/ours/a"
-        await use(documented("etcd", "auth_file", at, tls_ca=certs.ca, auth_file=own))
-        for stranger in (
-            f"{base_uri}/ours/b?{ca}&auth_file={wrong}",
-            f"{base_uri}/ours/b?{ca}&auth_file={nobody}",
-            f"{base_uri}/ours/b?{ca}",
-            f"{base_uri}/theirs?{ca}&auth_file={own}",
-        ):
-            message = await refused(stranger, UnauthorizedError)
-            assert "secret" not in message
-        async with opened(f"{base_uri}/ours/c?{ca}&auth_file={own}") as store:
-            assert "secret" not in store.uri
-            changes = ChangeSignal()
-            await store.create("/n", b"before")
-            store.watch("/n", changes.notify)
-            session = await store.session(20_000)
-            await changes.drain()
-            secure_etcd.kill()
-            secure_etcd.launch()
-            await asyncio.to_thread(secure_etcd.wait_ready)
+        async def works() -> bool:
+            try:
+                await store.put("/n", b"after")
+            except RhumblineError:
+                return False
+            return True
 
-            async def works() -> bool:
-                try:
-                    await store.put("/n", b"after")
-                except RhumblineError:
-                    return False
-                return True
-
-            await eventually(works, "the handle authenticates again")
-            await changes.wait_notified("the watch authenticates again")
-            await asyncio.sleep(1)
-            assert not session.is_lost
-
-    asyncio.run(run())
+        await eventually(works, "the handle authenticates again")
+        await changes.wait_notified("the watch authenticates again")
+        await asyncio.sleep(1)
+        assert not session.is_lost

@@ -93,179 +93,150 @@ async def heals(store: MetadataStore) -> None:
     await eventually(works, "the handle works again")
 
 
-def test_a_write_over_a_connection_that_is_cut_reports_its_true_outcome(
+async def test_a_write_over_a_connection_that_is_cut_reports_its_true_outcome(
     kind: ServerKind, proxy: Proxy
 ) -> None:
-    async def run() -> None:
-        outcomes: dict[str, list[str]] = {}
-        async with open_both(kind, proxy) as (store, direct):
-            for stream, count in CUTS:
-                await heals(store)
-                data = uuid4().hex.encode()
-                with cut_briefly(proxy, count, stream):
-                    answer = await outcome(store, data)
-                await check(answer, direct, data)
-                outcomes.setdefault(answer.__name__ if answer else "ok", []).append(
-                    f"{stream}+{count}"
-                )
+    outcomes: dict[str, list[str]] = {}
+    async with open_both(kind, proxy) as (store, direct):
+        for stream, count in CUTS:
             await heals(store)
-        for name, cuts in outcomes.items():
-            print(f"{kind.scheme}: {name}: {', '.join(cuts)}")
+            data = uuid4().hex.encode()
+            with cut_briefly(proxy, count, stream):
+                answer = await outcome(store, data)
+            await check(answer, direct, data)
+            outcomes.setdefault(answer.__name__ if answer else "ok", []).append(f"{stream}+{count}")
+        await heals(store)
+    for name, cuts in outcomes.items():
+        print(f"{kind.scheme}: {name}: {', '.join(cuts)}")
 
-    asyncio.run(run())
 
-
-def test_a_transaction_whose_response_is_lost_is_applied_completely_or_not_at_all(
+async def test_a_transaction_whose_response_is_lost_is_applied_completely_or_not_at_all(
     kind: ServerKind, proxy: Proxy
 ) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            for number in range(4):
-                await heals(store)
-                operations: list[Operation] = [
-                    Create(f"/created-{number}"),
-                    Put("/n", b"%d" % number),
-                ]
-                with (
-                    cut_briefly(proxy, number * 8, "downstream"),
-                    suppress(Unavailable, IndeterminateError),
-                ):
-                    await store.txn(operations)
-                await asyncio.sleep(0.02)
-                is_created = f"created-{number}" in await direct.children("/")
-                assert is_created == ((await direct.get("/n")).data == b"%d" % number)
-
-    asyncio.run(run())
+    async with open_both(kind, proxy) as (store, direct):
+        for number in range(4):
+            await heals(store)
+            operations: list[Operation] = [
+                Create(f"/created-{number}"),
+                Put("/n", b"%d" % number),
+            ]
+            with (
+                cut_briefly(proxy, number * 8, "downstream"),
+                suppress(Unavailable, IndeterminateError),
+            ):
+                await store.txn(operations)
+            await asyncio.sleep(0.02)
+            is_created = f"created-{number}" in await direct.children("/")
+            assert is_created == ((await direct.get("/n")).data == b"%d" % number)
 
 
-def test_an_idempotent_write_resolves_an_unknown_outcome(kind: ServerKind, proxy: Proxy) -> None:
+async def test_an_idempotent_write_resolves_an_unknown_outcome(
+    kind: ServerKind, proxy: Proxy
+) -> None:
     """After ``idempotent_writes.put`` the write has taken effect exactly once."""
-
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            for count in (0, 10, 40):
-                await heals(store)
-                version = (await store.get("/n")).version
-                data = uuid4().hex.encode()
-                with cut_briefly(proxy, count, "downstream"):
-                    written = await idempotent_writes.put(store, "/n", data, version)
-                found = await direct.get("/n")
-                assert (found.data, found.version) == (data, written)
-
-    asyncio.run(run())
+    async with open_both(kind, proxy) as (store, direct):
+        for count in (0, 10, 40):
+            await heals(store)
+            version = (await store.get("/n")).version
+            data = uuid4().hex.encode()
+            with cut_briefly(proxy, count, "downstream"):
+                written = await idempotent_writes.put(store, "/n", data, version)
+            found = await direct.get("/n")
+            assert (found.data, found.version) == (data, written)
 
 
-def test_writes_without_a_connection_have_no_effect_and_raise_unavailable(
+async def test_writes_without_a_connection_have_no_effect_and_raise_unavailable(
     kind: ServerKind, proxy: Proxy
 ) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            proxy.cut()
-            await asyncio.sleep(0.2)  # the handle needs time to notice
-            assert await outcome(store, b"refused") is Unavailable
-            with pytest.raises(Unavailable):
-                await store.get("/n")
-            await check(Unavailable, direct, b"refused")
-            proxy.heal()
-            await heals(store)
-
-    asyncio.run(run())
+    async with open_both(kind, proxy) as (store, direct):
+        proxy.cut()
+        await asyncio.sleep(0.2)  # the handle needs time to notice
+        assert await outcome(store, b"refused") is Unavailable
+        with pytest.raises(Unavailable):
+            await store.get("/n")
+        await check(Unavailable, direct, b"refused")
+        proxy.heal()
+        await heals(store)
 
 
 @pytest.mark.parametrize("streams", [("upstream",), ("downstream",)], ids=lambda names: names[0])
-def test_calls_whose_bytes_are_dropped_end_at_their_deadline(
+async def test_calls_whose_bytes_are_dropped_end_at_their_deadline(
     kind: ServerKind, proxy: Proxy, streams: tuple[str, ...]
 ) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            proxy.swallow(*streams)
-            began = time.monotonic()
-            answer = await outcome(store, b"swallowed")
-            spent_s = time.monotonic() - began
-            assert answer is not None
-            await check(answer, direct, b"swallowed")
-            with pytest.raises(Unavailable):
-                async with asyncio.timeout(HANGS_AFTER_S):
-                    await store.get("/n")
-            print(f"{kind.scheme}: {streams[0]} dropped: {answer.__name__} in {spent_s:.2f} s")
-            proxy.heal()
-            await heals(store)
-
-    asyncio.run(run())
+    async with open_both(kind, proxy) as (store, direct):
+        proxy.swallow(*streams)
+        began = time.monotonic()
+        answer = await outcome(store, b"swallowed")
+        spent_s = time.monotonic() - began
+        assert answer is not None
+        await check(answer, direct, b"swallowed")
+        with pytest.raises(Unavailable):
+            async with asyncio.timeout(HANGS_AFTER_S):
+                await store.get("/n")
+        print(f"{kind.scheme}: {streams[0]} dropped: {answer.__name__} in {spent_s:.2f} s")
+        proxy.heal()
+        await heals(store)
 
 
-def test_calls_over_a_slow_connection_succeed(kind: ServerKind, proxy: Proxy) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            proxy.latency(60)
-            began = time.monotonic()
-            await store.put("/n", b"slow")
-            assert (await store.get("/n")).data == b"slow"
-            print(f"{kind.scheme}: 120 ms round trip: {time.monotonic() - began:.2f} s for 2 calls")
-            await check(None, direct, b"slow")
-
-    asyncio.run(run())
+async def test_calls_over_a_slow_connection_succeed(kind: ServerKind, proxy: Proxy) -> None:
+    async with open_both(kind, proxy) as (store, direct):
+        proxy.latency(60)
+        began = time.monotonic()
+        await store.put("/n", b"slow")
+        assert (await store.get("/n")).data == b"slow"
+        print(f"{kind.scheme}: 120 ms round trip: {time.monotonic() - began:.2f} s for 2 calls")
+        await check(None, direct, b"slow")
 
 
-def test_watches_fire_after_a_cut(kind: ServerKind, proxy: Proxy) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            changes, family = ChangeSignal(), ChangeSignal()
-            store.watch("/n", changes.notify)
-            store.watch("/", family.notify, prefix=True)
-            await changes.drain()
-            await family.drain()
-            proxy.cut()
-            await direct.put("/n", b"during the cut")
-            proxy.heal()
-            await changes.wait_notified("a change during the cut")
-            await family.wait_notified("a change below the root during the cut")
-            await changes.drain()
-            await direct.put("/n", b"after")
-            await changes.wait_notified("a change after the cut")
-
-    asyncio.run(run())
+async def test_watches_fire_after_a_cut(kind: ServerKind, proxy: Proxy) -> None:
+    async with open_both(kind, proxy) as (store, direct):
+        changes, family = ChangeSignal(), ChangeSignal()
+        store.watch("/n", changes.notify)
+        store.watch("/", family.notify, prefix=True)
+        await changes.drain()
+        await family.drain()
+        proxy.cut()
+        await direct.put("/n", b"during the cut")
+        proxy.heal()
+        await changes.wait_notified("a change during the cut")
+        await family.wait_notified("a change below the root during the cut")
+        await changes.drain()
+        await direct.put("/n", b"after")
+        await changes.wait_notified("a change after the cut")
 
 
-def test_a_session_without_a_connection_expires(kind: ServerKind, proxy: Proxy) -> None:
+async def test_a_session_without_a_connection_expires(kind: ServerKind, proxy: Proxy) -> None:
     """Its path can be claimed anew, and its owner learns of the loss after the reconnect."""
+    async with open_both(kind, proxy) as (store, direct):
+        session = await store.session(kind.ttl_ms)
+        lost = asyncio.Event()
+        session.on_lost(lost.set)
+        await store.create("/claim", b"first", ephemeral=session)
+        proxy.cut()
+        began = time.monotonic()
 
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            session = await store.session(kind.ttl_ms)
-            lost = asyncio.Event()
-            session.on_lost(lost.set)
-            await store.create("/claim", b"first", ephemeral=session)
-            proxy.cut()
-            began = time.monotonic()
+        async def is_free() -> bool:
+            return "claim" not in await direct.children("/")
 
-            async def is_free() -> bool:
-                return "claim" not in await direct.children("/")
-
-            await eventually(is_free, "the ephemeral node is removed with its session")
-            print(f"{kind.scheme}: a claim of {kind.ttl_ms} ms: {time.monotonic() - began:.2f} s")
-            await direct.create("/claim", b"second")
-            proxy.heal()
-            async with asyncio.timeout(15):
-                await lost.wait()
-            assert session.is_lost
-            assert (await store.get("/claim")).data == b"second"
-
-    asyncio.run(run())
+        await eventually(is_free, "the ephemeral node is removed with its session")
+        print(f"{kind.scheme}: a claim of {kind.ttl_ms} ms: {time.monotonic() - began:.2f} s")
+        await direct.create("/claim", b"second")
+        proxy.heal()
+        async with asyncio.timeout(15):
+            await lost.wait()
+        assert session.is_lost
+        assert (await store.get("/claim")).data == b"second"
 
 
-def test_a_session_survives_a_short_cut(kind: ServerKind, proxy: Proxy) -> None:
-    async def run() -> None:
-        async with open_both(kind, proxy) as (store, direct):
-            session = await store.session(8_000)
-            await store.create("/claim", b"mine", ephemeral=session)
-            proxy.cut()
-            await asyncio.sleep(0.5)
-            proxy.heal()
-            await heals(store)
-            assert not session.is_lost
-            assert (await direct.get("/claim")).data == b"mine"
-            await session.close()
-            assert "claim" not in await direct.children("/")
-
-    asyncio.run(run())
+async def test_a_session_survives_a_short_cut(kind: ServerKind, proxy: Proxy) -> None:
+    async with open_both(kind, proxy) as (store, direct):
+        session = await store.session(8_000)
+        await store.create("/claim", b"mine", ephemeral=session)
+        proxy.cut()
+        await asyncio.sleep(0.5)
+        proxy.heal()
+        await heals(store)
+        assert not session.is_lost
+        assert (await direct.get("/claim")).data == b"mine"
+        await session.close()
+        assert "claim" not in await direct.children("/")

@@ -86,129 +86,120 @@ class Adders:
             assert self.acknowledged[key] <= found <= self.acknowledged[key] + self.unsure[key]
 
 
-def test_acknowledged_writes_survive_a_crash_of_the_server(
+async def test_acknowledged_writes_survive_a_crash_of_the_server(
     kind: ServerKind, server: Server
 ) -> None:
     """Values, versions, watches and sequence numbers survive a kill and restart under writes."""
+    async with kind.opened(server.address, "crash") as store:
+        adders = Adders(store)
+        await adders.prepare()
+        path, version = await store.create("/still", b"here")
+        first, _ = await store.create("/queue/n-", sequential=True)
+        changes = ChangeSignal()
+        store.watch("/still", changes.notify)
+        await changes.drain()
+        async with asyncio.TaskGroup() as group:
+            for key in range(KEYS):
+                group.create_task(adders.run(key))
+            await asyncio.sleep(0.3)
+            before = changes.count
+            server.kill()
+            server.launch()  # not in another thread: the server would end with that thread
+            await asyncio.to_thread(server.wait_ready)
+            count = sum(adders.acknowledged)
 
-    async def run() -> None:
-        async with kind.opened(server.address, "crash") as store:
-            adders = Adders(store)
-            await adders.prepare()
-            path, version = await store.create("/still", b"here")
-            first, _ = await store.create("/queue/n-", sequential=True)
-            changes = ChangeSignal()
-            store.watch("/still", changes.notify)
-            await changes.drain()
-            async with asyncio.TaskGroup() as group:
-                for key in range(KEYS):
-                    group.create_task(adders.run(key))
-                await asyncio.sleep(0.3)
-                before = changes.count
-                server.kill()
-                server.launch()  # not in another thread: the server would end with that thread
-                await asyncio.to_thread(server.wait_ready)
-                count = sum(adders.acknowledged)
+            async def goes_on() -> bool:
+                return sum(adders.acknowledged) > count
 
-                async def goes_on() -> bool:
-                    return sum(adders.acknowledged) > count
-
-                await eventually(goes_on, "writes after the restart")
-                adders.is_stopped = True
-            await adders.check(store)
-            assert await store.get(path) == (b"here", version)
-            second, _ = await store.create("/queue/n-", sequential=True)
-            assert second > first
-            await eventually(
-                lambda: _has_fired_since(changes, before), "the watch fires after the reconnect"
-            )
-            print(
-                f"{kind.scheme}: restart under writes: {sum(adders.acknowledged)} done, "
-                f"{sum(adders.unsure)} unknown, longest pause {adders.longest_pause_s:.2f} s"
-            )
-
-    asyncio.run(run())
+            await eventually(goes_on, "writes after the restart")
+            adders.is_stopped = True
+        await adders.check(store)
+        assert await store.get(path) == (b"here", version)
+        second, _ = await store.create("/queue/n-", sequential=True)
+        assert second > first
+        await eventually(
+            lambda: _has_fired_since(changes, before), "the watch fires after the reconnect"
+        )
+        print(
+            f"{kind.scheme}: restart under writes: {sum(adders.acknowledged)} done, "
+            f"{sum(adders.unsure)} unknown, longest pause {adders.longest_pause_s:.2f} s"
+        )
 
 
-def test_calls_to_a_frozen_server_end_at_their_deadline(kind: ServerKind, server: Server) -> None:
-    async def run() -> None:
-        async with kind.opened(server.address, "frozen") as store:
-            await store.create("/n", b"before")
-            server.freeze()
+async def test_calls_to_a_frozen_server_end_at_their_deadline(
+    kind: ServerKind, server: Server
+) -> None:
+    async with kind.opened(server.address, "frozen") as store:
+        await store.create("/n", b"before")
+        server.freeze()
+        try:
+            began = time.monotonic()
+            async with asyncio.timeout(20):
+                with pytest.raises((MetadataUnavailableError, IndeterminateError)):
+                    await store.put("/n", b"meanwhile")
+                with pytest.raises(MetadataUnavailableError):
+                    await store.get("/n")
+            spent_s = time.monotonic() - began
+        finally:
+            server.thaw()
+
+        async def works() -> bool:
             try:
-                began = time.monotonic()
-                async with asyncio.timeout(20):
-                    with pytest.raises((MetadataUnavailableError, IndeterminateError)):
-                        await store.put("/n", b"meanwhile")
-                    with pytest.raises(MetadataUnavailableError):
-                        await store.get("/n")
-                spent_s = time.monotonic() - began
-            finally:
-                server.thaw()
+                await store.put("/n", b"after")
+            except (MetadataUnavailableError, IndeterminateError):
+                return False
+            return True
 
-            async def works() -> bool:
-                try:
-                    await store.put("/n", b"after")
-                except (MetadataUnavailableError, IndeterminateError):
-                    return False
-                return True
-
-            await eventually(works, "the handle works again")
-            assert (await store.get("/n")).data == b"after"
-            print(f"{kind.scheme}: SIGSTOP: a write and a read gave up in {spent_s:.2f} s")
-
-    asyncio.run(run())
+        await eventually(works, "the handle works again")
+        assert (await store.get("/n")).data == b"after"
+        print(f"{kind.scheme}: SIGSTOP: a write and a read gave up in {spent_s:.2f} s")
 
 
-def test_a_server_that_lost_its_data_is_a_new_store(kind: ServerKind, server: Server) -> None:
+async def test_a_server_that_lost_its_data_is_a_new_store(kind: ServerKind, server: Server) -> None:
     """No earlier node, version or session is valid any more.
 
     A handle that was open continues with the current content.
     """
+    async with kind.opened(server.address, "erased") as store:
+        _, old = await store.create("/n", b"old")
+        session = await store.session(8_000)
+        lost = asyncio.Event()
+        session.on_lost(lost.set)
+        await store.create("/claim", b"mine", ephemeral=session)
+        changes = ChangeSignal()
+        store.watch("/n", changes.notify)
+        await changes.drain()
+        server.kill()
+        server.erase()  # type: ignore[attr-defined]
+        server.launch()
+        await asyncio.to_thread(server.wait_ready)
+        began = time.monotonic()
 
-    async def run() -> None:
-        async with kind.opened(server.address, "erased") as store:
-            _, old = await store.create("/n", b"old")
-            session = await store.session(8_000)
-            lost = asyncio.Event()
-            session.on_lost(lost.set)
-            await store.create("/claim", b"mine", ephemeral=session)
-            changes = ChangeSignal()
-            store.watch("/n", changes.notify)
-            await changes.drain()
-            server.kill()
-            server.erase()  # type: ignore[attr-defined]
-            server.launch()
-            await asyncio.to_thread(server.wait_ready)
-            began = time.monotonic()
+        async def is_back() -> bool:
+            try:
+                await store.get("/n")
+            except MetadataUnavailableError:
+                return False
+            except NoNodeError:
+                return True
+            raise AssertionError("a node from before the loss of data")
 
-            async def is_back() -> bool:
-                try:
-                    await store.get("/n")
-                except MetadataUnavailableError:
-                    return False
-                except NoNodeError:
-                    return True
-                raise AssertionError("a node from before the loss of data")
-
-            await eventually(is_back, "the open handle uses the new store")
-            print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
-            await changes.wait_notified("the watch fires after the reconnect")
-            async with asyncio.timeout(20):
-                await lost.wait()
-            with pytest.raises(SessionLostError):
-                await store.create("/claim", b"still mine", ephemeral=session)
-            async with kind.opened(server.address, "erased") as fresh:
-                _, new = await fresh.create("/n", b"new")
-                await changes.wait_notified("the watch was set again")
-                for handle in (fresh, store):
-                    assert await handle.get("/n") == (b"new", new)
-                    with pytest.raises(BadVersionError):
-                        await handle.put("/n", b"x", expect=old)
-                await store.put("/n", b"newer", expect=new)
-                assert (await fresh.get("/n")).data == b"newer"
-
-    asyncio.run(run())
+        await eventually(is_back, "the open handle uses the new store")
+        print(f"{kind.scheme}: usable {time.monotonic() - began:.2f} s after losing all data")
+        await changes.wait_notified("the watch fires after the reconnect")
+        async with asyncio.timeout(20):
+            await lost.wait()
+        with pytest.raises(SessionLostError):
+            await store.create("/claim", b"still mine", ephemeral=session)
+        async with kind.opened(server.address, "erased") as fresh:
+            _, new = await fresh.create("/n", b"new")
+            await changes.wait_notified("the watch was set again")
+            for handle in (fresh, store):
+                assert await handle.get("/n") == (b"new", new)
+                with pytest.raises(BadVersionError):
+                    await handle.put("/n", b"x", expect=old)
+            await store.put("/n", b"newer", expect=new)
+            assert (await fresh.get("/n")).data == b"newer"
 
 
 def test_no_acknowledged_write_is_lost_when_the_leader_of_three_is_killed(kind: ServerKind) -> None:

@@ -117,39 +117,36 @@ def test_invalid_requests_return_statuses(channel: grpc.Channel) -> None:
     assert errors == {1: "no-such-stream", 2: "invalid-argument"}
 
 
-def test_thin_client_administers_streams(proxy: ProxyProcess) -> None:
-    async def scenario() -> None:
-        async with asyncio.timeout(60), connect_proxies(f"grpc://{proxy.address}") as client:
-            namespace = client.namespace()
-            await namespace.create_stream("a", StreamPolicy(roll_bytes=1 << 20), home_region="a")
-            with pytest.raises(StreamExistsError):
-                await namespace.create_stream("a")
-            policy = StreamPolicy(roll_bytes=1 << 21, hot_retention_ms=5_000)
-            await namespace.set_stream_policy("a", policy)
-            known = await namespace.describe("a")
-            assert (known.policy, known.follows_namespace) == (policy, False)
-            await namespace.set_policy(StreamPolicy(roll_bytes=1 << 22))
-            await namespace.set_stream_policy("a", None)
-            known = await namespace.describe("a")
-            assert (known.policy.roll_bytes, known.follows_namespace) == (1 << 22, True)
-            with pytest.raises(NoSuchStreamError):
-                await namespace.set_home_region("missing", "b")
+async def test_thin_client_administers_streams(proxy: ProxyProcess) -> None:
+    async with asyncio.timeout(60), connect_proxies(f"grpc://{proxy.address}") as client:
+        namespace = client.namespace()
+        await namespace.create_stream("a", StreamPolicy(roll_bytes=1 << 20), home_region="a")
+        with pytest.raises(StreamExistsError):
+            await namespace.create_stream("a")
+        policy = StreamPolicy(roll_bytes=1 << 21, hot_retention_ms=5_000)
+        await namespace.set_stream_policy("a", policy)
+        known = await namespace.describe("a")
+        assert (known.policy, known.follows_namespace) == (policy, False)
+        await namespace.set_policy(StreamPolicy(roll_bytes=1 << 22))
+        await namespace.set_stream_policy("a", None)
+        known = await namespace.describe("a")
+        assert (known.policy.roll_bytes, known.follows_namespace) == (1 << 22, True)
+        with pytest.raises(NoSuchStreamError):
+            await namespace.set_home_region("missing", "b")
 
-            async with client.writer("a") as writer, client.reader("a") as reader:
-                await writer.append(b"only")
-                assert (await anext(reader)).payload == b"only"
-                await writer.end_stream()
-                assert [record async for record in reader] == []
-            await namespace.end_stream("a")
-            writer = await namespace.open_writer("a")
-            with pytest.raises(EndOfStreamError):
-                await writer.append(b"late")
-            await writer.abort()
+        async with client.writer("a") as writer, client.reader("a") as reader:
+            await writer.append(b"only")
+            assert (await anext(reader)).payload == b"only"
+            await writer.end_stream()
+            assert [record async for record in reader] == []
+        await namespace.end_stream("a")
+        writer = await namespace.open_writer("a")
+        with pytest.raises(EndOfStreamError):
+            await writer.append(b"late")
+        await writer.abort()
+        await namespace.delete_stream("a")
+        with pytest.raises(NoSuchStreamError):
             await namespace.delete_stream("a")
-            with pytest.raises(NoSuchStreamError):
-                await namespace.delete_stream("a")
-
-    asyncio.run(scenario())
 
 
 def test_proxy_serves_probes_and_prometheus(proxy: ProxyProcess) -> None:

@@ -74,72 +74,68 @@ async def fragments(client: Client) -> int:
 
 
 @pytest.mark.timeout(AWAY_S + 120)
-def test_appends_and_reads_continue_during_an_outage(
+async def test_appends_and_reads_continue_during_an_outage(
     location: StoreLocation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Opening a stream fails; a new segment and the replacement of a bookie wait for the store."""
     caplog.set_level(logging.WARNING)
+    async with AsyncExitStack() as closing:
+        cluster = await closing.enter_async_context(
+            cluster_at(location.uri, tmp_path / "c", bookies_per_region=2)
+        )
+        bonn = await closing.enter_async_context(client_in(cluster, "bonn", 1_500, EAGER))
+        rome = await closing.enter_async_context(client_in(cluster, "rome"))
+        await begin(bonn, (STREAM, "other", "quiet"))
+        short = StreamPolicy(quorum=Quorum(3, 3, 2, 2), roll_bytes=8_000)
+        await bonn.namespace().create_stream("rolling", short)
+        producer, tail = Producer(), await closing.enter_async_context(Tail(rome))
+        writer = await bonn.namespace().open_writer(STREAM)
+        rolling = Rolling(await bonn.namespace().open_writer("rolling"))
+        writer = await producer.send(bonn, writer, SOME)
+        while len(set(rolling.segments)) < 3:
+            await rolling.send()
+        await tail.reaches(SOME)
+        quiet = await bonn.namespace().open_writer("quiet")
+        before = max(rolling.segments)
+        changes = await fragments(bonn)
 
-    async def run() -> None:
-        async with AsyncExitStack() as closing:
-            cluster = await closing.enter_async_context(
-                cluster_at(location.uri, tmp_path / "c", bookies_per_region=2)
+        location.make_unavailable()
+        try:
+            slowest_s, reads_s, refusal, refused_s = await while_away(
+                bonn, writer, producer, tail, rolling, lambda: cluster.cut_link("bonn", "oslo")
             )
-            bonn = await closing.enter_async_context(client_in(cluster, "bonn", 1_500, EAGER))
-            rome = await closing.enter_async_context(client_in(cluster, "rome"))
-            await begin(bonn, (STREAM, "other", "quiet"))
-            short = StreamPolicy(quorum=Quorum(3, 3, 2, 2), roll_bytes=8_000)
-            await bonn.namespace().create_stream("rolling", short)
-            producer, tail = Producer(), await closing.enter_async_context(Tail(rome))
-            writer = await bonn.namespace().open_writer(STREAM)
-            rolling = Rolling(await bonn.namespace().open_writer("rolling"))
-            writer = await producer.send(bonn, writer, SOME)
-            while len(set(rolling.segments)) < 3:
+            async with asyncio.timeout(STALLS_AFTER_S):
+                await quiet.append(b"the first record of a segment that was empty")
+        finally:
+            location.make_available()
+        meanwhile = max(rolling.segments) - before
+        assert meanwhile <= 1  # one may have been in progress
+        assert producer.repeated == 0
+
+        async with asyncio.timeout(30):
+            other = await opened(bonn, "other")
+            while max(rolling.segments) < before + meanwhile + 2:
                 await rolling.send()
-            await tail.reaches(SOME)
-            quiet = await bonn.namespace().open_writer("quiet")
-            before = max(rolling.segments)
-            changes = await fragments(bonn)
-
-            location.make_unavailable()
-            try:
-                slowest_s, reads_s, refusal, refused_s = await while_away(
-                    bonn, writer, producer, tail, rolling, lambda: cluster.cut_link("bonn", "oslo")
-                )
-                async with asyncio.timeout(STALLS_AFTER_S):
-                    await quiet.append(b"the first record of a segment that was empty")
-            finally:
-                location.make_available()
-            meanwhile = max(rolling.segments) - before
-            assert meanwhile <= 1  # one may have been in progress
-            assert producer.repeated == 0
-
-            async with asyncio.timeout(30):
-                other = await opened(bonn, "other")
-                while max(rolling.segments) < before + meanwhile + 2:
-                    await rolling.send()
-                while await fragments(bonn) == changes:
-                    await producer.send(bonn, writer, 1)
-            cluster.heal("oslo")
-            await other.append(b"again")
-            writer = await producer.send(bonn, writer, SOME)
-            await tail.reaches(producer.sent)
-            for each in (other, quiet, rolling.writer, writer):
-                await each.close()
-            messages = [record.getMessage() for record in caplog.records]
-            logged = [message for message in messages if "metadata store" in message]
-            assert any("is unavailable" in line and "streams continue" in line for line in logged)
-            print(
-                f"{location.name}: {AWAY_S:.0f} s away: "
-                f"{producer.sent} appends, the slowest {slowest_s * 1000:.0f} ms; a tail in "
-                f"another region at most {reads_s * 1000:.0f} ms behind; none lost or duplicated\n"
-                f"  opening a stream: refused after {refused_s:.1f} s: {refusal}\n"
-                f"  segments begun meanwhile: {meanwhile}, afterwards "
-                f"{max(rolling.segments) - before - meanwhile}; a bookie that failed meanwhile was "
-                f"replaced when the store was back\n  {logged[0]}"
-            )
-
-    asyncio.run(run())
+            while await fragments(bonn) == changes:
+                await producer.send(bonn, writer, 1)
+        cluster.heal("oslo")
+        await other.append(b"again")
+        writer = await producer.send(bonn, writer, SOME)
+        await tail.reaches(producer.sent)
+        for each in (other, quiet, rolling.writer, writer):
+            await each.close()
+        messages = [record.getMessage() for record in caplog.records]
+        logged = [message for message in messages if "metadata store" in message]
+        assert any("is unavailable" in line and "streams continue" in line for line in logged)
+        print(
+            f"{location.name}: {AWAY_S:.0f} s away: "
+            f"{producer.sent} appends, the slowest {slowest_s * 1000:.0f} ms; a tail in "
+            f"another region at most {reads_s * 1000:.0f} ms behind; none lost or duplicated\n"
+            f"  opening a stream: refused after {refused_s:.1f} s: {refusal}\n"
+            f"  segments begun meanwhile: {meanwhile}, afterwards "
+            f"{max(rolling.segments) - before - meanwhile}; a bookie that failed meanwhile was "
+            f"replaced when the store was back\n  {logged[0]}"
+        )
 
 
 async def while_away(

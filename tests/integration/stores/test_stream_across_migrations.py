@@ -159,52 +159,45 @@ def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]
 
 
 @pytest.mark.timeout(120)
-def test_a_stream_continues_across_migrations(route: list[str], tmp_path: Path) -> None:
-    async def run() -> None:
-        async with loaded(route[0], tmp_path) as load:
+async def test_a_stream_continues_across_migrations(route: list[str], tmp_path: Path) -> None:
+    async with loaded(route[0], tmp_path) as load:
+        await load.new_ledger()
+        for source, target in pairwise(route):
+            outcome = await move(source, target)
+            await asyncio.sleep(0.7)
             await load.new_ledger()
-            for source, target in pairwise(route):
-                outcome = await move(source, target)
-                await asyncio.sleep(0.7)
-                await load.new_ledger()
-                print(f"{kind(source)} to {kind(target)}: {outcome}")
-            assert {client.store.uri for client in load.clients} == {route[-1]}
-        print(load.line())
-
-    asyncio.run(run())
+            print(f"{kind(source)} to {kind(target)}: {outcome}")
+        assert {client.store.uri for client in load.clients} == {route[-1]}
+    print(load.line())
 
 
 @pytest.mark.timeout(120 if KILL_EVERY > 4 else 1_800)
-def test_a_migration_killed_at_any_step_can_be_completed_or_aborted(
+async def test_a_migration_killed_at_any_step_can_be_completed_or_aborted(
     route: list[str], tmp_path: Path
 ) -> None:
     """The kills happen before and after each call; the next attempt completes or aborts first."""
-
-    async def run() -> None:
-        ring = list(dict.fromkeys(route))
-        hops = list(zip(ring, [*ring[1:], ring[0]], strict=True))
-        steps: dict[tuple[str, str], int] = {}
-        kills = 0
-        began = time.monotonic()
-        async with loaded(route[0], tmp_path) as load:
-            moment = 0
-            while len(steps) < len(hops):
-                assert moment < MOMENTS_MAX, "the migration does not end"
-                for number, hop in enumerate(hops):
-                    is_killed = await killed_at(*hop, moment + number)
-                    if is_killed:
-                        kills += 1
-                        await follow(*hop, aborts_first=(moment + number) % 2 == 1)
-                    elif hop not in steps:
-                        steps[hop] = moment + number
-                    await load.new_ledger()
-                moment += KILL_EVERY
-        for (source, target), count in steps.items():
-            print(f"{kind(source)} to {kind(target)}: at most {count} moments")
-        print(f"{kills} movers killed in {time.monotonic() - began:.0f} s: {load.line()}")
-        assert kills >= len(hops)
-
-    asyncio.run(run())
+    ring = list(dict.fromkeys(route))
+    hops = list(zip(ring, [*ring[1:], ring[0]], strict=True))
+    steps: dict[tuple[str, str], int] = {}
+    kills = 0
+    began = time.monotonic()
+    async with loaded(route[0], tmp_path) as load:
+        moment = 0
+        while len(steps) < len(hops):
+            assert moment < MOMENTS_MAX, "the migration does not end"
+            for number, hop in enumerate(hops):
+                is_killed = await killed_at(*hop, moment + number)
+                if is_killed:
+                    kills += 1
+                    await follow(*hop, aborts_first=(moment + number) % 2 == 1)
+                elif hop not in steps:
+                    steps[hop] = moment + number
+                await load.new_ledger()
+            moment += KILL_EVERY
+    for (source, target), count in steps.items():
+        print(f"{kind(source)} to {kind(target)}: at most {count} moments")
+    print(f"{kills} movers killed in {time.monotonic() - began:.0f} s: {load.line()}")
+    assert kills >= len(hops)
 
 
 async def killed_at(source: str, target: str, moment: int) -> bool:

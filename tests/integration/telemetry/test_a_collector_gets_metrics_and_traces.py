@@ -114,10 +114,7 @@ def test_sample_ratio_applies_unless_the_application_traces() -> None:
     provider.shutdown()
 
 
-def test_telemetry_is_off_without_an_endpoint() -> None:
-    async def work() -> None:
-        async with running_telemetry(TelemetrySettings(), service="x") as telemetry:
-            assert telemetry is TELEMETRY_OFF
-            assert telemetry.tracer is None
-
-    asyncio.run(work())
+async def test_telemetry_is_off_without_an_endpoint() -> None:
+    async with running_telemetry(TelemetrySettings(), service="x") as telemetry:
+        assert telemetry is TELEMETRY_OFF
+        assert telemetry.tracer is None
