@@ -30,7 +30,7 @@ KILLS = int(os.environ.get("RHUMBLINE_ARCHIVER_KILLS", "3"))
 SEGMENTS_PER_KILL = 6
 """Approximate number of segments that are archived between two kills."""
 
-pytestmark = pytest.mark.timeout(120 + 30 * KILLS)
+pytestmark = pytest.mark.timeout(300 + 60 * KILLS)
 
 
 class StoreLocation:
@@ -107,7 +107,7 @@ class Archiver:
     def finished(self, command: str, *words: str) -> bytes:
         done = subprocess.run(
             [str(RHUMBLINE), "archive", command, *words, *self._where],
-            env=self._environ, capture_output=True, timeout=60, check=False,
+            env=self._environ, capture_output=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
@@ -116,14 +116,14 @@ class Archiver:
         """Start a process and kill it ``pause_s`` seconds after ``is_reached`` returns True."""
         process = self.started(command)
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while not is_reached():
                 assert process.poll() is None, self._log.read_text()
                 assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(pause_s)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.wait(30)
+            process.wait(120)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RUN_BY_PYTHON = {"python"}
 RUN_WHOLE_BY_BASH = {"bash"}
 RUN_BY_BASH = {"console", "sh"}
 SHOWN = {"text", "mermaid", "toml", "json"}
-TIMEOUT_S = 100
+TIMEOUT_S = 280
 
 DOCUMENTS = [
     path

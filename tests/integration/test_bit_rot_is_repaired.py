@@ -20,7 +20,7 @@ QUICK = {
     "RHUMBLINE_BOOKIE__SCRUB_MS": "500ms",
 }
 FLIPS = 5
-DEADLINE_SECONDS = 40
+DEADLINE_SECONDS = 120
 
 
 def flip_bits(directory: Path) -> list[Path]:

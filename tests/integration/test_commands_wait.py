@@ -37,7 +37,7 @@ def test_dev_cluster_is_waited_for_and_stopped(tmp_path: Path) -> None:
         assert code == 1
         assert "is in use by another `rhumbline dev`" in line
         succeeded("dev", "--stop", cwd=tmp_path)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     finally:
         process.kill()
         process.wait()
@@ -76,7 +76,7 @@ def test_records_are_waited_for(cluster: ProcessCluster) -> None:
     try:
         cluster.run("stream", "append", "s", stdin=b"one\ntwo\n")
         cluster.run("stream", "append", "s", stdin=b"three\nfour\n")
-        printed, _ = reading.communicate(timeout=60)
+        printed, _ = reading.communicate(timeout=120)
         assert printed == b"one\ntwo\nthree\n"
     finally:
         reading.kill()
@@ -104,4 +104,4 @@ def test_registered_proxies_are_printed_as_one_uri(cluster: ProcessCluster) -> N
         assert succeeded("stream", "read", "s", "--via", uri) == b"one\n"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)

@@ -8,7 +8,7 @@ from rhumbline.tests.support.processes.process_cluster import RHUMBLINE, Process
 
 LINES = 2_000_000
 ACKED_MIN = 5_000
-WAIT_SECONDS_MAX = 30
+WAIT_SECONDS_MAX = 120
 SHORT_SESSIONS = {"RHUMBLINE_BOOKIE__SESSION_TTL_MS": "1s"}
 
 
@@ -45,7 +45,7 @@ def test_acknowledged_records_are_there_in_order_and_once(tmp_path: Path) -> Non
             cluster.kill_all()
             endless.kill()
             for process in (writer, endless):
-                process.wait(timeout=10)
+                process.wait(timeout=60)
             assert endless.stdout is not None
             endless.stdout.close()
         acked = acknowledged(acks)

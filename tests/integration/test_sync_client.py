@@ -48,7 +48,7 @@ def test_write_read_tail_and_end(tmp_path: Path) -> None:
                 with client.writer("s") as writer:
                     writer.append(b"last")
                     writer.end_stream()
-                tail.join(10)
+                tail.join(60)
                 assert tailed == [b"last"]
             segments = client.call(lambda c: c.namespace().describe("s")).segments
             assert [segment.lssn for segment in segments] == [1, 2]

@@ -21,7 +21,7 @@ from rhumbline.tests.support.servers.metadata_servers import ZooKeeper, started
 
 T = TypeVar("T")
 
-pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(600)]
 
 QUORUM = Quorum(3, 3, 2)
 PASSWORD = b"secret"
@@ -86,7 +86,7 @@ async def add(writer: LedgerWriter, count: int) -> None:
 
     for _ in range(count):
         writer.add(payload(writer.last_add_pushed + 1), on_done)
-    await asyncio.wait_for(done, 60)
+    await asyncio.wait_for(done, 120)
 
 
 async def read_all(client: Client, ledger_id: int, count: int) -> None:

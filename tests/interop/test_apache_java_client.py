@@ -19,7 +19,7 @@ from rhumbline.tests.support.servers.metadata_servers import ZooKeeper, started
 
 T = TypeVar("T")
 
-pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_server("apache-bookkeeper"), pytest.mark.timeout(600)]
 
 PASSWORD = b"secret"
 _RHUMBLINE = str(Path(sys.executable).with_name("rhumbline"))
@@ -149,7 +149,7 @@ def test_java_recovers_a_ledger_with_a_region_down_and_fences_its_writer(cluster
         printed = await loop.run_in_executor(None, lambda: run_java(address, "v3", step))
         late: asyncio.Future[RhumblineError | None] = loop.create_future()
         writer.add(b"too late", lambda _, error, __: late.set_result(error))
-        return writer.ledger_id, printed[step], await asyncio.wait_for(late, 30)
+        return writer.ledger_id, printed[step], await asyncio.wait_for(late, 120)
 
     _, printed, error = cluster.run(leave_open)
     assert printed == "entries=200"
@@ -174,5 +174,5 @@ async def add_all(
 
     for n in range(count):
         add(payload(n), on_done)
-    await asyncio.wait_for(done, 30)
+    await asyncio.wait_for(done, 120)
     assert acked == list(range(count))

@@ -46,7 +46,7 @@ _CLIENT = LedgerConfig(
 )
 _WRITERS = 3
 _ENTRIES_MAX = 3_000
-_RETRY_SECONDS = 60
+_RETRY_SECONDS = 180
 _SKIP_KILLS_AFTER_SECONDS = 15
 
 
@@ -65,6 +65,13 @@ class Report:
     """Kills that were skipped because a request had been waiting for too long."""
     largest_bytes: int = 0
     left_bytes: int = 0
+
+    @property
+    def has_everything(self) -> bool:
+        """True if each kind of operation happened; on a slow machine this takes longer."""
+        happened = (self.read_entries, self.fenced_writers, self.deleted_ledgers)
+        has_restarted = self.kills + self.stops > 3
+        return all(happened) and has_restarted and self.added_bytes > SPACE_BYTES_MAX
 
 
 def payload_of(ledger_id: int, entry_id: int) -> bytes:
@@ -94,7 +101,7 @@ class Soak:
         return self.cluster.bookies[0]
 
     async def run(self) -> Report:
-        """Runs the workload, the kills and the final checks."""
+        """Run the workload and the kills for the given time at least, then the final checks."""
         async with Client(self.cluster.metadata, region="a", ledger=_CLIENT) as client:
             tasks = Tasks(on_failure=self._failures.append)
             end = time.monotonic() + self.seconds
@@ -117,8 +124,11 @@ class Soak:
 
     # --- the work -------------------------------------------------------------------------------
 
+    def _is_over(self, end: float) -> bool:
+        return bool(self._failures) or (time.monotonic() >= end and self.report.has_everything)
+
     async def _write_until(self, client: Client, end: float) -> None:
-        while time.monotonic() < end:
+        while not self._is_over(end):
             await self._write_one(client)
             while len(self._ledgers) > LEDGERS_KEPT:
                 await self._delete(client, next(iter(self._ledgers)))
@@ -185,7 +195,7 @@ class Soak:
             self.report.deleted_ledgers += 1
 
     async def _read_until(self, client: Client, end: float) -> None:
-        while time.monotonic() < end:
+        while not self._is_over(end):
             if self._ledgers:
                 await self._check(client, self.random.choice(list(self._ledgers)))
             await asyncio.sleep(0.05)
@@ -226,7 +236,7 @@ class Soak:
     # --- faults ---------------------------------------------------------------------------------
 
     async def _kill_until(self, end: float) -> None:
-        while time.monotonic() < end and not self._failures:
+        while not self._is_over(end):
             await asyncio.sleep(self.random.uniform(1.0, 4.0))
             if (
                 self._request_starts

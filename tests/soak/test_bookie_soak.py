@@ -17,15 +17,10 @@ SECONDS = float(os.environ.get("SOAK_MINUTES", "0.5")) * 60
 
 
 @pytest.mark.long
-@pytest.mark.timeout(SECONDS + 180)
+@pytest.mark.timeout(SECONDS + 900)
 def test_bookie_loses_nothing_and_frees_space_under_kills_and_restarts(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "cluster", ("a",), environ=SETTINGS) as cluster:
         report = asyncio.run(Soak(cluster, SECONDS, Random(5)).run())
     print(report)
-    assert report.added_entries > 0
-    assert report.read_entries > 0
-    assert report.fenced_writers > 0
-    assert report.deleted_ledgers > 0
-    assert report.kills + report.stops > 3
-    assert report.added_bytes > SPACE_BYTES_MAX
+    assert report.has_everything
     assert report.left_bytes <= SPACE_BYTES_MAX

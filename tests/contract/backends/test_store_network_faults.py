@@ -23,7 +23,7 @@ from rhumbline.tests.support.servers.server_kinds import KINDS, TIMEOUT_MS, Serv
 
 pytestmark = [pytest.mark.parametrize("kind", KINDS), pytest.mark.needs_server("toxiproxy")]
 
-HANGS_AFTER_S = TIMEOUT_MS / 1000 * 3 + 5
+HANGS_AFTER_S = TIMEOUT_MS / 1000 * 3 + 60
 """A call that misses its deadline by this much, even on a busy machine, is assumed to hang."""
 
 BRIEF_S = 0.25
@@ -222,7 +222,7 @@ async def test_a_session_without_a_connection_expires(kind: ServerKind, proxy: P
         print(f"{kind.scheme}: a claim of {kind.ttl_ms} ms: {time.monotonic() - began:.2f} s")
         await direct.create("/claim", b"second")
         proxy.heal()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await lost.wait()
         assert session.is_lost
         assert (await store.get("/claim")).data == b"second"

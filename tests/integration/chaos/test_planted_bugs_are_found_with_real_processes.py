@@ -24,7 +24,7 @@ def play_with_bug(bug: str, scenario: str, folder: Path) -> tuple[int, ScenarioO
     command += ["--report", str(report), "--servers", str(servers)]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, timeout=110, text=True
+        command, env=environment, cwd=folder, capture_output=True, timeout=280, text=True
     )
     (outcome,) = load_folder(report)
     print(done.stderr)

@@ -11,7 +11,7 @@ from rhumbline.tests.support.tidy.source_tree import ROOT
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=280, check=False
     )
 
 

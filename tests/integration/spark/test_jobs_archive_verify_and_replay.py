@@ -36,12 +36,12 @@ def submit_job(*arguments: str) -> str:
         str(submit.__file__), *arguments,
     ]  # fmt: skip
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_completed_segments_are_archived_and_replayed_once(
     spark: SparkSession, cluster: BackgroundCluster, tmp_path: Path
 ) -> None:

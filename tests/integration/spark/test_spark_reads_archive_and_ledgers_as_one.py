@@ -39,7 +39,7 @@ def retired_segments(cluster: BackgroundCluster) -> int:
     return sum(done.retired for done in cluster.passes)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_batches_equal_the_log_while_it_is_written_and_archived(
     spark: SparkSession, cluster: BackgroundCluster
 ) -> None:

@@ -158,7 +158,6 @@ def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]
     ]
 
 
-@pytest.mark.timeout(120)
 async def test_a_stream_continues_across_migrations(route: list[str], tmp_path: Path) -> None:
     async with loaded(route[0], tmp_path) as load:
         await load.new_ledger()
@@ -171,7 +170,7 @@ async def test_a_stream_continues_across_migrations(route: list[str], tmp_path: 
     print(load.line())
 
 
-@pytest.mark.timeout(120 if KILL_EVERY > 4 else 1_800)
+@pytest.mark.timeout(300 if KILL_EVERY > 4 else 1_800)
 async def test_a_migration_killed_at_any_step_can_be_completed_or_aborted(
     route: list[str], tmp_path: Path
 ) -> None:

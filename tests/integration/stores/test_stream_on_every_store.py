@@ -28,7 +28,6 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreLo
         yield found
 
 
-@pytest.mark.timeout(120)
 async def test_a_stream_survives_a_takeover_and_a_region_cut_off(
     location: StoreLocation, tmp_path: Path
 ) -> None:

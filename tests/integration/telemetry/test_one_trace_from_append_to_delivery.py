@@ -49,7 +49,7 @@ from rhumbline.telemetry.tracing import OtelTracer
 
 REGION = "here"
 STREAM = "orders"
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 @dataclass

@@ -14,7 +14,7 @@ def with_disk(root: Path, scenario: DiskScenario) -> None:
     async def run() -> None:
         disk = PosixDisk(root)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await scenario(disk)
         finally:
             disk.close()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 RHUMBLINE = Path(sys.executable).parent / "rhumbline"
-_START_SECONDS_MAX = 30
+_START_SECONDS_MAX = 120
 
 
 def rhumbline(

@@ -15,7 +15,7 @@ from rhumbline.tests.support.processes.process_cluster import (
     _environment,
 )
 
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 120
 
 
 class ProxyProcess:

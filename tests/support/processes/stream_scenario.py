@@ -19,7 +19,7 @@ REGIONS = ("bonn", "oslo", "rome")
 NAMESPACE = "story"
 STREAM = "events"
 PRODUCER = b"p" * 16
-LIMIT_S = 30
+LIMIT_S = 120
 
 
 class ScenarioCluster(LocalCluster):

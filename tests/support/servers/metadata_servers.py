@@ -31,7 +31,7 @@ from rhumbline.tests.support.servers import installs
 
 T = TypeVar("T")
 
-READY_S = 60
+READY_S = 120
 _PR_SET_PDEATHSIG = 1
 
 

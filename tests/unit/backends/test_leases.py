@@ -1,4 +1,4 @@
-"""Tests of leases: which expire, and when. Rows are in a dictionary; times are real but short."""
+"""Tests of leases: which expire, and when. Rows are in a dictionary, and time is virtual."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,6 +11,7 @@ from rhumbline.core.protocol.errors import (
     MetadataUnavailableError,
     SessionLostError,
 )
+from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
 TTL_MS = 120
 
@@ -75,12 +76,12 @@ def with_two(body: Callable[[Rows, View, Leases, Leases], Awaitable[None]]) -> N
         observer = Leases(rows.view(), lambda: Owner("unused"))
         observer.start()
         try:
-            await asyncio.wait_for(body(rows, view, owner, observer), 20)
+            await body(rows, view, owner, observer)
         finally:
             await owner.aclose()
             await observer.aclose()
 
-    asyncio.run(run())
+    run_jumping(run())
 
 
 def test_a_renewed_lease_never_expires() -> None:

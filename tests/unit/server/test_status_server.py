@@ -13,7 +13,7 @@ from rhumbline.server.status_server import StatusServer, fetch_status
 def with_server(request: Callable[[int], Awaitable[None]], reason: str | None = None) -> None:
     async def run() -> None:
         server = StatusServer(lambda: {"entries": 7}, lambda: reason)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             try:
                 await request(await server.start("127.0.0.1", 0))
             finally:

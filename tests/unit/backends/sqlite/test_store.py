@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rhumbline.backends.open_store import open_store, open_without_following
-from rhumbline.backends.sqlite import schema
+from rhumbline.backends.sqlite import poller, schema
 from rhumbline.backends.sqlite.change_probe import SETTLED_MS
 from rhumbline.backends.sqlite.database import Database
 from rhumbline.backends.sqlite.store import SqliteStore
@@ -181,13 +181,12 @@ def test_writes_of_one_commit_keep_their_own_deadlines(tmp_path: Path) -> None:
         thread.submit(time.sleep, 0.1)  # both are queued before the thread is free
         queue = WriteQueue(database, thread)
         hasty = queue.submit(lambda _: "hasty", began + 0.4)
-        patient = queue.submit(lambda _: "patient", began + 20)
+        patient = queue.submit(lambda _: "patient", began + 120)
         with pytest.raises(MetadataUnavailableError):
-            hasty.outcome.result(10)
-        assert time.monotonic() - began < 5, "it failed long after its deadline"
-        assert not patient.outcome.done()
+            hasty.outcome.result()
+        assert not patient.outcome.done(), "the hasty write failed at the deadline of the other"
         blocker.execute("ROLLBACK")
-        assert patient.outcome.result(10) == "patient"
+        assert patient.outcome.result() == "patient"
     blocker.close()
     database.close()
 
@@ -228,7 +227,9 @@ def test_a_file_without_watches_is_not_polled(tmp_path: Path) -> None:
     use(tmp_path / "m.db", body)
 
 
-def test_an_unchanged_file_is_queried_once_a_second(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_queried_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each change by another handle fires at once, also right after another change."""
 
     async def body(store: MetadataStore) -> None:
@@ -248,13 +249,13 @@ def test_an_unchanged_file_is_queried_once_a_second(tmp_path: Path) -> None:
         before = checks
         await asyncio.sleep(1.5)
         assert checks - before <= 3
+        monkeypatch.setattr(poller, "CHECK_INTERVAL_MS_MAX", 3_600_000)
         other = await open_without_following(store.uri)
         for number in range(40):
             await other.create("/n/x", sequential=True)
             woken.clear()
             await other.create(f"/m/{number}")
-            async with asyncio.timeout(0.5):
-                await woken.wait()
+            await woken.wait()
             await asyncio.sleep(0.001 * (number % 25))
         await other.close()
 

@@ -14,7 +14,7 @@ from rhumbline.core.protocol.errors import InvalidArgumentError
 def records(data: bytes, *, is_length_prefixed: bool = False, size_max: int = 100) -> list[bytes]:
     async def run() -> list[bytes]:
         found: list[bytes] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             async for batch in read_records(
                 io.BytesIO(data), is_length_prefixed=is_length_prefixed, size_max=size_max
             ):

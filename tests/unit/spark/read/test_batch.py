@@ -266,7 +266,6 @@ def ledger_options(start: Dlsn, end: Dlsn, **given: str) -> Options:
     return parse_options({**fixed, **given}, is_streaming=False)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("beyond", ["5:0:1", "9:0:0", "9223372036854775807:0:0"])
 def test_an_end_after_the_archive_is_refused_or_moved(beyond: str, tmp_path: Path) -> None:
     """With failOnDataLoss=false, planning counted up to the given segment number."""
@@ -280,7 +279,6 @@ def test_an_end_after_the_archive_is_refused_or_moved(beyond: str, tmp_path: Pat
     assert read_all(RhumblineBatchReader(options(tmp_path, endingOffsets=exact))) == rows
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("is_rolled", [True, False])
 def test_an_end_after_the_newest_record_of_a_ledger_is_refused_or_moved(is_rolled: bool) -> None:
     """The reader waited for records that nobody was writing."""
