@@ -5,21 +5,18 @@ sections and keys are errors, and all errors are reported at once. This is the o
 reads configuration files or the environment.
 """
 
-import ast
-import inspect
 import os
-import textwrap
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from ..client.settings import Settings
+from ..client.settings_table import faults_with_defaults, read_value, suggestion
 from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
-from .units import parse_bytes, parse_ms
+from ..core.runtime.settings import DeclaredSetting, settings_of
 
 ENV_PREFIX = "RHUMBLINE_"
 ENV_FILE = "RHUMBLINE_CONFIG"
@@ -36,14 +33,25 @@ _Values = dict[tuple[str, str], tuple[Any, str]]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The description of a setting, for ``config explain`` and the reference page."""
+    """A setting of a section, for ``config explain`` and the reference page."""
 
     section: str
-    name: str
-    type: str
-    default: Any
-    doc: str
-    env: str
+    setting: DeclaredSetting
+
+    @property
+    def name(self) -> str:
+        """The name in the file: ``section.key``."""
+        return f"{self.section}.{self.setting.name}"
+
+    @property
+    def env(self) -> str:
+        """The environment variable."""
+        return f"{ENV_PREFIX}{self.section}__{self.setting.name}".upper()
+
+    @property
+    def values(self) -> str:
+        """The valid values in words: type and bounds."""
+        return ", ".join(filter(None, (self.setting.type_text, self.setting.bounds_text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +83,8 @@ def load_settings(
     if file is not None:
         _add_table(_read_toml(file), str(file), values, faults)
     _add_environment(environ, values, faults)
-    for name, value in (options or {}).items():
-        if value is not None:
-            section, _, key = name.partition(".")
-            values[section, key] = (value, "option")
-    sections: dict[str, Any] = {f.name: _build(f, values, faults) for f in fields(Settings)}
+    _add_options(options or {}, values, faults)
+    sections = {name: _build(name, cls, values, faults) for name, cls in _sections().items()}
     if faults:
         raise ConfigurationError("\n".join(faults))
     sources = {f"{section}.{key}": source for (section, key), (_, source) in values.items()}
@@ -87,14 +92,10 @@ def load_settings(
 
 
 def all_keys() -> Iterator[Key]:
-    """Yield the description of every setting, in order."""
-    for section in fields(Settings):
-        cls = _section_class(section)
-        docs, hints = _field_docs(cls), get_type_hints(cls)
-        for f in fields(cls):
-            env = f"{ENV_PREFIX}{section.name}__{f.name}".upper()
-            shown = _type_text(f.name, hints[f.name])
-            yield Key(section.name, f.name, shown, _default(f), docs.get(f.name, ""), env)
+    """Yield every setting, in order."""
+    for section, cls in _sections().items():
+        for declared in settings_of(cls).values():
+            yield Key(section, declared)
 
 
 # --- sources ------------------------------------------------------------------------------------
@@ -112,32 +113,32 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _add_table(table: Mapping[str, Any], source: str, values: _Values, faults: list[str]) -> None:
-    known = _known()
     for section, content in table.items():
-        if section not in known:
-            faults.append(f"{source}: unknown section [{section}]{_near(section, known)}")
+        if section not in _sections():
+            near = suggestion(section, _sections())
+            faults.append(f"{source}: unknown section [{section}]{near}")
         elif not isinstance(content, dict):
             faults.append(f"{source}: {section} must be a section: [{section}]")
         else:
+            known = _declared(section)
             for key, value in content.items():
-                if key in known[section]:
+                if key in known:
                     values[section, key] = (value, source)
                 else:
-                    near = _near(key, known[section])
-                    faults.append(f"{source}: unknown key {key} in [{section}]{near}")
+                    faults.append(
+                        f"{source}: unknown key {key} in [{section}]{suggestion(key, known)}"
+                    )
 
 
 def _add_environment(environ: Mapping[str, str], values: _Values, faults: list[str]) -> None:
-    known = _known()
     for name in sorted(environ):
         if not name.startswith(ENV_PREFIX) or "__" not in name:
             continue
         section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
         key, _, part = key.partition("__")
-        if section not in known or key not in known[section]:
-            faults.append(
-                f"environment: unknown setting {name}{_near(key, known.get(section, ()))}"
-            )
+        known = _declared(section) if section in _sections() else {}
+        if key not in known:
+            faults.append(f"environment: unknown setting {name}{suggestion(key, known)}")
         elif part:  # one entry of a table, e.g. ...__ADVERTISED_ADDRESSES__EU
             before, _ = values.get((section, key), ({}, ""))
             values[section, key] = ({**before, part: environ[name]}, f"environment {name}")
@@ -145,131 +146,46 @@ def _add_environment(environ: Mapping[str, str], values: _Values, faults: list[s
             values[section, key] = (environ[name], f"environment {name}")
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    import difflib
-
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f" (known: {', '.join(names)})" if names else ""
+def _add_options(options: Mapping[str, Any], values: _Values, faults: list[str]) -> None:
+    for name, value in options.items():
+        if value is None:
+            continue
+        section, _, key = name.partition(".")
+        known = _declared(section) if section in _sections() else {}
+        if key not in known:
+            near = suggestion(key, known) if known else suggestion(section, _sections())
+            faults.append(f"option: unknown setting {name}{near}")
+        else:
+            values[section, key] = (value, "option")
 
 
 # --- values -------------------------------------------------------------------------------------
 
 
-def _build(section: "Field[Any]", values: _Values, faults: list[str]) -> object:
-    """Build the dataclass of a section. A value with an error is replaced by its default."""
-    cls = _section_class(section)
-    hints = get_type_hints(cls)
+def _build(section: str, cls: type, values: _Values, faults: list[str]) -> Any:  # noqa: ANN401
+    """Build the dataclass of a section; None if it has a fault."""
+    before = len(faults)
     given: dict[str, Any] = {}
-    for f in fields(cls):
-        if (section.name, f.name) in values:
-            value, source = values[section.name, f.name]
+    sources: dict[str, str] = {}
+    for name, declared in settings_of(cls).items():
+        if (section, name) in values:
+            value, sources[name] = values[section, name]
             try:
-                given[f.name] = _convert(f.name, hints[f.name], value)
+                given[name] = read_value(declared, value)
             except InvalidArgumentError as error:
-                faults.append(f"{source}: {section.name}.{f.name}: {error}")
-    try:
-        return cls(**given)
-    except ConfigurationError as error:
-        faults.append(f"[{section.name}] {error}")
-        return None
-
-
-def _convert(name: str, hint: object, value: object) -> object:
-    if hint is bool:
-        return _to_bool(value)
-    if hint in (int, int | None):
-        return _to_int(name, value)
-    if hint is float:
-        return _to_float(value)
-    if hint in (str, str | None) and isinstance(value, str):
-        return value
-    if get_origin(hint) is Literal:
-        if value in get_args(hint):
-            return value
-        raise InvalidArgumentError(f"{value!r} is not one of {', '.join(map(str, get_args(hint)))}")
-    if get_origin(hint) is tuple and isinstance(value, Mapping):
-        entries = [(key, item) for key, item in sorted(value.items()) if isinstance(item, str)]
-        if len(entries) == len(value):
-            return tuple(entries)
-    raise InvalidArgumentError(f"{value!r} is not {_type_text(name, hint)}")
-
-
-def _to_bool(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise InvalidArgumentError(f"{value!r} is neither true nor false")
-
-
-def _to_int(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        if _is_duration(name):
-            return parse_ms(value)
-        if _is_size(name):
-            return parse_bytes(value)
-        if value.lstrip("-").isdigit():
-            return int(value)
-    raise InvalidArgumentError(f"{value!r} is not {_type_text(name, int)}")
-
-
-def _to_float(value: object) -> float:
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        with suppress(ValueError):
-            return float(value)
-    raise InvalidArgumentError(f"{value!r} is not a number")
-
-
-def _is_duration(name: str) -> bool:
-    return "ms" in name.split("_")
-
-
-def _is_size(name: str) -> bool:
-    return "bytes" in name.split("_")
-
-
-# --- descriptions of settings -------------------------------------------------------------------
-
-
-def _section_class(section: "Field[Any]") -> type[Any]:
-    cls: type[Any] = get_type_hints(Settings)[section.name]
-    return cls
+                faults.append(f"{sources[name]}: {section}.{name}: {error}")
+    faults += [
+        f"{sources.get(name, 'default')}: {section}.{name}: {fault}"
+        for name, fault in faults_with_defaults(cls, given, sources)
+    ]
+    return cls(**given) if len(faults) == before else None
 
 
 @cache
-def _known() -> dict[str, tuple[str, ...]]:
-    return {s.name: tuple(f.name for f in fields(_section_class(s))) for s in fields(Settings)}
+def _sections() -> Mapping[str, type]:
+    hints = get_type_hints(Settings)
+    return {section.name: hints[section.name] for section in fields(Settings)}
 
 
-def _default(f: "Field[Any]") -> object:
-    return f.default if f.default_factory is MISSING else f.default_factory()
-
-
-def _type_text(name: str, hint: object) -> str:
-    if hint in (int, int | None):
-        return "a duration" if _is_duration(name) else "a size" if _is_size(name) else "a number"
-    if hint is float:
-        return "a number"
-    if get_origin(hint) is Literal:
-        return " or ".join(repr(arg) for arg in get_args(hint))
-    if get_origin(hint) is tuple:
-        return "a table of strings"
-    return "true or false" if hint is bool else "a string"
-
-
-def _field_docs(cls: type) -> dict[str, str]:
-    """Return the string literal below each field of a dataclass; "" for a field without one."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    docs: dict[str, str] = {}
-    for node, after in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            docs[node.target.id] = ""
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                docs[node.target.id] = " ".join(str(after.value.value).split())
-    return docs
+def _declared(section: str) -> Mapping[str, DeclaredSetting]:
+    return settings_of(_sections()[section])

@@ -1,6 +1,6 @@
 """Options that many commands share, and the session that they configure."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -14,9 +14,10 @@ from ..client.settings import Settings
 from ..client.system_runtime import run, system_runtime
 from ..core.log.namespace import Namespace
 from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.settings import DeclaredSetting, Unit
 from ..core.runtime.tracing import Tracer
 from ..telemetry.process_telemetry import Telemetry, running_telemetry
-from .config_file import Loaded, load_settings
+from .config_file import Loaded, all_keys, load_settings
 
 Command = Callable[..., Any]
 
@@ -78,42 +79,82 @@ class CommandSession:
             yield client.namespace()
 
 
+def setting_option(key: str, *names: str) -> Callable[[Command], Command]:
+    """Add an option for the setting ``section.key``; ``session_options`` must follow below it.
+
+    The setting's declaration is the help text and checks the value.
+    """
+    (declared,) = (item.setting for item in all_keys() if item.name == key)
+    return click.option(*names, _parameter(key), help=declared.text, metavar=metavar_of(declared))
+
+
+_SESSION_SETTINGS = (
+    ("cluster.metadata", "-u", "--metadata"),
+    ("cluster.namespace", "-n", "--namespace"),
+    ("cluster.region", "--region"),
+)
+
+
 def session_options(command: Command) -> Command:
     """Add the options of every command; pass a ``CommandSession`` as the first argument."""
 
-    @click.option(
-        "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with settings."
-    )
-    @click.option("-u", "--metadata", help="URI of the cluster's metadata store.")
-    @click.option("-n", "--namespace", help="Namespace. [default: default]")
-    @click.option("--region", help="Region of this process.")
-    @click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Output format.",
-    )
     @wraps(command)
     def wrapped(
-        config_file: Path | None,
-        metadata: str | None,
-        namespace: str | None,
-        region: str | None,
-        output: str,
-        **arguments: object,
+        config_file: Path | None, assignments: Sequence[str], output: str, **arguments: object
     ) -> object:
-        options = {
-            "cluster.metadata": metadata,
-            "cluster.namespace": namespace,
-            "cluster.region": region,
-        }
-        return command(
-            CommandSession(load_settings(config_file, options=options), output), **arguments
-        )
+        options = dict(_assignment(text) for text in assignments)
+        for key in (item.name for item in all_keys()):
+            value = arguments.pop(_parameter(key), None)
+            if value is not None:
+                options[key] = str(value)
+        session = CommandSession(load_settings(config_file, options=options), output)
+        return command(session, **arguments)
 
-    return wrapped
+    shared: tuple[Callable[[Command], Command], ...] = (
+        click.option(
+            "--config",
+            "config_file",
+            type=click.Path(path_type=Path),
+            help="TOML file with settings.",
+        ),
+        *(setting_option(key, *names) for key, *names in _SESSION_SETTINGS),
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="SECTION.KEY=VALUE",
+            help="Any setting, e.g. ledger.request_timeout_ms=2s. May be repeated.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "json"]),
+            default="table",
+            show_default=True,
+            help="Output format.",
+        ),
+    )
+    decorated: Command = wrapped
+    for option in reversed(shared):
+        decorated = option(decorated)
+    return decorated
+
+
+def metavar_of(declared: DeclaredSetting) -> str:
+    """Return the placeholder for the value of a setting's option."""
+    by_unit = {Unit.MS: "DURATION", Unit.BYTES: "SIZE"}
+    return by_unit.get(declared.unit, "NUMBER" if declared.kind in (int, float) else "TEXT")
+
+
+def _parameter(key: str) -> str:
+    return f"setting_{key.replace('.', '_')}"
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--set {text}: write it like ledger.request_timeout_ms=2s")
+    return key.strip(), value.strip()
 
 
 def runs(command: Callable[..., Coroutine[Any, Any, Any]]) -> Command:

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import click
 
+from ..client.units import parse_ms, show_ms
 from ..core.protocol.errors import DeadlineExceededError
 from .options import Command
-from .units import parse_ms, show_ms
 
 POLL_S = 0.1
 """Pause between two checks."""

@@ -6,78 +6,88 @@ from ..core.bookie.config import BookieConfig
 from ..core.ledger.config import LedgerConfig
 from ..core.log.config import ReaderConfig, WriterConfig
 from ..core.protocol.bookie_id import check_region
-from ..core.protocol.errors import ConfigurationError, InvalidArgumentError
+from ..core.protocol.errors import InvalidArgumentError
+from ..core.runtime.settings import check_settings, setting
 from ..proxies.config import ProxyConfig
 from ..regions.region_reads import ReadSettings
 from ..regions.repair.config import RepairConfig
+
+
+def _check_region(name: str) -> None:
+    if name:
+        check_region(name)
+
+
+def _check_endpoint(uri: str) -> None:
+    if uri and not uri.startswith(("http://", "https://")):
+        raise InvalidArgumentError(f"{uri!r} is not an http:// address")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """The cluster that the process belongs to, and the region of the process."""
 
-    metadata: str = ""
-    """URI of the metadata store, e.g. sqlite:///var/lib/rhumbline/metadata.db or zk://host:2181/."""
-    namespace: str = "default"
-    """Default namespace of commands."""
-    region: str = ""
-    """Region of this process. Required once the cluster has bookies in more than one region."""
-    cold: str = ""
-    """URI of the cold store with the archives: file:///path, s3://bucket/prefix or
-    webhdfs://host:port/root. Required to read segments that only the archive still contains."""
-    metadata_timeout_ms: int = 10_000
-    """Timeout of one request to the metadata store."""
+    metadata: str = setting(
+        "",
+        "URI of the metadata store, e.g. sqlite:///var/lib/rhumbline/metadata.db or "
+        "zk://host:2181/.",
+    )
+    namespace: str = setting("default", "Default namespace of commands.")
+    region: str = setting(
+        "",
+        "Region of this process. Required once the cluster has bookies in more than one region.",
+        check=_check_region,
+    )
+    cold: str = setting(
+        "",
+        "URI of the cold store with the archives: file:///path, s3://bucket/prefix or "
+        "webhdfs://host:port/root. Required to read segments that only the archive still "
+        "contains.",
+    )
+    metadata_timeout_ms: int = setting(
+        10_000, "Timeout of one request to the metadata store.", low=1
+    )
 
     def __post_init__(self) -> None:
-        if self.region:
-            try:
-                check_region(self.region)
-            except InvalidArgumentError as error:
-                raise ConfigurationError(f"region: {error}") from error
-        if self.metadata_timeout_ms < 1:
-            raise ConfigurationError(
-                f"metadata_timeout_ms={self.metadata_timeout_ms} is below 1 ms"
-            )
+        check_settings(self, "cluster")
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
     """A bookie process: its data directory and the address that it listens on."""
 
-    directory: str = ""
-    """Directory with the bookie's data."""
-    host: str = "127.0.0.1"
-    """Address to listen on; also the advertised address unless [bookie] sets another one."""
-    port: int = 3281
-    """Port to listen on; 0 selects a free port."""
+    directory: str = setting("", "Directory with the bookie's data.")
+    host: str = setting(
+        "127.0.0.1",
+        "Address to listen on; also the advertised address unless [bookie] sets another one.",
+    )
+    port: int = setting(3281, "Port to listen on; 0 selects a free port.", low=0, high=65535)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ConfigurationError(f"port={self.port} is not between 0 and 65535")
+        check_settings(self, "serve")
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySettings:
     """Export of metrics and traces by OpenTelemetry. Requires rhumbline[otel]."""
 
-    otlp_endpoint: str = ""
-    """Collector with OTLP over HTTP, e.g. http://127.0.0.1:4318. Empty: nothing is exported."""
-    sample_ratio: float = 0.0
-    """Share of record sets that are traced, from 0 to 1; the process that creates a set decides."""
-    export_ms: int = 15_000
-    """Interval between exports of the metrics."""
+    otlp_endpoint: str = setting(
+        "",
+        "Collector with OTLP over HTTP, e.g. http://127.0.0.1:4318. Empty: nothing is exported.",
+        check=_check_endpoint,
+    )
+    sample_ratio: float = setting(
+        0.0,
+        "Share of record sets that are traced, from 0 to 1; the process that creates a set "
+        "decides.",
+        low=0,
+        high=1,
+        needs="otlp_endpoint",
+    )
+    export_ms: int = setting(15_000, "Interval between exports of the metrics.", low=1)
 
     def __post_init__(self) -> None:
-        if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
-            raise ConfigurationError(
-                f"otlp_endpoint={self.otlp_endpoint!r} is not an http:// address"
-            )
-        if not 0 <= self.sample_ratio <= 1:
-            raise ConfigurationError(f"sample_ratio={self.sample_ratio} is not between 0 and 1")
-        if self.sample_ratio and not self.otlp_endpoint:
-            raise ConfigurationError("sample_ratio needs an otlp_endpoint")
-        if self.export_ms < 1:
-            raise ConfigurationError(f"export_ms={self.export_ms} is below 1 ms")
+        check_settings(self, "telemetry")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ decides for the others.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
-from ..core.protocol.errors import ConfigurationError
+from ..core.runtime.settings import check_settings, setting
 from .latency_quantiles import LatencyQuantiles
 
 _MEASURED_MIN = 20  # responses before their percentiles are used
@@ -39,39 +39,54 @@ class ReadSettings:
     Raises ConfigurationError that names every fault.
     """
 
-    floor_ms: int = 10
-    """Minimum wait before a read is also sent to another replica."""
-    unmeasured_ms: int = 500
-    """Wait before a read is also sent to another replica, while fewer than 20 latencies of the
-    region are known."""
-    local_ms_max: int = 100
-    """Maximum wait for a replica in the local region before another replica is asked as well."""
-    poll_silence_ms: int = 1_000
-    """Wait before a long poll is also sent to another replica. Long polls are silent by design, so
-    no measured latency applies."""
-    tries_max: int = 3
-    """Maximum number of requests for one read, not counting failed ones. 1 disables speculation."""
-    extra_percent: int = 10
-    """Extra requests allowed, in percent of reads, in addition to ``extra_per_second``."""
-    extra_per_second: int = 1
-    """Extra requests allowed per second, however few reads there are."""
-    extra_burst: int = 10
-    """Maximum number of extra requests that can be saved up."""
-    sink_ms_min: int = 1_000
-    """Time for which a slow or failed replica is asked after all others, the first time. It doubles
-    with each consecutive time, up to ``sink_ms_max``."""
-    sink_ms_max: int = 30_000
-    """Maximum time for which a slow or failed replica is asked after all others."""
+    floor_ms: int = setting(
+        10, "Minimum wait before a read is also sent to another replica.", low=0
+    )
+    unmeasured_ms: int = setting(
+        500,
+        "Wait before a read is also sent to another replica, while fewer than 20 latencies of the "
+        "region are known.",
+        low=0,
+    )
+    local_ms_max: int = setting(
+        100,
+        "Maximum wait for a replica in the local region before another replica is asked as well.",
+        low=0,
+    )
+    poll_silence_ms: int = setting(
+        1_000,
+        "Wait before a long poll is also sent to another replica. Long polls are silent by "
+        "design, so no measured latency applies.",
+        low=0,
+    )
+    tries_max: int = setting(
+        3,
+        "Maximum number of requests for one read, not counting failed ones. 1 disables "
+        "speculation.",
+        low=1,
+    )
+    extra_percent: int = setting(
+        10,
+        "Extra requests allowed, in percent of reads, in addition to ``extra_per_second``.",
+        low=0,
+    )
+    extra_per_second: int = setting(
+        1, "Extra requests allowed per second, however few reads there are.", low=0
+    )
+    extra_burst: int = setting(10, "Maximum number of extra requests that can be saved up.", low=0)
+    sink_ms_min: int = setting(
+        1_000,
+        "Time for which a slow or failed replica is asked after all others, the first time. It "
+        "doubles with each consecutive time, up to ``sink_ms_max``.",
+        low=0,
+        not_above="sink_ms_max",
+    )
+    sink_ms_max: int = setting(
+        30_000, "Maximum time for which a slow or failed replica is asked after all others.", low=0
+    )
 
     def __post_init__(self) -> None:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        faults = [f"{name}={value} is negative" for name, value in values.items() if value < 0]
-        if self.tries_max < 1:
-            faults.append(f"tries_max={self.tries_max} is below 1")
-        if self.sink_ms_min > self.sink_ms_max:
-            faults.append(f"sink_ms_min={self.sink_ms_min} is above sink_ms_max={self.sink_ms_max}")
-        if faults:
-            raise ConfigurationError("reads: " + "; ".join(faults))
+        check_settings(self, "reads")
 
 
 @dataclass(slots=True)
@@ -161,11 +176,7 @@ class RegionReads:
         self._move_first_match(found, 2, healthy, lambda choice: choice.region not in regions)
 
     def _move_first_match(
-        self,
-        found: list[ReplicaChoice],
-        to: int,
-        end: int,
-        suits: Callable[[ReplicaChoice], bool],
+        self, found: list[ReplicaChoice], to: int, end: int, suits: Callable[[ReplicaChoice], bool]
     ) -> None:
         for index in range(to, end):
             if suits(found[index]):
@@ -189,7 +200,7 @@ class RegionReads:
         return float(base * 2 ** max(0, asked - 1))
 
     def _usual_ms(self, region: str | None) -> float:
-        """Return the time in ms within which a healthy replica of a region responds."""
+        """Return the time within which a healthy replica of a region responds."""
         known = self._latencies.get(region)
         usual_ms: float = self._settings.unmeasured_ms
         if known is not None and known.count >= _MEASURED_MIN:
@@ -259,7 +270,7 @@ class RegionReads:
     # --- statistics -----------------------------------------------------------------------------
 
     def statistics(self) -> dict[str, Any]:
-        """Return counters, and latencies in ms by region of the replica, for metrics."""
+        """Return counters, and latencies by region of the replica, for metrics."""
         counts = self.counts
         return {
             "questions": counts.reads,

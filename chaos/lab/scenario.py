@@ -11,8 +11,8 @@ from itertools import combinations
 
 from ...core.protocol.errors import ConfigurationError
 from ...core.protocol.quorum import Quorum
+from ...core.runtime.settings import setting
 from .fault_kinds import KINDS, targets_of
-from .toml_tables import limited
 
 SIM, WAN = "sim", "wan"
 WORLDS = (SIM, WAN)
@@ -29,9 +29,9 @@ class RegionLink:
     """The network link between two regions, with equal properties in both directions."""
 
     between: tuple[str, ...]
-    rtt_ms: float = limited(0, 2_000)
-    jitter_ms: float = limited(0, 500, default=0.0)
-    kib_per_s: int = limited(1, 10_000_000, default=100_000)
+    rtt_ms: float = setting(low=0, high=2_000)
+    jitter_ms: float = setting(0.0, low=0, high=500)
+    kib_per_s: int = setting(100_000, low=1, high=10_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,16 @@ class ScenarioTopology:
     """The regions, the servers in each of them, and the links between them."""
 
     regions: tuple[str, ...]
-    bookies: int = limited(1, 10, default=2)
-    """Number of bookies in each region."""
+    bookies: int = setting(2, "Number of bookies in each region.", low=1, high=10)
     links: tuple[RegionLink, ...] = ()
-    metadata: str = limited(words=(FILE, ETCD, ZOOKEEPER), default=FILE)
-    """The metadata store in world wan: an ensemble, or a local file that links do not affect."""
-    metadata_regions: tuple[str, ...] = ()
-    """Regions of the ensemble's members; empty: one member in each region."""
+    metadata: str = setting(
+        FILE,
+        "The metadata store in world wan: an ensemble, or a local file that links do not affect.",
+        words=(FILE, ETCD, ZOOKEEPER),
+    )
+    metadata_regions: tuple[str, ...] = setting(
+        (), "Regions of the ensemble's members; empty: one member in each region."
+    )
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -57,10 +60,10 @@ class ScenarioTopology:
 class QuorumTable:
     """The quorum: ensemble size E, write quorum WQ, ack quorum AQ and minimum regions R."""
 
-    ensemble: int = limited(1, 20, default=3)
-    write: int = limited(1, 20, default=3)
-    ack: int = limited(1, 20, default=2)
-    regions: int = limited(1, 20, default=2)
+    ensemble: int = setting(3, low=1, high=20)
+    write: int = setting(3, low=1, high=20)
+    ack: int = setting(2, low=1, high=20)
+    regions: int = setting(2, low=1, high=20)
 
     def quorum(self) -> Quorum:
         """Return the quorum as a product value. Raises InvalidArgumentError."""
@@ -72,7 +75,7 @@ class WriterTurn:
     """A takeover: the application in ``region`` becomes the active writer at ``at_ms``."""
 
     region: str
-    at_ms: int = limited(0, _MINUTES_MS, default=0)
+    at_ms: int = setting(0, low=0, high=_MINUTES_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +83,45 @@ class ScenarioWorkload:
     """The workload of the applications, and the services that run alongside them."""
 
     writers: tuple[WriterTurn, ...]
-    lasts_ms: int = limited(500, _MINUTES_MS, default=10_000)
-    appends_per_s: int = limited(1, 1_000, default=40)
-    tails: tuple[str, ...] = ()
-    """Regions whose application tails the stream; empty: all regions."""
-    catch_up_every_ms: int = limited(0, _MINUTES_MS, default=0)
-    """Interval at which a catch-up reader starts at the beginning of the stream; 0: never."""
-    truncate_every_ms: int = limited(0, _MINUTES_MS, default=0)
-    """Interval at which the older half of the stream is truncated; 0: never."""
-    roll_ms: int = limited(500, _MINUTES_MS, default=60_000)
+    lasts_ms: int = setting(10_000, low=500, high=_MINUTES_MS)
+    appends_per_s: int = setting(40, low=1, high=1_000)
+    tails: tuple[str, ...] = setting(
+        (), "Regions whose application tails the stream; empty: all regions."
+    )
+    catch_up_every_ms: int = setting(
+        0,
+        "Interval at which a catch-up reader starts at the beginning of the stream; 0: never.",
+        low=0,
+        high=_MINUTES_MS,
+    )
+    truncate_every_ms: int = setting(
+        0,
+        "Interval at which the older half of the stream is truncated; 0: never.",
+        low=0,
+        high=_MINUTES_MS,
+    )
+    roll_ms: int = setting(60_000, low=500, high=_MINUTES_MS)
     archives: bool = False
-    repairs: bool = False
-    """True if a repair process runs in each region."""
-    queries: bool = False
-    """True if a Spark query reads archive and ledgers at the end (world wan only)."""
-    through_proxies: bool = False
-    """True if applications use the write and read proxies (world wan only)."""
+    repairs: bool = setting(False, "True if a repair process runs in each region.")
+    queries: bool = setting(
+        False, "True if a Spark query reads archive and ledgers at the end (world wan only)."
+    )
+    through_proxies: bool = setting(
+        False, "True if applications use the write and read proxies (world wan only)."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTable:
     """One fault: its kind, target and time; repeated every ``every_ms`` if ``times`` > 1."""
 
-    kind: str = limited(words=tuple(KINDS))
+    kind: str = setting(words=tuple(KINDS))
     target: str = EVERYWHERE
-    at_ms: int = limited(0, _MINUTES_MS, default=0)
-    lasts_ms: int = limited(0, _MINUTES_MS, default=0)
-    value: float = limited(0, 1e12, default=0.0)
-    times: int = limited(1, 1_000, default=1)
-    every_ms: int = limited(0, _MINUTES_MS, default=0)
+    at_ms: int = setting(0, low=0, high=_MINUTES_MS)
+    lasts_ms: int = setting(0, low=0, high=_MINUTES_MS)
+    value: float = setting(0.0, low=0, high=1e12)
+    times: int = setting(1, low=1, high=1_000)
+    every_ms: int = setting(0, low=0, high=_MINUTES_MS)
 
     @property
     def end_ms(self) -> int:
@@ -133,29 +146,47 @@ class FaultTable:
 class UnavailabilityLimit:
     """The longest time that an operation may go without a success."""
 
-    operation: str = limited(words=(APPEND, DELIVER))
-    ms_max: int = limited(1, _MINUTES_MS)
-    region: str = EVERYWHERE
-    """``*`` limits appends over all regions together, and deliveries in each region."""
-    world: str = limited(words=("", *WORLDS), default="")
-    """Restricts the limit to one world, because real processes are slower to start; empty: both."""
+    operation: str = setting(words=(APPEND, DELIVER))
+    ms_max: int = setting(low=1, high=_MINUTES_MS)
+    region: str = setting(
+        EVERYWHERE, "``*`` limits appends over all regions together, and deliveries in each region."
+    )
+    world: str = setting(
+        "",
+        "Restricts the limit to one world, because real processes are slower to start; empty: "
+        "both.",
+        words=("", *WORLDS),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
     """Expectations of the run, in addition to the invariants of the product."""
 
-    lost: int = limited(0, 0, default=0)
-    doubled: int = limited(0, 0, default=0)
-    acked_min: int = limited(1, 1_000_000, default=50)
-    resume_ms_max: int = limited(1, _MINUTES_MS, default=20_000)
-    """Time from the end of the last fault to the first acknowledgement of a later append."""
-    whole_ms_max: int = limited(0, _MINUTES_MS, default=0)
-    """Time from the end of the last fault until all copies exist; 0: not checked."""
-    whole_regions: int = limited(0, 20, default=0)
-    """Number of regions that the copies of each fragment must then lie in."""
-    archived_min: int = limited(0, 10_000, default=0)
-    """Minimum number of archived segments. All of them must equal what readers received."""
+    lost: int = setting(0, low=0, high=0)
+    doubled: int = setting(0, low=0, high=0)
+    acked_min: int = setting(50, low=1, high=1_000_000)
+    resume_ms_max: int = setting(
+        20_000,
+        "Time from the end of the last fault to the first acknowledgement of a later append.",
+        low=1,
+        high=_MINUTES_MS,
+    )
+    whole_ms_max: int = setting(
+        0,
+        "Time from the end of the last fault until all copies exist; 0: not checked.",
+        low=0,
+        high=_MINUTES_MS,
+    )
+    whole_regions: int = setting(
+        0, "Number of regions that the copies of each fragment must then lie in.", low=0, high=20
+    )
+    archived_min: int = setting(
+        0,
+        "Minimum number of archived segments. All of them must equal what readers received.",
+        low=0,
+        high=10_000,
+    )
     unavailable: tuple[UnavailabilityLimit, ...] = ()
 
 
@@ -167,7 +198,7 @@ class Scenario:
     about: str
     topology: ScenarioTopology
     workload: ScenarioWorkload
-    worlds: tuple[str, ...] = limited(words=WORLDS)
+    worlds: tuple[str, ...] = setting(words=WORLDS)
     quorum: QuorumTable = field(default_factory=QuorumTable)
     fault: tuple[FaultTable, ...] = ()
     expect: Expect = field(default_factory=Expect)

@@ -3,9 +3,9 @@
 import tomllib
 from pathlib import Path
 
+from ...client.settings_table import read_table
 from ...core.protocol.errors import ConfigurationError
 from .scenario import Scenario
-from .toml_tables import read_table
 
 FOLDER = Path(__file__).resolve().parent.parent / "scenarios"
 _BYTES_MAX = 256 * 1024

@@ -14,10 +14,10 @@ from ...bench.lost_bookie import LossWorkload, measure_loss
 from ...bench.regions import RegionWorkload, fsync_samples, measure_regions
 from ...bench.speculation import SpeculationWorkload, measure_speculation
 from ...client.system_runtime import run
+from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.quorum import Quorum
 from ..output import format_table
-from ..units import parse_bytes, parse_ms, show_bytes
 from .bench_output import collect, print_raw
 
 _FSYNC_SAMPLES = 500

@@ -6,9 +6,9 @@ from statistics import median
 
 import click
 
+from ...client.units import show_bytes
 from ...core.protocol.extras import needs_extra
 from ..output import format_table
-from ..units import show_bytes
 
 with needs_extra("the Spark benchmark", "spark"):
     from ...bench.scan import measure_filters, measure_scans

@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...client.connect import Client
+from ...client.units import show_bytes
 from ...core.protocol.errors import RhumblineError
 from ..output import format_table
-from ..units import show_bytes
 
 QUERY = """\
 SELECT lssn AS segment, count(*) AS records, sum(length(payload)) AS bytes,

@@ -36,28 +36,22 @@ def explain(key: str | None, output: str) -> None:
     keys = list(all_keys())
     if key is None:
         rows = [
-            {
-                "key": f"{setting.section}.{setting.name}",
-                "default": setting.default,
-                "type": setting.type,
-            }
-            for setting in keys
+            {"key": item.name, "default": item.setting.default, "type": item.values}
+            for item in keys
         ]
         print_rows(rows, output, empty="no settings")
         return
-    found = [
-        setting for setting in keys if key in (f"{setting.section}.{setting.name}", setting.name)
-    ]
+    found = [item for item in keys if key in (item.name, item.setting.name)]
     if not found:
         raise click.UsageError(
             f"unknown setting {key!r}; `rhumbline config explain` lists all settings"
         )
-    for setting in found:
+    for item in found:
         record = {
-            "key": f"{setting.section}.{setting.name}",
-            "meaning": setting.doc,
-            "type": setting.type,
-            "default": setting.default,
-            "environment": setting.env,
+            "key": item.name,
+            "meaning": item.setting.text,
+            "type": item.values,
+            "default": item.setting.default,
+            "environment": item.env,
         }
         print_record(record, output)

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ...client.units import show_bytes, show_ms
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import InvalidArgumentError
@@ -29,7 +30,6 @@ from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
 from ..output import ProgressBar, print_message
-from ..units import show_bytes, show_ms
 
 _POLL_S = 1.0
 _REASONS_SHOWN = 3

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from ...client.units import show_bytes
 from ...core.metadata.bookie_directory import BookieDirectory
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import InvalidArgumentError
@@ -12,7 +13,6 @@ from ..cluster_store import cluster_store
 from ..errors import UnsafeError
 from ..options import CommandSession, runs, session_options
 from ..output import print_rows
-from ..units import show_bytes
 
 _STREAMS_SHOWN = 20
 

@@ -16,9 +16,9 @@ from ...backends.migration import (
 from ...backends.migration import MigrationProgress as Step
 from ...backends.migration_fence import FenceState, MovableStore
 from ...backends.open_store import open_store, open_without_following
+from ...client.units import parse_ms
 from ..options import CommandSession, runs, session_options
 from ..output import ProgressBar, print_message, print_record, print_rows
-from ..units import parse_ms
 
 
 @click.group()

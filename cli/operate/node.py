@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from ...client.connect import Client
+from ...client.units import show_bytes
 from ...core.protocol.bookie_id import BookieId, bookie_name
 from ...core.protocol.errors import BookieUnavailableError, InvalidArgumentError
 from ...server.bookie_host import status_address
 from ...server.status_server import fetch_status
 from ..options import CommandSession, runs, session_options
 from ..output import print_record, print_rows
-from ..units import show_bytes
 from ..waiting import wait_count_options, wait_until
 from .draining import decommission, drain, undrain
 

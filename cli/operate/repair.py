@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -10,9 +9,8 @@ import click
 from ...placement.region_aware import RegionAwarePlacement
 from ...regions.repair.repair_service import RepairService
 from ...server.status_server import StatusServer
-from ..options import CommandSession, runs, session_options
+from ..options import CommandSession, runs, session_options, setting_option
 from ..output import print_message, print_rows
-from ..units import parse_bytes, parse_ms
 from ..waiting import timeout_option, wait_until
 from .draining import opened
 
@@ -23,10 +21,10 @@ def repair() -> None:
 
 
 @repair.command()
-@click.option("--lost-after", help="Time after which a bookie that is down counts as lost.")
-@click.option("--audit-interval", help="Interval between two audits.")
-@click.option("--workers", type=click.IntRange(1, 64), help="Number of concurrent ledger repairs.")
-@click.option("--bytes-per-second", help="Limit of the copying rate.")
+@setting_option("repair.lost_after_ms", "--lost-after")
+@setting_option("repair.audit_interval_ms", "--audit-interval")
+@setting_option("repair.worker_count", "--workers")
+@setting_option("repair.bytes_per_second", "--bytes-per-second")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address of the status server."
 )
@@ -34,28 +32,12 @@ def repair() -> None:
               help="Port of the status server; 0 selects a free one.")  # fmt: skip
 @session_options
 @runs
-async def run(
-    session: CommandSession,
-    lost_after: str | None,
-    audit_interval: str | None,
-    workers: int | None,
-    bytes_per_second: str | None,
-    host: str,
-    status_port: int,
-) -> None:
+async def run(session: CommandSession, host: str, status_port: int) -> None:
     """Audit the cluster (one process at a time) and repair ledgers, until Ctrl-C or SIGTERM.
 
     The defaults of the options are in section [repair] of the settings. /stat on the status port
     shows the progress and, in the auditing process, the entries at risk by region.
     """
-    given: dict[str, int | None] = {
-        "lost_after_ms": parse_ms(lost_after) if lost_after else None,
-        "audit_interval_ms": parse_ms(audit_interval) if audit_interval else None,
-        "worker_count": workers,
-        "bytes_per_second": parse_bytes(bytes_per_second) if bytes_per_second else None,
-    }
-    overrides = {name: value for name, value in given.items() if value is not None}
-    config = replace(session.settings.repair, **overrides)
     async with (
         session.telemetry("rhumbline-repair") as telemetry,
         session.client(tracer=telemetry.tracer) as client,
@@ -66,7 +48,7 @@ async def run(
             client.ledgers,
             client.directory,
             RegionAwarePlacement(),
-            config,
+            session.settings.repair,
         )
 
         def statistics() -> dict[str, Any]:

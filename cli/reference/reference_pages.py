@@ -23,7 +23,8 @@ Generated from the program; do not edit. Every command has `--help`. Exit codes:
 1 failure, 2 invalid usage, 3 refused because it is unsafe, 130 interrupted.
 
 Commands that work on a cluster also have the options `--config`, `--metadata`, `--namespace`,
-`--region` and `--output table|json`, which are omitted below.
+`--region`, `--set SECTION.KEY=VALUE` for [any setting](config.md), and `--output table|json`, which
+are omitted below.
 """
 _SETTINGS_HEAD = """\
 # Settings
@@ -33,7 +34,12 @@ environment, else from the TOML file (`--config`, `RHUMBLINE_CONFIG`, `./rhumbli
 `./rhumbline-dev/rhumbline.toml`, `/etc/rhumbline/rhumbline.toml`), else it has its default. Unknown
 keys are errors. Durations are written like `10ms`, `1.5s`, `2h`; sizes like `64MiB`.
 """
-_SHARED = {"config_file", "metadata", "namespace", "region", "output"}
+_SHARED = {
+    "config_file",
+    "assignments",
+    "output",
+    *(f"setting_cluster_{name}" for name in ("metadata", "namespace", "region")),
+}
 
 
 def commands_page() -> str:
@@ -49,9 +55,10 @@ def settings_page() -> str:
         if key.section != section:
             section = key.section
             lines += ["", f"## [{section}]", "", "| key | default | meaning |", "|---|---|---|"]
-        default = "" if key.default in ("", None, ()) else f"`{key.default}`"
-        meaning = f"{key.doc} ({key.type})" if key.doc else f"({key.type})"
-        lines.append(f"| `{key.name}` | {default} | {meaning.replace('|', '&#124;')} |")
+        value = key.setting.default
+        default = "" if value in ("", None, ()) else f"`{value}`"
+        meaning = f"{key.setting.text} ({key.values})".replace("|", "&#124;")
+        lines.append(f"| `{key.setting.name}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

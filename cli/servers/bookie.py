@@ -10,7 +10,7 @@ from ...backends.open_store import open_store
 from ...core.protocol.errors import ConfigurationError
 from ...server.bookie_host import format_bookie, running_bookie
 from ...server.process_memory import bound_heap
-from ..options import CommandSession, runs, session_options
+from ..options import CommandSession, runs, session_options, setting_option
 from ..output import print_message
 from .bookie_storage import COMMANDS
 
@@ -48,19 +48,13 @@ async def format_(session: CommandSession, directory: Path, name: str, rack: str
 
 @bookie.command("run")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
-@click.option("--host", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 selects a free one.")
+@setting_option("serve.host", "--host")
+@setting_option("serve.port", "--port")
 @click.option("--status-port", type=click.IntRange(0, 65535), default=0, show_default=True,
               help="Port of the status server; 0 selects a free one.")  # fmt: skip
 @session_options
 @runs
-async def run_(
-    session: CommandSession,
-    directory: Path | None,
-    host: str | None,
-    port: int | None,
-    status_port: int,
-) -> None:
+async def run_(session: CommandSession, directory: Path | None, status_port: int) -> None:
     """Serve the storage in DIRECTORY until Ctrl-C or SIGTERM."""
     serve = session.settings.serve
     where = directory or (Path(serve.directory) if serve.directory else None)
@@ -81,14 +75,14 @@ async def run_(
                 where,
                 store,
                 session.settings.bookie,
-                host=host or serve.host,
-                port=serve.port if port is None else port,
+                host=serve.host,
+                port=serve.port,
                 status_port=status_port,
                 observe=telemetry.observe,
             ) as running,
         ):
             print_message(
-                f"bookie {running.bookie_id} serves {where} at {host or serve.host}:{running.port}"
+                f"bookie {running.bookie_id} serves {where} at {serve.host}:{running.port}"
             )
             if running.limbo_reason:
                 print_message(

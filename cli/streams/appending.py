@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from ...client.units import show_bytes, show_ms
 from ...core.log.namespace import Namespace
 from ...core.log.write.batch import AppendMany
 from ...core.log.write.stream_writer import StreamWriter
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError
 from ..output import ProgressBar, print_message, print_record
-from ..units import show_bytes, show_ms
 from .record_files import read_records
 
 _TICKETS_MAX = 256

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...client.connect import Client
+from ...client.units import parse_bytes, parse_ms, show_bytes
 from ...coldstore.archive.manifest import Manifest
 from ...coldstore.stores.open_store import open_cold_store
 from ...core.log.metadata.stream_store import StreamStore
@@ -24,7 +25,6 @@ from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
 from ..output import print_message, print_rows
-from ..units import parse_bytes, parse_ms, show_bytes
 from ..waiting import wait_count_options, wait_until
 from .policy_options import default_quorum
 

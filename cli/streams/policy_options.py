@@ -8,16 +8,18 @@ from typing import Any
 
 import click
 
+from ...client.settings_table import read_value
+from ...client.units import show_bytes, show_ms
 from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.bookie_id import check_region
-from ...core.protocol.compression import Codec
 from ...core.protocol.errors import InvalidArgumentError
 from ...core.protocol.placement import BookieInfo, in_regions
 from ...core.protocol.quorum import Quorum
+from ...core.runtime.settings import DeclaredSetting, Unit, plain_value, settings_of
 from ...placement.layouts import best_layouts
 from ...regions.repair.liveness import by_region
 from ..errors import UnsafeError
-from ..units import parse_bytes, parse_ms, show_bytes, show_ms
+from ..options import metavar_of
 
 Command = Callable[..., Any]
 
@@ -27,14 +29,16 @@ _DEFAULT_REPLICAS_MAX = 9
 _ACKS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """An option that sets one field of a policy."""
+_NAMES = {
+    "period_ms": "flush",
+    "bytes_max": "flush-bytes",
+    "visibility_ms": "flush-visibility",
+    "roll_ms": "roll-time",
+}
+"""Names of options that are not the name of their field without its unit."""
 
-    field: str
-    parse: Callable[[str], object]
-    help: str
-    choices: tuple[str, ...] = ()
+_ALIASES = {"period_ms": {"immediate": "0"}}
+_ADDITIONS = {"period_ms": " immediate is 0.", "regions": " Write eu,us; or all."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,8 @@ class PolicyOptions:
 
     quorum: str | None
     unsafe_ack_1: bool
-    flush: str | None
-    flush_bytes: str | None
     texts: dict[str, str]
-    """The strings of the other options that were given, by policy field."""
+    """The strings of the other options that were given, by field of the policy or flush policy."""
 
     @property
     def is_any_given(self) -> bool:
@@ -66,12 +68,23 @@ class PolicyOptions:
         changes: dict[str, Any] = {}
         if self.quorum:
             changes["quorum"] = parse_quorum(self.quorum, allow_ack_1=self.unsafe_ack_1)
-        if self.flush or self.flush_bytes:
-            changes["flush"] = _flush(policy.flush, self.flush, self.flush_bytes)
-        for option in _FIELD_OPTIONS.values():
-            if option.field in self.texts:
-                changes[option.field] = option.parse(self.texts[option.field])
-        return replace(policy, **changes)
+        if flush := self._given(FlushPolicy):
+            changes["flush"] = replace(policy.flush, **flush)
+        return replace(policy, **changes, **self._given(StreamPolicy))
+
+    def _given(self, cls: type) -> dict[str, Any]:
+        """Return the given values of the fields of ``cls``."""
+        given: dict[str, Any] = {}
+        for name, declared in _fields_of(cls).items():
+            if name in self.texts:
+                text = _ALIASES.get(name, {}).get(self.texts[name], self.texts[name])
+                try:
+                    given[name] = (
+                        parse_regions(text) if name == "regions" else read_value(declared, text)
+                    )
+                except InvalidArgumentError as error:
+                    raise InvalidArgumentError(f"--{_option_name(name)}: {error}") from error
+        return given
 
 
 def parse_regions(text: str) -> tuple[str, ...]:
@@ -81,45 +94,17 @@ def parse_regions(text: str) -> tuple[str, ...]:
     return tuple(check_region(name.strip()) for name in text.split(","))
 
 
-def _parse_limit(text: str) -> int | None:
-    return None if text == "none" else parse_ms(text)
+def _option_name(field: str) -> str:
+    return _NAMES.get(field, field.removesuffix("_ms").replace("_", "-"))
 
 
-_CODECS = tuple(codec.name.lower() for codec in Codec)
-_FIELD_OPTIONS = {
-    "codec": _Option("codec", lambda text: Codec[text.upper()], "Compression.", _CODECS),
-    "record-bytes-max": _Option("record_bytes_max", parse_bytes, "Maximum record size."),
-    "roll-bytes": _Option(
-        "roll_bytes", parse_bytes, "Segment size after which a new segment starts."
-    ),
-    "roll-time": _Option("roll_ms", parse_ms, "Segment age after which a new segment starts."),
-    "keepalive": _Option(
-        "keepalive_ms",
-        _parse_limit,
-        "Interval of keepalives of an idle writer; none: no keepalives.",
-    ),
-    "retention": _Option(
-        "retention_ms", _parse_limit, "Age after which segments are truncated; none: never."
-    ),
-    "hot-retention": _Option(
-        "hot_retention_ms",
-        _parse_limit,
-        "Age after which archived segments are deleted from the bookies; none: never.",
-    ),
-    "regions": _Option(
-        "regions",
-        parse_regions,
-        "Regions that may store the data, the home region first: eu,us; or all.",
-    ),
-}
-"""Options that set one field each, by name."""
+def _fields_of(cls: type) -> dict[str, DeclaredSetting]:
+    """Return the fields of a policy that have an option of their own."""
+    nested = ("quorum", "flush")
+    return {name: item for name, item in settings_of(cls).items() if name not in nested}
 
-_OTHER_OPTIONS = (
-    click.option("--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions, e.g. 3/3/2/2."),
-    click.option("--unsafe-ack-1", is_flag=True, help="Allow AQ=1 with several copies."),
-    click.option("--flush", help="immediate, or the longest time to buffer a record, e.g. 10ms."),
-    click.option("--flush-bytes", help="Buffer size at which it is flushed immediately."),
-)
+
+_FIELDS = _fields_of(FlushPolicy) | _fields_of(StreamPolicy)
 
 
 def policy_options(command: Command) -> Command:
@@ -127,22 +112,28 @@ def policy_options(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(*args: object, **arguments: Any) -> object:  # noqa: ANN401 - click's own
-        given = {option.field: arguments.pop(option.field) for option in _FIELD_OPTIONS.values()}
+        given = {name: arguments.pop(name) for name in _FIELDS}
         options = PolicyOptions(
             quorum=arguments.pop("quorum"),
             unsafe_ack_1=arguments.pop("unsafe_ack_1"),
-            flush=arguments.pop("flush"),
-            flush_bytes=arguments.pop("flush_bytes"),
-            texts={field: text for field, text in given.items() if text},
+            texts={name: text for name, text in given.items() if text},
         )
         return command(*args, policy=options, **arguments)
 
-    for name, option in reversed(_FIELD_OPTIONS.items()):
-        kind = click.Choice(option.choices) if option.choices else None
-        wrapped = click.option(f"--{name}", option.field, type=kind, help=option.help)(wrapped)
-    for other in reversed(_OTHER_OPTIONS):
-        wrapped = other(wrapped)
-    return wrapped
+    for name, declared in reversed(_FIELDS.items()):
+        wrapped = click.option(
+            f"--{_option_name(name)}",
+            name,
+            type=click.Choice(declared.choices) if declared.choices else None,
+            metavar=None if declared.choices else metavar_of(declared),
+            help=declared.text + _ADDITIONS.get(name, ""),
+        )(wrapped)
+    wrapped = click.option("--unsafe-ack-1", is_flag=True, help="Allow AQ=1 with several copies.")(
+        wrapped
+    )
+    return click.option(
+        "--quorum", help="E/WQ/AQ/R: bookies, copies, acks, regions, e.g. 3/3/2/2."
+    )(wrapped)
 
 
 def parse_quorum(text: str, *, allow_ack_1: bool) -> Quorum:
@@ -184,30 +175,32 @@ def default_quorum(bookies: Sequence[BookieInfo], allowed: Sequence[str] = ()) -
 
 
 def describe_policy(policy: StreamPolicy) -> dict[str, Any]:
-    """Return a policy as printable values, named like the options."""
+    """Return a policy as printable values."""
     flush = policy.flush
     period = {0: "immediate", None: "by bytes alone"}.get(flush.period_ms)
-    return {
+    visibility = f", visible after {show_ms(flush.visibility_ms)}" if flush.visibility_ms else ""
+    combined = {
         "quorum": str(policy.quorum),
-        "flush": f"{period or show_ms(flush.period_ms or 0)}, at {show_bytes(flush.bytes_max)}",
-        "codec": policy.codec.name.lower(),
-        "record max": show_bytes(policy.record_bytes_max),
+        "flush": f"{period or show_ms(flush.period_ms or 0)}, at {show_bytes(flush.bytes_max)}"
+        f"{visibility}",
         "roll": f"after {show_bytes(policy.roll_bytes)} or {show_ms(policy.roll_ms)}",
-        "keepalive": _age(policy.keepalive_ms),
-        "retention": _age(policy.retention_ms),
-        "hot retention": _age(policy.hot_retention_ms),
-        "regions": ", ".join(policy.regions) or "all",
     }
+    found: dict[str, Any] = {}
+    for name, declared in settings_of(StreamPolicy).items():
+        words = name.split("_")
+        if words[0] in combined:
+            found[words[0]] = combined[words[0]]
+        else:
+            label = " ".join(word for word in words if word not in ("ms", "bytes"))
+            found[label] = _show(declared, getattr(policy, name))
+    return found
 
 
-def _age(limit_ms: int | None) -> str:
-    return "none" if limit_ms is None else show_ms(limit_ms)
-
-
-def _flush(flush: FlushPolicy, period: str | None, size: str | None) -> FlushPolicy:
-    changes: dict[str, Any] = {}
-    if period:
-        changes["period_ms"] = 0 if period == "immediate" else parse_ms(period)
-    if size:
-        changes["bytes_max"] = parse_bytes(size)
-    return replace(flush, **changes)
+def _show(declared: DeclaredSetting, value: Any) -> Any:  # noqa: ANN401 - the field's type
+    if value is None:
+        return "none"
+    if declared.name == "regions":
+        return ", ".join(value) or "all"
+    if declared.kind is int:
+        return show_ms(value) if declared.unit is Unit.MS else show_bytes(value)
+    return plain_value(value)

@@ -2,9 +2,9 @@
 
 import click
 
+from ...client.units import show_bytes
 from ..options import CommandSession, runs, session_options
 from ..output import print_rows
-from ..units import show_bytes
 
 
 @click.group()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from ...client.units import show_bytes, show_ms
 from ...core.log.metadata.stream_description import StreamDescription
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import DeadlineExceededError
 from ..options import CommandSession, runs, session_options
 from ..output import print_message, print_record, print_rows
 from ..servers.proxy import namespace_via, via_option
-from ..units import show_bytes, show_ms
 from ..waiting import timeout_option
 from .appending import append_records
 from .policy_options import PolicyOptions, describe_policy, policy_options

@@ -1,10 +1,10 @@
 """Conversion of policies, descriptions, record sets and results to messages of rhumbline.v1."""
 
+from collections.abc import Container
 from typing import Any
 
 from ...core.log.metadata.stream_description import StreamDescription
-from ...core.log.policy import PLAIN_FIELDS, FlushPolicy, StreamPolicy
-from ...core.protocol.compression import Codec
+from ...core.log.policy import FlushPolicy, StreamPolicy
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, ProtocolError, RhumblineError
 from ...core.protocol.quorum import Quorum
@@ -17,55 +17,52 @@ from ...core.protocol.record_set import (
 )
 from ...core.protocol.segments import Segment
 from ...core.protocol.start import EARLIEST, LATEST, AtSequenceId, AtTxid, Earliest, Latest, Start
+from ...core.runtime.settings import from_plain_value, plain_fields, settings_of
 from ...core.runtime.trace_context import is_traceparent, trace_extension
 from ..client.producer_sender import OutgoingSet
 from ..write.append_item import Appended, AppendItem
 from . import rhumbline_pb2 as pb
 from .grpc_status import decode_error, decode_position, encode_error, encode_position
 
+_POLICY_MESSAGE_NAMES = {"period_ms": "flush_ms", "bytes_max": "flush_bytes"}
+"""Names of the message's fields that differ from the policy's."""
+
 
 def encode_policy(policy: StreamPolicy) -> pb.Policy:
-    """Encode a policy as a message."""
-    quorum, flush = policy.quorum, policy.flush
-    return pb.Policy(
-        ensemble_size=quorum.ensemble_size,
-        write_quorum=quorum.write_quorum,
-        ack_quorum=quorum.ack_quorum,
-        min_regions=quorum.min_regions,
-        flush_ms=flush.period_ms,
-        flush_bytes=flush.bytes_max,
-        visibility_ms=flush.visibility_ms,
-        codec=policy.codec.name.lower(),
-        regions=policy.regions,
-        **{name: getattr(policy, name) for name in PLAIN_FIELDS},
-    )
+    """Encode a policy as a message, which holds the fields of quorum and flush policy as well."""
+    parts = (policy.quorum, policy.flush, policy)
+    values = {name: value for part in parts for name, value in plain_fields(part).items()}
+    del values["quorum"], values["flush"]
+    return pb.Policy(**{_POLICY_MESSAGE_NAMES.get(name, name): values[name] for name in values})
 
 
 def decode_policy(message: pb.Policy) -> StreamPolicy:
     """Decode a policy. Raises InvalidArgumentError."""
-    try:
-        codec = Codec[message.codec.upper()]
-    except KeyError as error:
-        raise InvalidArgumentError(f"unknown codec {message.codec!r}") from error
-    return StreamPolicy(
-        quorum=Quorum(
-            message.ensemble_size, message.write_quorum, message.ack_quorum, message.min_regions
-        ),
-        flush=FlushPolicy(
-            period_ms=message.flush_ms if message.HasField("flush_ms") else None,
-            bytes_max=message.flush_bytes,
-            visibility_ms=message.visibility_ms,
-        ),
-        codec=codec,
-        regions=tuple(message.regions),
-        **{name: _optional(message, name) for name in PLAIN_FIELDS},
-    )
+    nested = {"quorum": _decode(message, Quorum), "flush": _decode(message, FlushPolicy)}
+    return StreamPolicy(**nested, **_decode_fields(message, StreamPolicy, without=nested))
+
+
+def _decode(message: pb.Policy, cls: type) -> Any:  # noqa: ANN401 - a ``cls``
+    return cls(**_decode_fields(message, cls))
+
+
+def _decode_fields(message: pb.Policy, cls: type, without: Container[str] = ()) -> dict[str, Any]:
+    """Return the message's values of the fields of ``cls``."""
+    found: dict[str, Any] = {}
+    for name, declared in settings_of(cls).items():
+        if name not in without:
+            value = _optional(message, _POLICY_MESSAGE_NAMES.get(name, name))
+            try:
+                found[name] = from_plain_value(declared, value)
+            except KeyError as error:
+                raise InvalidArgumentError(f"unknown {name} {value!r}") from error
+    return found
 
 
 def _optional(message: pb.Policy, name: str) -> Any:  # noqa: ANN401 - the type of the field
     """Return a field of the message; None if it is optional and absent."""
-    has_presence = pb.Policy.DESCRIPTOR.fields_by_name[name].has_presence
-    return None if has_presence and not message.HasField(name) else getattr(message, name)
+    field = pb.Policy.DESCRIPTOR.fields_by_name[name]
+    return None if field.has_presence and not message.HasField(name) else getattr(message, name)
 
 
 _SEGMENT_FIELDS = (

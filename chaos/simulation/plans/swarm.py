@@ -8,12 +8,13 @@ bookie if AQ is 2, of two bookies if it is 3.
 from collections.abc import Callable
 from random import Random
 
-from ....core.bookie.config import KIB
+from ....core.bookie.config import BookieConfig
 from ....core.ledger.config import LedgerConfig
 from ....core.log.config import ReaderConfig, WriterConfig
 from ....core.log.policy import FlushPolicy, StreamPolicy
 from ....core.protocol.quorum import Quorum
 from ..cluster import Fault, SimClusterSettings
+from ..drawn_settings import drawn
 from ..repair import repair_host
 from ..seed_run import RunPlan
 from ..workload.workload import WriterHabits
@@ -174,35 +175,11 @@ def _topology(random: Random) -> SimTopology:
 
 
 def _settings(random: Random, quorum: Quorum) -> SimClusterSettings:
-    flush = FlushPolicy(
-        period_ms=random.choice((0, 0, 2, 20)), bytes_max=random.choice((200, 4000, 128 * KIB))
-    )
-    roll_bytes = random.choice((5_000, 50_000, 512 << 20))
+    flush = FlushPolicy(**drawn(FlushPolicy, random))
     return SimClusterSettings(
-        policy=StreamPolicy(
-            quorum=quorum,
-            flush=flush,
-            roll_bytes=roll_bytes,
-            roll_ms=random.choice((1_500, 10_000, 7_200_000)),
-        ),
-        ledger=LedgerConfig(
-            connect_timeout_ms=random.choice((500, 3000)),
-            request_timeout_ms=random.choice((300, 1000, 5000)),
-            underreplicated_ms_max=random.choice((500, 3000, 30_000)),
-            quorum_timeout_ms=random.choice((0, 0, 3000)),
-            change_mode=random.choice(("delayed", "delayed", "eager")),
-            on_bookie_failure=random.choice(("replace", "replace", "close")),
-            replacement_wait_ms_max=random.choice((500, 10_000)),
-            fragments_max=random.choice((2, 8, 64)),
-            recovery_window=random.choice((1, 3, 8)),
-            recovery_timeout_ms=random.choice((5_000, 30_000)),
-            pending_entries_max=random.choice((4, 64, 16_384)),
-            speculative_read_ms=random.choice((0, 50, 500)),
-        ),
-        writer=WriterConfig(
-            entries_in_flight_max=random.choice((2, 16, 256)),
-            failover_ms_max=random.choice((5_000, 60_000)),
-        ),
-        reader=ReaderConfig(poll_ms=random.choice((500, 3000, 10_000))),
-        log_file_bytes=random.choice((64 * KIB, 256 * KIB, 4096 * KIB)),
+        policy=StreamPolicy(quorum=quorum, flush=flush, **drawn(StreamPolicy, random)),
+        ledger=LedgerConfig(**drawn(LedgerConfig, random)),
+        writer=WriterConfig(**drawn(WriterConfig, random)),
+        reader=ReaderConfig(**drawn(ReaderConfig, random)),
+        **drawn(BookieConfig, random),
     )

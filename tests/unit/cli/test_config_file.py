@@ -92,13 +92,13 @@ def test_all_errors_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
         "unknown section [clutser]; did you mean cluster?",
         "unknown section [speed]",
         "unknown key regoin in [cluster]; did you mean region?",
-        "[cluster] region: bad region or rack 'EU West'",
+        "cluster.region: bad region or rack 'EU West'",
         "ledger.request_timeout_ms: 'soon' is not a duration; write it like 10ms",
-        "ledger.recovery_window: True is not a number",
+        "ledger.recovery_window: True is not a whole number",
         "ledger.change_mode: 'later' is not one of delayed, eager",
-        "fragments_max=0 is not between 1 and 10000",
+        "ledger.fragments_max: 0 is not between 1 and 10000",
         "unknown setting RHUMBLINE_SERVE__PROT; did you mean port?",
-        "port=99999 is not between 0 and 65535",
+        "serve.port: 99999 is not between 0 and 65535",
     ):
         assert part in text
     assert len(text.splitlines()) == 10
@@ -113,8 +113,31 @@ def test_missing_or_invalid_file_is_reported_in_one_line(tmp_path: Path) -> None
         load_settings(tmp_path, environ={})
 
 
-def test_every_key_has_a_description() -> None:
+def test_conflicts_of_valid_values_are_reported_with_the_other_errors(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """
+        [ledger]
+        backoff_ms_min = "5s"
+        connect_timeout_ms = 0
+        [telemetry]
+        sample_ratio = 0.5
+        """,
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(file, environ={}, options={"cluster.region": "EU", "cluster.regoin": "eu"})
+    assert str(caught.value).replace(f"{file}: ", "").splitlines() == [
+        "option: unknown setting cluster.regoin; did you mean region?",
+        "option: cluster.region: bad region or rack 'EU': lower-case letters, digits, - _ . "
+        "(at most 63)",
+        "ledger.connect_timeout_ms: 0 is not between 1 and 600000 ms",
+        "ledger.backoff_ms_min: 5000 is above backoff_ms_max=2000",
+        "telemetry.sample_ratio: 0.5 needs otlp_endpoint, which is not set",
+    ]
+
+
+def test_every_setting_has_a_text_and_a_variable() -> None:
     keys = list(all_keys())
-    assert len({(key.section, key.name) for key in keys}) == len(keys)
-    assert not [key.name for key in keys if not key.doc and not key.name.endswith(("_max", "_min"))]
-    assert all(key.env == f"RHUMBLINE_{key.section}__{key.name}".upper() for key in keys)
+    assert len({key.name for key in keys}) == len(keys)
+    assert not [key.name for key in keys if not key.setting.text]
+    assert all(key.env == f"RHUMBLINE_{key.name.replace('.', '__')}".upper() for key in keys)

@@ -180,6 +180,7 @@ def test_quantiles_follow_a_change_within_some_hundred_values() -> None:
 
 def test_settings_report_all_faults() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"floor_ms=-1 is negative; .*tries_max=0 is below 1"
+        ConfigurationError,
+        match=r"floor_ms=-1 is not at least 0 ms; tries_max=0 is not at",
     ):
         ReadSettings(floor_ms=-1, tries_max=0)

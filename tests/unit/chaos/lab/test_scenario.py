@@ -46,11 +46,11 @@ def test_a_repeated_fault_becomes_single_faults() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('title = "t"', 'titel = "t"', "unknown key titel (did you mean title?)"),
+        ('title = "t"', 'titel = "t"', "unknown key titel; did you mean title?"),
         ('title = "t"', "", "title is missing"),
-        ("rtt_ms = 10", "rtt_ms = 100000", "100000 is not between 0 and 2000"),
-        ("rtt_ms = 10", 'rtt_ms = "10"', "'10' is not a number"),
-        ("at_ms = 100", "at_ms = true", "True is not a whole number"),
+        ("rtt_ms = 10", "rtt_ms = 100000", "100000 is not between 0 and 2000 ms"),
+        ("rtt_ms = 10", 'rtt_ms = "far"', "'far' is not a duration"),
+        ("at_ms = 100", "at_ms = true", "True is not a duration"),
         ('worlds = ["sim"]', 'worlds = ["moon"]', "'moon' is not one of sim, wan"),
         ('kind = "cut-region"', 'kind = "cut"', "'cut' is not one of lose-region"),
         ('target = "b"', 'target = "c"', "fault cut-region: unknown target 'c'"),

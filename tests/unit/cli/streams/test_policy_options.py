@@ -1,5 +1,7 @@
 """Policy options: parsing, refusals, and the default quorum for a cluster."""
 
+from dataclasses import fields
+
 import click
 import pytest
 
@@ -60,8 +62,39 @@ def test_options_change_only_their_own_fields() -> None:
     assert (after.roll_bytes, after.retention_ms) == (64 << 20, 7 * 86_400_000)
     assert after.roll_ms == before.roll_ms
     assert options("--retention none --flush immediate").apply_to(after).retention_ms is None
-    with pytest.raises(InvalidArgumentError, match="flush period_ms"):
+    with pytest.raises(
+        InvalidArgumentError, match="period_ms=36000000 is not between 0 and 60000 ms"
+    ):
         options("--flush 10h").apply_to(before)
+
+
+def test_every_field_of_a_policy_has_an_option() -> None:
+    given = {
+        "--quorum": "3/3/2/2",
+        "--flush": "5ms",
+        "--flush-bytes": "1KiB",
+        "--flush-visibility": "1s",
+        "--codec": "zstd",
+        "--record-bytes-max": "2KiB",
+        "--roll-bytes": "1MiB",
+        "--roll-time": "1h",
+        "--keepalive": "10s",
+        "--retention": "7d",
+        "--hot-retention": "1d",
+        "--truncates-by-subscriptions": "true",
+        "--purge-grace": "2h",
+        "--regions": "eu,us",
+    }
+    text = " ".join(f"{name} {value}" for name, value in given.items())
+    policy, default = options(text).apply_to(StreamPolicy()), StreamPolicy()
+    for part, other in ((policy, default), (policy.flush, default.flush)):
+        same = [f.name for f in fields(part) if getattr(part, f.name) == getattr(other, f.name)]
+        assert same == []
+
+
+def test_the_error_names_the_option() -> None:
+    with pytest.raises(InvalidArgumentError, match="--retention: 'soon' is not a duration"):
+        options("--retention soon").apply_to(StreamPolicy())
 
 
 @pytest.mark.parametrize(

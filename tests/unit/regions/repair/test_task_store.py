@@ -86,6 +86,6 @@ async def test_session_holds_lock_and_auditor_role_until_it_ends() -> None:
 
 def test_settings_report_all_faults() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"worker_count=0 is below 1; retry_ms_min=10 is above"
+        ConfigurationError, match=r"worker_count=0 is not at least 1; retry_ms_min=10 is above"
     ):
         RepairConfig(worker_count=0, retry_ms_min=10, retry_ms_max=5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rhumbline.cli.units import parse_bytes, parse_ms, show_bytes, show_ms
+from rhumbline.client.units import parse_bytes, parse_ms, show_bytes, show_ms
 from rhumbline.core.protocol.errors import InvalidArgumentError
 
 
