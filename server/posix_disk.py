@@ -122,6 +122,8 @@ class _Workers:
         self.writes = _WorkerThreads(f"write-{name}", _WRITE_THREADS)
         self.aio = open_aio()
         self.inline = InlineWritePolicy()
+        self.small_inline = InlineWritePolicy()
+        """For writes of a few bytes, which are rarely slow, also while large ones are."""
         self.syncs = Histogram()
 
     def stop(self) -> None:
@@ -154,7 +156,7 @@ class PosixFile:
 
         A few bytes are written in the event loop, which costs less than a thread.
         """
-        began, inline = time.perf_counter(), self._workers.inline
+        began, inline = time.perf_counter(), self._workers.small_inline
         size = sum(map(len, buffers))
         if size > _INLINE_BYTES or self._is_closed or not inline.may_write_inline(size, began):
             await self._use(self._writes, _write, offset, buffers)

@@ -14,7 +14,10 @@ after its file was replaced; then the directory of the file says that it has no 
 
 import asyncio
 import heapq
+from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import gt
 
 from ...protocol.errors import RhumblineError, UnknownStateError
 from .block_cache import IndexBlockCache
@@ -237,15 +240,13 @@ class TieredIndex:
         old = self.files.get(replaced)
         self._serial += 1
         file.serial, file.rank, file.slot = self._serial, rank, self._reserve_slot()
-        bit, lasts = 1 << file.slot, self._lasts
-        shared: dict[int, int] = {}
-        for count, (ledger_id, last) in enumerate(zip(*columns, strict=True)):
-            bits = self._bits.get(ledger_id, 0)
-            self._bits[ledger_id] = shared.setdefault(bits, bits | bit)
-            if last > lasts.get(ledger_id, -1):
-                lasts[ledger_id] = last
-            if count % _LEDGERS_PER_STEP == 0:
-                await asyncio.sleep(0)
+        bit = 1 << file.slot
+        with_bit: dict[int, int] = {}
+        ledgers, lasts = columns
+        for start in range(0, len(ledgers), _LEDGERS_PER_STEP):
+            step = slice(start, start + _LEDGERS_PER_STEP)
+            self._add_ledgers(ledgers[step], lasts[step], bit, with_bit)
+            await asyncio.sleep(0)
         self.files[file.number] = self._slots[file.slot] = file
         self._sealed.pop(file.number, None)
         if old is not None:
@@ -253,6 +254,22 @@ class TieredIndex:
         self._changed()
         if old is not None:
             await self._free_slot(old, columns)
+
+    def _add_ledgers(
+        self, ledgers: "array[int]", lasts: "array[int]", bit: int, with_bit: dict[int, int]
+    ) -> None:
+        """Sets a file's bit in its ledgers and raises their highest entry ids.
+
+        ``with_bit`` maps bits to the same bits with the file's bit, so that ledgers share them.
+        There is no bytecode for each ledger, since a start adds all ledgers of all files.
+        """
+        before = list(map(self._bits.get, ledgers, repeat(0)))
+        for bits in set(before).difference(with_bit):
+            with_bit[bits] = bits | bit
+        self._bits.update(zip(ledgers, map(with_bit.__getitem__, before), strict=True))
+        known = list(map(self._lasts.get, ledgers, repeat(-1)))
+        highest = map(max, known, lasts) if any(map(gt, known, lasts)) else lasts
+        self._lasts.update(zip(ledgers, highest, strict=True))
 
     async def remove_file(self, number: int) -> None:
         """Removes the index file of a data file without live rows, if there is one."""
