@@ -9,9 +9,11 @@ meanwhile is also in a later record.
 """
 
 import struct
+import sys
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.errors import CorruptionError
 from ..protocol.ledger_metadata import NO_ENTRY
@@ -39,6 +41,7 @@ _TOMBSTONE_FIELDS = struct.Struct(">Bqq")
 _COUNT_FIELDS = struct.Struct(">BQ")
 _NUMBER = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
+_IS_LITTLE_ENDIAN = sys.byteorder == "little"
 _LAC = struct.Struct(">q")
 _FENCED = 1
 _PROVEN = 2
@@ -91,6 +94,13 @@ class LedgerRecord:
         return head + self.lac_body
 
 
+class LedgerBytes(NamedTuple):
+    """The bytes of each ledger's entries in a sorted file, by column: 16 bytes for each ledger."""
+
+    ledgers: "array[int]"
+    sizes: "array[int]"
+
+
 @dataclass(slots=True)
 class LogManifest:
     """The files in use: sorted files, and logs from ``log_floor`` on. Others are leftovers."""
@@ -120,8 +130,10 @@ class LedgerRecords:
         """Boot of the operating system in which the storage was last opened."""
         self.is_clean = False
         """True if the last record marks an orderly shutdown."""
-        self.sorted_ledgers: dict[int, int] = {}
-        """Ledger id -> bytes of its entries, read from a sorted file."""
+        self.deletion_count = 0
+        """Number of ledgers deleted since the start."""
+        self.sorted_ledgers = LedgerBytes(array("Q"), array("Q"))
+        """The last record of this kind, read from a sorted file."""
         self.sealed_for = 0
         """Number of the next log, according to the last seal record."""
         self.has_complete_snapshot = False
@@ -138,6 +150,7 @@ class LedgerRecords:
         """Deletes a ledger and leaves a tombstone; returns the record to journal."""
         self.ledgers.pop(ledger_id, None)
         self.tombstones[ledger_id] = wall_ms
+        self.deletion_count += 1
         return _TOMBSTONE_FIELDS.pack(_TOMBSTONE, ledger_id, wall_ms)
 
     def finish_replay(self) -> None:
@@ -215,7 +228,12 @@ class LedgerRecords:
         self.manifest = LogManifest(numbers[0], files)
 
     def _apply_sorted_ledgers(self, record: bytes) -> None:
-        self.sorted_ledgers = dict(_PAIR.iter_unpack(record[1:]))
+        if (len(record) - 1) % _PAIR.size:
+            raise CorruptionError("the ledgers of a sorted file are truncated")
+        pairs = array("Q", record[1:])
+        if _IS_LITTLE_ENDIAN:
+            pairs.byteswap()
+        self.sorted_ledgers = LedgerBytes(pairs[0::2], pairs[1::2])
 
     def _apply_limbo(self, record: bytes) -> None:
         _, below = _COUNT_FIELDS.unpack(record)

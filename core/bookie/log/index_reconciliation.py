@@ -108,11 +108,11 @@ async def adopt_sorted_files(
         if header is None or data_file.generation != header.generation:
             continue
         _, scan = await read_rows(files, header, data_file.end)
-        ledger_bytes = await read_ledger_bytes(files, header)
+        ledger_bytes = await read_ledger_bytes(files, number, header.generation)
         if scan.damages or ledger_bytes is None:
             continue
         age = len(opened.sorted) + 1
-        opened.sorted[number] = SortedFile(number, scan.end, ledger_bytes, age)
+        opened.sorted[number] = SortedFile(number, scan.end, sum(ledger_bytes.sizes), age)
         opened.data_files[number] = data_file
 
 

@@ -6,7 +6,6 @@ bytes of each ledger, so that the garbage can be computed without reading the re
 """
 
 from array import array
-from collections.abc import Container
 from itertools import accumulate
 
 from crc32c import crc32c
@@ -33,26 +32,23 @@ GROUP_BYTES = 512 << 10
 
 
 class SortedFile:
-    """The properties of a sorted file that are kept in memory: 16 bytes for each ledger.
+    """The properties of a sorted file that are kept in memory, whatever its number of ledgers.
 
     ``age`` orders the sorted files: those with newer entries have a higher one.
     """
 
-    __slots__ = ("_ledgers", "_sizes", "age", "end", "entry_bytes", "number")
+    __slots__ = ("age", "counted_at", "end", "entry_bytes", "live_bytes", "number")
 
-    def __init__(self, number: int, end: int, ledger_bytes: dict[int, int], age: int) -> None:
+    def __init__(self, number: int, end: int, entry_bytes: int, age: int) -> None:
         self.number = number
         self.end = end
         self.age = age
-        self.entry_bytes = sum(ledger_bytes.values())
+        self.entry_bytes = entry_bytes
         """Bytes of all entries in the file, live or not."""
-        self._ledgers = array("Q", ledger_bytes.keys())
-        self._sizes = array("Q", ledger_bytes.values())
-
-    def live_bytes(self, live: Container[int]) -> int:
-        """Return the bytes of the ledgers in ``live``."""
-        sizes = zip(self._ledgers, self._sizes, strict=True)
-        return sum(size for ledger, size in sizes if ledger in live)
+        self.live_bytes = entry_bytes
+        """Bytes of the entries of live ledgers, when they were last counted."""
+        self.counted_at = -1
+        """``LedgerRecords.deletion_count`` when the live bytes were counted, -1 before."""
 
 
 class SortedFileWriter:

@@ -19,7 +19,7 @@ from ...protocol.errors import CorruptionError, ForeignDataError
 from ...runtime.disk import File
 from ..index.entry_index import MemoryIndex
 from ..index.index_file import DataFile
-from ..ledger_records import LedgerRecords
+from ..ledger_records import LedgerBytes, LedgerRecords
 from .end_marker import LogEnd, read_end_marker
 from .file_rows import read_group
 from .file_set import FileSet, file_path
@@ -297,27 +297,29 @@ async def _find_sorted_files(files: FileSet, opened: OpenedFiles, bookie: Bookie
             opened.add_damage(number, 0, end, "a sorted file is missing")
             continue
         header = await read_header(files, SORTED_KIND, number, bookie)
-        ledger_bytes = None if header is None else await read_ledger_bytes(files, header)
-        if ledger_bytes is None:
+        generation = 0 if header is None else header.generation
+        found = None if header is None else await read_ledger_bytes(files, number, generation)
+        if found is None:
             opened.add_damage(number, 0, end, "the head of a sorted file is damaged")
         age = len(opened.sorted) + 1
-        opened.sorted[number] = SortedFile(number, end, ledger_bytes or {}, age)
+        entry_bytes = 0 if found is None else sum(found.sizes)
+        opened.sorted[number] = SortedFile(number, end, entry_bytes, age)
         opened.data_files[number] = (
             None if header is None else DataFile(SORTED_KIND, number, header.generation, end)
         )
 
 
-async def read_ledger_bytes(files: FileSet, header: FileHeader) -> dict[int, int] | None:
+async def read_ledger_bytes(files: FileSet, number: int, generation: int) -> LedgerBytes | None:
     """Return the bytes of each ledger in a sorted file, None if its first group is damaged."""
-    file = await files.open(SORTED_KIND, header.number)
+    file = await files.open(SORTED_KIND, number)
     group = decode_group_header(await file.read(FILE_HEADER_BYTES, GROUP_HEADER_BYTES))
-    if group is None or group.generation != header.generation:
+    if group is None or group.generation != generation:
         return None
     body = await file.read(FILE_HEADER_BYTES + GROUP_HEADER_BYTES, group.length)
     if len(body) != group.length or crc32c(body) != group.crc:
         return None
     states = LedgerRecords()
-    read_group(header.number, 0, body, MemoryIndex(), states)
+    read_group(number, 0, body, MemoryIndex(), states)
     return states.sorted_ledgers
 
 

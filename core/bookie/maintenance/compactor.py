@@ -162,7 +162,7 @@ class Compactor:
             await storage.files.remove(SORTED_KIND, [writer.number])
             raise
         self.written_bytes += end
-        known = SortedFile(writer.number, end, live.ledger_bytes, age)
+        known = SortedFile(writer.number, end, sum(live.ledger_bytes.values()), age)
         return _NewFile(known, index, ledgers)
 
     async def _copy_slices(

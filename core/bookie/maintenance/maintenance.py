@@ -6,9 +6,12 @@ because the disk or the metadata store is unavailable is retried in the next rou
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import compress
 
 from ...protocol.errors import MetadataError, RhumblineError
 from ..config import BookieConfig
+from ..log.sorted_file import SortedFile
+from ..log.startup import read_ledger_bytes
 from ..storage import Storage
 from .compactor import Compactor
 from .duty_cycle import DutyCycle
@@ -17,6 +20,7 @@ from .limbo_recovery import LimboRecovery
 
 _IDLE_S = 0.1
 _SHARE_WHEN_IDLE = 0.5
+_LEDGERS_PER_STEP = 10_000
 
 
 class Maintenance:
@@ -139,15 +143,39 @@ class Maintenance:
     async def _compact_sorted_files(self) -> None:
         """Rewrites a repaired sorted file, or else the one with the most garbage."""
         storage = self._storage
-        live = storage.states.ledgers
         worst, worst_share = self._next_retired_file(), self._config.compact_below_percent / 100
-        for number, known in storage.sorted.items() if worst is None else ():
+        for number, known in list(storage.sorted.items()) if worst is None else ():
+            await self._count_live_bytes(known)
             total = known.entry_bytes
-            share = known.live_bytes(live) / total if total else 0.0
+            share = known.live_bytes / total if total else 0.0
             if share < worst_share and number not in self._damaged:
                 worst, worst_share = number, share
         if worst is not None and not await self.compactor.compact_sorted_file(worst):
             self._damaged.add(worst)
+
+    async def _count_live_bytes(self, known: SortedFile) -> None:
+        """Counts a file's live bytes again if a ledger was deleted since they were counted.
+
+        The bytes of each ledger are read from the file, because in memory they would take 16 bytes
+        for each ledger in each file. A file whose head cannot be read keeps the previous count: the
+        scrubber reports it.
+        """
+        states, data_file = self._storage.states, self._storage.data_files.get(known.number)
+        if known.counted_at == states.deletion_count or data_file is None:
+            return
+        count = states.deletion_count
+        found = await read_ledger_bytes(self._storage.files, known.number, data_file.generation)
+        known.counted_at = count
+        if found is None:
+            return
+        self._indexing.begin()
+        live_bytes = 0
+        for start in range(0, len(found.ledgers), _LEDGERS_PER_STEP):
+            step = slice(start, start + _LEDGERS_PER_STEP)
+            is_live = map(states.ledgers.__contains__, found.ledgers[step])
+            live_bytes += sum(compress(found.sizes[step], is_live))
+            await self._indexing.pause()
+        known.live_bytes = live_bytes
 
     def _next_retired_file(self) -> int | None:
         """Return the next damaged file to rewrite: its good entries move to a new file."""
