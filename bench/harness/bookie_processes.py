@@ -14,7 +14,7 @@ from typing import Self
 from ...core.protocol.errors import UnavailableError
 
 REGION = "local"
-_START_SECONDS_MAX = 120
+_START_SECONDS_MAX = 300
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 COMMAND = (sys.executable, "-c", "from rhumbline.cli import main; main()")

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from ...bench.catch_up import run_catch_up
 from ...bench.harness.bookie_processes import BookieProcesses
 from ...bench.harness.load import Timing, run_workload
 from ...bench.harness.workload import READ, TAIL, WRITE, BenchWorkload
+from ...bench.many_ledgers import LAYOUTS, measure_many_ledgers
 from ...bench.many_streams import measure_many_streams
 from ...bench.one_bookie import COMPACTING, BookieLoad, measure_adds, measure_reads_and_restarts
 from ...bench.positions import measure_positions
@@ -29,7 +31,7 @@ Command = Callable[..., Any]
 
 _WARM_SECONDS = 2.0
 
-BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts")
+BOOKIE_PARTS = ("adds", "compacting", "reads", "restarts", "ledgers")
 """Parts of ``rhumbline bench bookie``."""
 
 
@@ -176,14 +178,21 @@ def positions(
 @click.option(
     "--only",
     help="Parts to measure, separated by commas: adds, compacting (adds while the compactor keeps "
-    "up), reads, restarts. [default: all]",
+    "up), reads, restarts, ledgers (restarts with synthetic ledgers). [default: all]",
 )
 @click.option(
     "--entries",
     type=click.IntRange(1_000, 1_000_000_000),
     default=100_000,
     show_default=True,
-    help="Entries for reads and restarts.",
+    help="Entries for reads and restarts, and synthetic entries for ledgers.",
+)
+@click.option(
+    "--ledgers",
+    type=click.IntRange(1, 2_000_000),
+    default=10_000,
+    show_default=True,
+    help="Number of synthetic ledgers.",
 )
 @click.option(
     "--size",
@@ -194,13 +203,14 @@ def positions(
 )
 @_measuring
 def bookie(
-    only: str | None, entries: int, size: int, seconds: float, repetitions: int,
+    only: str | None, entries: int, ledgers: int, size: int, seconds: float, repetitions: int,
     json_file: Path | None, directory: Path | None,
 ) -> None:  # fmt: skip
     """Measure one bookie: adds by size with their disk writes, reads, restarts, memory.
 
     Bytes written are per byte of acknowledged entries, including headers. A large run is
-    --entries 10000000 --size 1024: ten million entries, 10 GB.
+    --entries 10000000 --size 1024: ten million entries, 10 GB. The largest number of ledgers is
+    measured by --only ledgers --ledgers 1000000 --entries 100000000, which needs 4 GB.
     """
     load = BookieLoad(seconds, entries, size)
     names = BOOKIE_PARTS if only is None else tuple(name.strip() for name in only.split(","))
@@ -210,12 +220,12 @@ def bookie(
                 f"unknown part {name}; the parts are: {', '.join(BOOKIE_PARTS)}"
             )
     for _ in range(repetitions):
-        for settings, measured in _bookie_runs(names, load):
+        for settings, measured in _bookie_runs(names, load, ledgers):
             _measure(measured, json_file, directory, _Shape(1, settings), _shown_of_bookie)
 
 
 def _bookie_runs(
-    names: Sequence[str], load: BookieLoad
+    names: Sequence[str], load: BookieLoad, ledger_count: int
 ) -> Iterator[tuple[Mapping[str, str], Callable[[BookieProcesses], Rows]]]:
     """Yield the bookie's settings and the measurement of each run; reads and restarts share one."""
     if "adds" in names:
@@ -228,6 +238,16 @@ def _bookie_runs(
             {},
             lambda servers: measure_reads_and_restarts(
                 servers, load, has_reads=has_reads, has_restarts=has_restarts
+            ),
+        )
+    for name in LAYOUTS if "ledgers" in names else ():
+        yield (
+            {},
+            partial(
+                measure_many_ledgers,
+                name=name,
+                ledger_count=ledger_count,
+                entry_count=load.entry_count,
             ),
         )
 
@@ -434,6 +454,7 @@ def _shown_of_bookie(row: dict[str, Any]) -> dict[str, Any]:
         "sorted/byte": row.get("sorted_per_byte"),
         "disk/byte": row.get("disk_per_byte"),
         "restart s": row.get("restart_s"),
+        "restart cpu s": row.get("restart_cpu_s"),
         "cpu s/M": row.get("srv_cpu_per_M"),
         "MiB anonymous": row["anon_mib"],
     }

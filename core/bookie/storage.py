@@ -72,7 +72,7 @@ class Storage:
     ) -> None:
         self._runtime = runtime
         self._config = config
-        self._bookie = bookie
+        self.bookie = bookie
         self.files = FileSet(disk, config.read_cache_bytes)
         self.log = WriteLog(self.files, config, bookie, self)
         self.states = LedgerRecords()
@@ -113,14 +113,14 @@ class Storage:
         await self.files.prepare()
         await self.index_files.prepare()
         boot_id = self._config.boot_id
-        opened = await open_files(self.files, self._bookie, boot_id, was_used=must_exist)
+        opened = await open_files(self.files, self.bookie, boot_id, was_used=must_exist)
         if must_exist and opened.last_log is None:
             raise CorruptionError(LOG_MISSING)
         number, end = (0, 0) if opened.last_log is None else opened.last_log.place
         reason = limbo_reason(number << OFFSET_BITS | end)
         if reason is not None:
             opened.damages.append(Damage(number, end, end, reason))
-        await reconcile(self.files, self.index, self.index_files, self._bookie, opened)
+        await reconcile(self.files, self.index, self.index_files, self.bookie, opened)
         self.states = states = opened.states
         self.damages = opened.damages
         self._highest_number = opened.highest_number
@@ -435,7 +435,7 @@ class Storage:
         kind, number, _, end = data_file
         rows, damages = MemoryIndex(), list[Damage]()
         try:
-            header = await read_header(self.files, kind, number, self._bookie)
+            header = await read_header(self.files, kind, number, self.bookie)
             if header is None:
                 raise CorruptionError(f"the header of file {number} is damaged")
             rows, scan = await read_rows(self.files, header, end, throttle)
@@ -465,7 +465,7 @@ class Storage:
     def new_sorted_file(self) -> SortedFileWriter:
         """Return a writer for a sorted file with a new number and generation."""
         number = self.next_file_number()
-        return SortedFileWriter(self.files, self._bookie, number, self.next_generation())
+        return SortedFileWriter(self.files, self.bookie, number, self.next_generation())
 
     # --- LogOwner -------------------------------------------------------------------------------
 

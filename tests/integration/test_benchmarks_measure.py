@@ -72,7 +72,8 @@ def test_unknown_workload_is_refused_with_the_known_names() -> None:
 def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     done = rhumbline(
-        "bench", "bookie", "--only", "adds,reads,restarts", "--seconds", "0.3", "--entries", "5000",
+        "bench", "bookie", "--only", "adds,reads,restarts,ledgers", "--seconds", "0.3",
+        "--entries", "5000", "--ledgers", "2000",
         "--json", str(figures), "--directory", str(tmp_path), timeout_s=110,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
@@ -80,6 +81,7 @@ def test_bookie_benchmark_reports_bounded_write_amplification(tmp_path: Path) ->
     assert list(rows) == [
         "adds-128", "adds-1K", "adds-16K", "adds-128K",
         "restart-empty", "reads-random", "reads-sequential", "restart-kill9", "restart-clean",
+        "ledgers-apart", "ledgers-mixed",
     ]  # fmt: skip
     for name, row in rows.items():
         assert row["anon_mib"] > 0

@@ -15,7 +15,7 @@ says "not here" only if every byte behind that answer was verified, and otherwis
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -214,13 +214,28 @@ async def write_index_file(
             buffers, written = [], offset
         if len(directory[0]) % _BLOCKS_PER_PAUSE == 0:
             await pause()
-    tables = b"".join(map(column_bytes, (*ledgers, *directory)))
+    buffers.append(encode_directory(data_file, bookie, ledgers, directory, row_count, offset))
+    await file.write_durable(written, buffers)
+
+
+def encode_directory(
+    data_file: DataFile,
+    bookie: BookieId,
+    ledgers: LedgerColumns,
+    blocks: "Sequence[array[int]]",
+    row_count: int,
+    offset: int,
+) -> bytes:
+    """Return the directory and the footer, which stand at ``offset``.
+
+    ``blocks`` are the columns of the blocks: first ledger and id, last ledger and id, offset, CRC.
+    """
+    tables = b"".join(map(column_bytes, (*ledgers, *blocks)))
     name = bookie.encode("ascii")
-    counts = (row_count, len(ledgers.ledgers), len(directory[0]), offset, crc32c(tables))
+    counts = (row_count, len(ledgers.ledgers), len(blocks[0]), offset, crc32c(tables))
     footer = _FOOTER.pack(_MAGIC, INDEX_VERSION, *data_file, *counts, name)
     footer = footer.ljust(FOOTER_BYTES - _CRC.size, b"\x00")
-    buffers += [tables, footer, _CRC.pack(crc32c(footer))]
-    await file.write_durable(written, buffers)
+    return tables + footer + _CRC.pack(crc32c(footer))
 
 
 def _noted(

@@ -153,3 +153,16 @@ def test_slow_write_moves_later_writes_to_threads_for_a_while() -> None:
     policy.note(10.0, 10.5)
     assert not policy.may_write_inline(1000, 11.4)
     assert policy.may_write_inline(1000, 11.6)
+
+
+def test_small_writes_stay_in_the_loop_while_large_ones_are_slow(tmp_path: Path) -> None:
+    async def main(disk: PosixDisk) -> None:
+        file = await disk.open("marker", create=True)
+        disk._workers.inline.note(0.0, 1e9)
+        used: list[object] = []
+        disk._workers.writes.submit = lambda work, args, on_end: used.append(work)  # type: ignore[method-assign]
+        await asyncio.wait_for(file.write(0, [b"x" * 512]), 20)
+        assert used == []
+        assert (tmp_path / "marker").read_bytes() == b"x" * 512
+
+    with_disk(tmp_path, main)
