@@ -109,14 +109,15 @@ def run(
                 f"{scenario.name} does not run in world {world}; its worlds are: "
                 f"{', '.join(scenario.worlds)}"
             )
-    progress, outcomes = ProgressBar(), []
+    outcomes: list[ScenarioOutcome] = []
     for scenario in wanted:
         for number in range(seed, seed + seeds):
-            progress.show(f"{scenario.name}, {world}, seed {number}")
-            outcome = _run_scenario(scenario, world, number, servers, keep)
+            with ProgressBar() as progress:
+                label = f"{scenario.name}, {world}, seed {number}"
+                progress.show(label, len(outcomes), len(wanted) * seeds)
+                outcome = _run_scenario(scenario, world, number, servers, keep)
             outcome.save(folder)
             outcomes.append(outcome)
-            progress.clear()
             if not outcome.is_good:
                 print_message(f"{scenario.name} failed:")
                 for fault in outcome.problems:

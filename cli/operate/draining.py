@@ -91,21 +91,22 @@ async def watch(session: CommandSession, cluster: Cluster, is_leaving: IsLeaving
     """Show progress until no data is left."""
     if await cluster.tasks.auditor() is None:
         print_message("no repair process is running: start `rhumbline repair run`")
-    progress = ProgressBar()
     loop = asyncio.get_running_loop()
     start, first, last = loop.time(), None, ""
-    while True:
-        found = await count_remaining(cluster.ledgers, cluster.directory, cluster.tasks, is_leaving)
-        first = first or found
-        line = describe(found, first, loop.time() - start)
-        if session.output == "json" and line != last:
-            click.echo(json.dumps(as_document(found, first, loop.time() - start)))
-        progress.show(line)
-        last = line
-        if found.is_empty:
-            progress.clear()
-            return
-        await asyncio.sleep(_POLL_S)
+    with ProgressBar() as progress:
+        while True:
+            found = await count_remaining(
+                cluster.ledgers, cluster.directory, cluster.tasks, is_leaving
+            )
+            first = first or found
+            line = describe(found, first, loop.time() - start)
+            if session.output == "json" and line != last:
+                click.echo(json.dumps(as_document(found, first, loop.time() - start)))
+            progress.show(line, first.entries - found.entries, first.entries)
+            last = line
+            if found.is_empty:
+                return
+            await asyncio.sleep(_POLL_S)
 
 
 def eta_s(found: RemainingCopies, first: RemainingCopies, elapsed_s: float) -> float | None:

@@ -105,21 +105,18 @@ async def migrate(
     """
     async with AsyncExitStack() as closing:
         ends = [MigrationEnd(await _opened(closing, session, uri), uri) for uri in (source, target)]
-        progress = ProgressBar()
+        progress = closing.enter_context(ProgressBar())
         migration = Migration(
             ends[0],
             ends[1],
             pause_ms_max=parse_ms(longest_pause),
             on_progress=lambda step: progress.show(_line(step)),
         )
-        try:
-            if abort:
-                await migration.abort()
-                print_message(f"{source} is in use; the copies in {target} are to be ignored")
-                return
-            outcome = await migration.run()
-        finally:
-            progress.clear()
+        if abort:
+            await migration.abort()
+            print_message(f"{source} is in use; the copies in {target} are to be ignored")
+            return
+        outcome = await migration.run()
     _report(outcome, source, target, session.output)
 
 

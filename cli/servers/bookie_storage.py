@@ -120,16 +120,16 @@ async def dump(session: CommandSession, directory: Path, ledger: int | None) -> 
 @runs
 async def rebuild_index(session: CommandSession, directory: Path) -> None:
     """Remove the index files in a stopped bookie's DIRECTORY and build them again."""
-    progress = ProgressBar()
     started = time.monotonic()
-    async with opened_storage(
-        directory,
-        session.settings.bookie,
-        without_index=True,
-        on_progress=lambda count: progress.show(f"{count:,} entries"),
-    ) as storage:
-        progress.clear()
-        count, damages = storage.index.row_count, storage.damages
+    with ProgressBar() as progress:
+        async with opened_storage(
+            directory,
+            session.settings.bookie,
+            without_index=True,
+            on_progress=lambda count: progress.show(f"{count:,} entries"),
+        ) as storage:
+            progress.clear()
+            count, damages = storage.index.row_count, storage.damages
     print_message(f"{directory}: {count:,} entries indexed in {time.monotonic() - started:.1f} s")
     _fail_if_damaged(directory, damages)
 
@@ -167,7 +167,6 @@ COMMANDS = (verify, ls, dump, rebuild_index, clear_limbo)
 
 
 async def _verified(session: CommandSession, directory: Path) -> StorageSummary:
-    progress = ProgressBar()
     shown = 0
     boot_id = session.settings.bookie.boot_id or running_boot_id()
 
@@ -177,11 +176,8 @@ async def _verified(session: CommandSession, directory: Path) -> StorageSummary:
             shown = count
             progress.show(f"{count:,} entries")
 
-    with stopped_bookie(directory) as disk:
-        try:
-            return await verify_storage(disk, boot_id, show)
-        finally:
-            progress.clear()
+    with ProgressBar() as progress, stopped_bookie(directory) as disk:
+        return await verify_storage(disk, boot_id, show)
 
 
 def _state_of(ledger: LedgerSummary) -> str:

@@ -4,8 +4,6 @@ from contextlib import suppress
 from functools import partial
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...client.connect import Client
 from ...client.units import parse_bytes, parse_ms, show_bytes
@@ -24,7 +22,7 @@ from ...core.protocol.extras import needs_extra
 from ...core.runtime.cold_store import ColdStore
 from ...core.runtime.rate_limiter import RateLimiter
 from ..options import Command, CommandSession, runs, session_options
-from ..output import print_message, print_rows
+from ..output import ProgressBar, print_message, print_rows
 from ..waiting import wait_count_options, wait_until
 from .policy_options import default_quorum
 
@@ -65,20 +63,6 @@ def _opened(session: CommandSession, cold: str | None) -> ColdStore:
     return open_cold_store(uri)
 
 
-def _progress() -> Progress:
-    """Return progress bars on stderr, shown on terminals only."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-
-
 @archive.command()
 @click.argument("streams", nargs=-1)
 @_cold_option
@@ -97,12 +81,10 @@ async def run(session: CommandSession, streams: tuple[str, ...], cold: str | Non
             waiting = await _unarchived(client, names)
             known = StreamStore(client.store, client.namespace().name)
             archiver = SegmentArchiver(client.runtime, store, client.ledgers, known)
-            with _progress() as progress:
-                task = progress.add_task("archiving", total=len(waiting))
+            with ProgressBar() as progress:
                 for stream, lssn in waiting:
-                    progress.update(task, description=f"{stream} segment {lssn}")
+                    progress.show(f"{stream} segment {lssn}", len(done), len(waiting))
                     done.append(await archiver.archive(stream, lssn))
-                    progress.advance(task)
             records = sum(manifest.record_count for manifest in done)
             print_message(f"archived {len(done)} segments, {records:,} records")
             rows = [_row(manifest) for manifest in done]
@@ -177,10 +159,10 @@ async def restore(session: CommandSession, streams: tuple[str, ...], cold: str |
             with suppress(NamespaceExistsError):  # keep the policy of an existing namespace
                 await create_namespace(client.store, client.runtime, name, StreamPolicy(quorum))
             known = StreamStore(client.store, name)
-            rows = []
-            with _progress() as progress:
-                task = progress.add_task("restoring", total=len(wanted))
+            rows: list[dict[str, object]] = []
+            with ProgressBar() as progress:
                 for stream in sorted(wanted):
+                    progress.show(f"restoring {stream}", len(rows), len(wanted))
                     manifests = [manifest for manifest in found if manifest.stream == stream]
                     await restore_stream(client.store, known, manifests)
                     rows.append(
@@ -190,7 +172,6 @@ async def restore(session: CommandSession, streams: tuple[str, ...], cold: str |
                             "records": sum(manifest.record_count for manifest in manifests),
                         }
                     )
-                    progress.advance(task)
     finally:
         await store.close()
     print_rows(rows, session.output, empty=f"no archives of {name} in {store.uri}")
@@ -250,15 +231,14 @@ async def verify(session: CommandSession, prefix: str, cold: str | None) -> None
         listing = await scan_manifests(store, prefix)
         found, faults = listing.manifests, len(listing.faults)
         previous: Manifest | None = None
-        with _progress() as progress:
-            task = progress.add_task("verifying", total=len(found))
+        with ProgressBar() as progress:
             for manifest in found:
+                progress.show("verifying", len(rows), len(found))
                 same = previous is not None and _stream_of(previous) == _stream_of(manifest)
                 verdict = await verify_next(store, manifest, previous if same else None)
                 faults += len(verdict.faults)
                 rows.append(_row(manifest) | {"verdict": "; ".join(verdict.faults) or "ok"})
                 previous = manifest
-                progress.advance(task)
     finally:
         await store.close()
     nothing = f"no {'usable manifests' if listing.faults else 'archives'} in {store.uri}"
