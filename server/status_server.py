@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from ..core.runtime.metrics import prometheus_text, samples
+from .prometheus_exposition import CONTENT_TYPE, exposition, registry_of
 
 _REQUEST_BYTES_MAX = 8 * 1024
 _REQUEST_SECONDS_MAX = 5
@@ -33,9 +33,9 @@ class StatusServer:
         *,
         service: str = "bookie",
     ) -> None:
-        self._service = service
         self._statistics = statistics
         self._not_ready = unready_reason
+        self._registry = registry_of(service, self._metric_statistics)
         self._server: asyncio.Server | None = None
         self._connection_count = 0
 
@@ -64,10 +64,12 @@ class StatusServer:
             return HTTPStatus.OK, self._statistics()
         return HTTPStatus.NOT_FOUND, {"error": "the paths are /livez, /readyz, /stat and /metrics"}
 
-    def metrics(self) -> str:
+    def metrics(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        statistics = {"ready": self._not_ready() is None, **self._statistics()}
-        return prometheus_text(samples(self._service, statistics))
+        return exposition(self._registry)
+
+    def _metric_statistics(self) -> Mapping[str, Any]:
+        return {"ready": self._not_ready() is None, **self._statistics()}
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connection_count += 1
@@ -78,8 +80,7 @@ class StatusServer:
                 head = await reader.readuntil(b"\r\n\r\n")
                 method, path, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
                 if (method, path) == ("GET", _METRICS):
-                    status, kind = HTTPStatus.OK, "text/plain; version=0.0.4"
-                    text = self.metrics().encode()
+                    status, kind, text = HTTPStatus.OK, CONTENT_TYPE, self.metrics()
                 else:
                     status, body = self.respond(method, path)
                     kind, text = "application/json", json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""The catalogue of metrics, and their text form for Prometheus.
+"""The catalogue of metrics, and their values in the statistics of components.
 
 Components count in plain integers and return them from ``statistics()``; nothing is counted here.
 The name of a metric is the path of its value in those statistics, below the name of the service
@@ -6,7 +6,7 @@ The name of a metric is the path of its value in those statistics, below the nam
 summaries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ QUANTILES = {"p50_ms": "0.5", "p99_ms": "0.99", "p999_ms": "0.999"}
 _PREFIX = "rhumbline"
 _SUMMARY_KEYS = {*QUANTILES, "count", "mean_ms", "max_ms"}
 _PROMETHEUS_UNITS = {"By": "_bytes", "s": "_seconds"}
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricType(StrEnum):
@@ -437,20 +436,6 @@ def samples(service: str, statistics: Mapping[str, Any]) -> dict[Metric, list[Sa
             found.setdefault(metric, []).extend(_samples(labels, value))
     order = {metric: index for index, metric in enumerate(CATALOGUE)}
     return {metric: found[metric] for metric in sorted(found, key=order.__getitem__)}
-
-
-def prometheus_text(values: Mapping[Metric, Iterable[Sample]]) -> str:
-    """Return the values in the Prometheus text format 0.0.4."""
-    lines: list[str] = []
-    for metric, metric_samples in values.items():
-        name = metric.prometheus_name
-        lines += (f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}")
-        for sample in metric_samples:
-            shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in sample.labels)
-            part = f"_{sample.part}" if sample.part else ""
-            lines.append(f"{name}{part}{{{shown}}} {sample.value}" if shown else
-                         f"{name}{part} {sample.value}")  # fmt: skip
-    return "\n".join(lines) + "\n"
 
 
 def _leaves(

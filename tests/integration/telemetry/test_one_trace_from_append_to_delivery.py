@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from rhumbline.core.runtime.metrics import (
     CATALOGUE,
     MetricType,
     known_metric,
-    prometheus_text,
     samples,
 )
 from rhumbline.core.runtime.trace_context import traceparent_of_set
@@ -43,6 +43,7 @@ from rhumbline.proxies.rpc import rhumbline_pb2 as pb
 from rhumbline.proxies.rpc.messages import decode_item
 from rhumbline.regions.repair.config import RepairConfig
 from rhumbline.regions.repair.repair_service import RepairService
+from rhumbline.server.prometheus_exposition import exposition, registry_of
 from rhumbline.server.proxy_host import running_proxy
 from rhumbline.telemetry.instruments import Instruments
 from rhumbline.telemetry.tracing import OtelTracer
@@ -249,7 +250,7 @@ def test_catalogue_contains_every_statistic(sampled: Run) -> None:
 def test_prometheus_can_parse_all_metrics(sampled: Run) -> None:
     for service, statistics in sampled.statistics.items():
         values = samples(service, statistics)
-        text = prometheus_text(values)
+        text = exposition(registry_of(service, partial(dict, statistics))).decode()
         families = {family.name: family for family in text_string_to_metric_families(text)}
         for metric in values:
             name = metric.prometheus_name

@@ -63,11 +63,11 @@ def test_known_statistics_are_metrics_named_by_their_path() -> None:
         "write": {"streams": 3, "taken": 4},
     }
     server = StatusServer(lambda: figures, lambda: None, service="proxy")
-    assert [line for line in server.metrics().splitlines() if line[0] != "#"] == [
-        "rhumbline_proxy_ready 1",
-        "rhumbline_proxy_registered 1",
-        "rhumbline_proxy_write_streams 3",
-        "rhumbline_proxy_write_taken_total 4",
+    assert [line for line in server.metrics().decode().splitlines() if line[0] != "#"] == [
+        "rhumbline_proxy_ready 1.0",
+        "rhumbline_proxy_registered 1.0",
+        "rhumbline_proxy_write_streams 3.0",
+        "rhumbline_proxy_write_taken_total 4.0",
     ]
 
 
@@ -77,11 +77,11 @@ def test_metrics_are_served_as_prometheus_text() -> None:
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
         assert b"200 OK" in head and b"Content-Type: text/plain; version=0.0.4" in head
-        assert body.splitlines()[2] == b"rhumbline_bookie_ready 1"
+        assert body.splitlines()[2] == b"rhumbline_bookie_ready 1.0"
         assert body.splitlines()[3:] == [
             b"# HELP rhumbline_bookie_entries Entries stored.",
             b"# TYPE rhumbline_bookie_entries gauge",
-            b"rhumbline_bookie_entries 7",
+            b"rhumbline_bookie_entries 7.0",
         ]
         writer.close()
 

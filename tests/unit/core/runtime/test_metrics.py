@@ -1,4 +1,4 @@
-"""The catalogue of metrics: naming conventions, and the text for Prometheus."""
+"""The catalogue of metrics: naming conventions."""
 
 import re
 
@@ -8,7 +8,7 @@ from rhumbline.client.settings import TelemetrySettings
 from rhumbline.core.protocol.errors import ConfigurationError
 from rhumbline.core.protocol.record_set import encode_extension, encode_record_set
 from rhumbline.core.runtime.histogram import Histogram
-from rhumbline.core.runtime.metrics import CATALOGUE, MetricType, prometheus_text, samples
+from rhumbline.core.runtime.metrics import CATALOGUE, MetricType
 from rhumbline.core.runtime.trace_context import trace_extension, traceparent_in, traceparent_of_set
 
 TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
@@ -23,22 +23,6 @@ def test_names_follow_the_convention_and_are_unique() -> None:
         assert metric.help.endswith(".")
         if metric.unit == "By":
             assert name.removesuffix("_total").endswith("_bytes")
-
-
-def test_latencies_are_summaries_in_seconds_and_paths_may_contain_labels() -> None:
-    adds = Histogram()
-    adds.add(0.010, 3)
-    adds.add(0.020)
-    ledgers = {"adds": adds.summary(), "bookies": {'b"1\\': {"sent_bytes": 7}}}
-    lines = prometheus_text(samples("proxy", {"client": {"ledgers": ledgers}})).splitlines()
-    name = "rhumbline_client_ledgers_adds_seconds"
-    assert lines[1] == f"# TYPE {name} summary"
-    values = dict(line.rsplit(" ", 1) for line in lines if line[0] != "#")
-    assert float(values[f'{name}{{quantile="0.5"}}']) == pytest.approx(0.010, rel=0.03)
-    assert float(values[f"{name}_sum"]) == pytest.approx(0.050, rel=0.03)
-    assert values[f"{name}_count"] == "4"
-    sent = 'rhumbline_client_ledgers_bookies_sent_bytes_total{bookie="b\\"1\\\\"}'
-    assert values[sent] == "7"
 
 
 def test_empty_summary_is_zero() -> None:

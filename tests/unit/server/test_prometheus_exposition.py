@@ -1,0 +1,47 @@
+"""Metrics become Prometheus families: summaries in seconds, escaped labels, catalogue order."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rhumbline.core.runtime.histogram import Histogram
+from rhumbline.server.prometheus_exposition import exposition, registry_of
+
+
+def test_latencies_are_summaries_in_seconds_and_paths_may_contain_labels() -> None:
+    adds = Histogram()
+    adds.add(0.010, 3)
+    adds.add(0.020)
+    ledgers = {"adds": adds.summary(), "bookies": {'b"1\\': {"sent_bytes": 7}}}
+    lines = (
+        exposition(registry_of("proxy", lambda: {"client": {"ledgers": ledgers}}))
+        .decode()
+        .splitlines()
+    )
+    name = "rhumbline_client_ledgers_adds_seconds"
+    assert lines[1] == f"# TYPE {name} summary"
+    values = dict(line.rsplit(" ", 1) for line in lines if line[0] != "#")
+    assert float(values[f'{name}{{quantile="0.5"}}']) == pytest.approx(0.010, rel=0.03)
+    assert float(values[f"{name}_sum"]) == pytest.approx(0.050, rel=0.03)
+    assert values[f"{name}_count"] == "4.0"
+    sent = 'rhumbline_client_ledgers_bookies_sent_bytes_total{bookie="b\\"1\\\\"}'
+    assert values[sent] == "7.0"
+
+
+def test_prometheus_reads_back_what_was_collected() -> None:
+    statistics = {"ready": True, "entries": 7, "syncs": 3, "unknown": 1}
+    text = exposition(registry_of("bookie", lambda: statistics)).decode()
+    families = list(text_string_to_metric_families(text))
+    assert [(family.name, family.type) for family in families] == [
+        ("rhumbline_bookie_ready", "gauge"),
+        ("rhumbline_bookie_entries", "gauge"),
+        ("rhumbline_bookie_syncs", "counter"),
+    ]
+    assert [sample.value for family in families for sample in family.samples] == [1, 7, 3]
+
+
+def test_values_are_those_of_the_time_of_the_request() -> None:
+    statistics = {"entries": 1}
+    registry = registry_of("bookie", lambda: statistics)
+    first = exposition(registry)
+    statistics["entries"] = 2
+    assert (b"entries 1.0" in first, b"entries 2.0" in exposition(registry)) == (True, True)
