@@ -81,18 +81,14 @@ def test_only_our_client_connects_without_its_last_transaction(
     assert (protocol_version, last_zxid) == (0, sent)
 
 
-def test_a_call_takes_a_request_and_an_object_for_its_result() -> None:
+async def test_a_call_takes_a_request_and_an_object_for_its_result() -> None:
     assert list(inspect.signature(KazooClient._call).parameters) == [
         "self",
         "request",
         "async_object",
     ]
-
-    async def main() -> None:
-        reply = _Reply(asyncio.get_running_loop())
-        assert _Client(lambda _: None)._call(object(), reply) is False  # it was never started
-        async with asyncio.timeout(10):
-            with pytest.raises(SessionLostError, match="ConnectionClosedError"):
-                await reply.future
-
-    asyncio.run(main())
+    reply = _Reply(asyncio.get_running_loop())
+    assert _Client(lambda _: None)._call(object(), reply) is False  # it was never started
+    async with asyncio.timeout(10):
+        with pytest.raises(SessionLostError, match="ConnectionClosedError"):
+            await reply.future
