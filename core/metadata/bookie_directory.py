@@ -155,7 +155,7 @@ class BookieDirectory:
                 value = await self._store.get(path)
                 found = registrations.decode(registration.bookie_id, value.data)
                 if found.properties.get(HOLDER) == holder:
-                    await idempotent_writes.delete(self._store, path, value.version)
+                    await idempotent_writes.discard(self._store, path, value.version)
 
     async def set_read_only(
         self, session: Session, registration: Registration, read_only: bool

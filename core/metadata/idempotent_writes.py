@@ -11,6 +11,7 @@ nothing happened.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from ..protocol.errors import (
@@ -94,6 +95,17 @@ async def delete(store: MetadataStore, path: str, expect: Version | None = None)
         except MetadataUnavailableError as error:
             raise unknown_outcome or error from error
     raise unknown_outcome or AssertionError("no attempt was made")
+
+
+async def discard(store: MetadataStore, path: str, expect: Version | None = None) -> None:
+    """Delete a node, unless it does not exist or does not have the version ``expect`` any more.
+
+    Safe to repeat, and with ``expect`` a request that arrives late deletes no later node of the
+    same path. Raises NotEmptyError, MetadataUnavailableError, and IndeterminateError if the node
+    may still exist.
+    """
+    with suppress(NoNodeError, BadVersionError):
+        await delete(store, path, expect)
 
 
 async def read_if_exists(store: MetadataStore, path: str) -> Value | None:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...core.log.metadata.paths import check_name
+from ...core.metadata import idempotent_writes
 from ...core.protocol.bookie_id import check_region
 from ...core.protocol.errors import (
-    BadVersionError,
     IndeterminateError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -86,17 +86,12 @@ class Claims:
         )
 
     async def release(self, namespace: str, stream: str, claim: OwnershipClaim) -> None:
-        """Delete a claim if it still exists. Safe to repeat. Raises MetadataUnavailableError."""
+        """Delete a claim if it still exists. Safe to repeat.
+
+        Raises MetadataUnavailableError, IndeterminateError.
+        """
         path = _path(OWNERS, namespace, stream)
-        for _ in range(_TRIES_MAX):
-            try:
-                await self._store.delete(path, expect=claim.version)
-            except IndeterminateError:
-                continue
-            except (NoNodeError, BadVersionError):
-                return
-            return
-        raise MetadataUnavailableError(f"{path}: outcome of {_TRIES_MAX} deletions is unknown")
+        await idempotent_writes.discard(self._store, path, claim.version)
 
     def watch(self, namespace: str, stream: str, callback: Callable[[], None]) -> Watch:
         """Call back after the claim changed. This is a hint: read the claim again."""

@@ -70,8 +70,7 @@ class TaskStore:
 
     async def remove(self, ledger_id: int) -> None:
         """Remove the task of a ledger that is complete or deleted. Safe to repeat."""
-        with suppress(NoNodeError):
-            await idempotent_writes.delete(self._store, self._todo(ledger_id))
+        await idempotent_writes.discard(self._store, self._todo(ledger_id))
 
     async def get(self, ledger_id: int) -> RepairTask | None:
         """Return the task of a ledger, or None."""
@@ -108,8 +107,7 @@ class TaskStore:
 
     async def unlock(self, ledger_id: int) -> None:
         """Release the lock. Safe to repeat."""
-        with suppress(NoNodeError):
-            await idempotent_writes.delete(self._store, f"{self._root}/locks/{_name(ledger_id)}")
+        await idempotent_writes.discard(self._store, f"{self._root}/locks/{_name(ledger_id)}")
 
     async def try_elect(self, session: Session, owner: str) -> bool:
         """Become the auditor for the duration of this session; False while another one is."""

@@ -9,6 +9,7 @@ version that it replaces, and versions never repeat, not even for another stream
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ...metadata import idempotent_writes
 from ...protocol.errors import (
     BadVersionError,
     IndeterminateError,
@@ -318,17 +319,7 @@ class StreamStore:
     async def remove_segment(self, stream: str, stored: StoredSegment) -> None:
         """Remove the node of a segment unless it changed or no longer exists. Safe to repeat."""
         path = self.paths(stream).segment(stored.segment.lssn)
-        for _ in range(CONTENTION_MAX):
-            try:
-                await self._store.delete(path, expect=stored.version)
-            except IndeterminateError:
-                continue
-            except (NoNodeError, BadVersionError):
-                return
-            return
-        raise MetadataUnavailableError(
-            f"{path}: deletion not confirmed after {CONTENTION_MAX} attempts"
-        )
+        await idempotent_writes.discard(self._store, path, stored.version)
 
     async def segment_numbers(self, stream: str) -> list[int]:
         """Return the LSSNs that have a node, in order."""

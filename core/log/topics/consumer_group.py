@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from ...metadata import idempotent_writes
 from ...protocol.dlsn import Dlsn
 from ...protocol.errors import (
-    BadVersionError,
     ClosedError,
     NodeExistsError,
     NoNodeError,
@@ -361,12 +361,9 @@ class GroupMember:
 
     async def _delete_claim(self, partition: int) -> None:
         path = self._paths.claim(self.group, partition)
-        try:
-            found = await self._store.get(path)
-            if found.data == self._id.encode():
-                await self._store.delete(path, expect=found.version)
-        except (NoNodeError, BadVersionError):
-            return  # the claim ended with its session
+        found = await idempotent_writes.read_if_exists(self._store, path)
+        if found is not None and found.data == self._id.encode():
+            await idempotent_writes.discard(self._store, path, found.version)
 
     async def _stop(self, assignment: PartitionAssignment) -> None:
         assignment.is_ended = True

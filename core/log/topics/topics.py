@@ -154,9 +154,9 @@ async def _remove(store: MetadataStore, path: str) -> None:
         version = (await store.get(path)).version
         for child in await store.children(path):
             await _remove(store, f"{path}/{child}")
-        await store.delete(path, expect=version)
-    except (NoNodeError, BadVersionError):
+    except NoNodeError:
         return
+    await idempotent_writes.discard(store, path, version)
 
 
 class TopicWriter:

@@ -14,6 +14,7 @@ from rhumbline.core.log.metadata.stream_store import StreamStore
 from rhumbline.core.log.namespace import Namespace, create_namespace, delete_namespace
 from rhumbline.core.log.policy import StreamPolicy
 from rhumbline.core.log.topics.topics import create_topic, delete_topic, open_topic
+from rhumbline.core.metadata.idempotent_writes import ATTEMPTS
 from rhumbline.core.protocol.dlsn import FIRST_DLSN, Dlsn
 from rhumbline.core.protocol.errors import (
     IndeterminateError,
@@ -410,7 +411,7 @@ async def test_topic_deletion_does_not_affect_a_later_topic(world: LogWorld) -> 
     topic = await create_topic(world.store, world.namespace, "t", 1)
     slow, store = administrator(world)
     await world.namespace.delete_stream("t.0")
-    store.outcomes = [LATE]
+    store.outcomes = [LATE] * ATTEMPTS
     with pytest.raises(IndeterminateError):
         await delete_topic(store, slow, "t")
     await delete_topic(world.store, world.namespace, "t")
