@@ -11,12 +11,11 @@ Bound: a writer begins to roll at most ``REREAD_MS``, one read of the metadata s
 there is no legal ensemble for a new segment, its writer is left alone.
 """
 
-import asyncio
-
 from ..core.ledger.client import LedgerClient
 from ..core.ledger.write.ledger_writer import LedgerWriter
 from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
+from ..core.runtime.rate_limiter import RateLimiter
 from ..core.runtime.tasks import Tasks
 from .repair.wakeup import Wakeup
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
@@ -25,7 +24,7 @@ ROLLS_PER_SECOND = 200
 """Rate at which the writers of one process begin to roll, so that draining a region does not create
 a burst of new ledgers."""
 
-_BATCH_COUNT = 20
+_BURST = 20
 
 
 class WriterDrainer:
@@ -38,6 +37,7 @@ class WriterDrainer:
         self._client = client
         self._wakeup = Wakeup()
         self._watch = states.watch(self._wakeup.wake)
+        self._rate_limiter = RateLimiter(ROLLS_PER_SECOND, burst=_BURST)
         self._tasks = Tasks()
         self._tasks.spawn(self._run(), "leave drained bookies")
 
@@ -71,11 +71,10 @@ class WriterDrainer:
         return leaving
 
     async def _roll_all(self, leaving: list[LedgerWriter]) -> None:
-        for first in range(0, len(leaving), _BATCH_COUNT):
-            for writer in leaving[first : first + _BATCH_COUNT]:
-                writer.request_drain()
-                self.rolled_count += 1
-            await asyncio.sleep(_BATCH_COUNT / ROLLS_PER_SECOND)
+        for writer in leaving:
+            await self._rate_limiter.acquire(1)
+            writer.request_drain()
+            self.rolled_count += 1
 
 
 def _must_roll(writer: LedgerWriter, states: PlacementStates) -> bool:

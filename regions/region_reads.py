@@ -23,6 +23,7 @@ from typing import Any
 
 from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
+from ..core.runtime.rate_limiter import RateLimiter
 from ..core.runtime.settings import check_settings, setting
 from .latency_quantiles import LatencyQuantiles
 
@@ -133,8 +134,8 @@ class RegionReads:
         self._loop = asyncio.get_running_loop()
         self._latencies: dict[str | None, LatencyQuantiles] = {}
         self._sinking: dict[BookieId, _SinkState] = {}
-        self._budget = float(self._settings.extra_burst)
-        self._budget_at = self._loop.time()
+        burst = self._settings.extra_burst
+        self._extra_limiter = RateLimiter(self._settings.extra_per_second, burst=burst)
 
     # --- order ----------------------------------------------------------------------------------
 
@@ -215,17 +216,12 @@ class RegionReads:
     def may_send_more(self, kind: ReadKind) -> bool:
         """See ReadPolicy."""
         now = self._loop.time()
-        self._add_budget((now - self._budget_at) * self._settings.extra_per_second)
-        self._budget_at = now
-        if self._budget < 1:
+        if self._settings.extra_burst < 1 or self._extra_limiter.wait_s(1, now) > 0:
             self.counts.extra_refused += 1
             return False
-        self._budget -= 1
+        self._extra_limiter.take(1, now)
         self.counts.extra += 1
         return True
-
-    def _add_budget(self, amount: float) -> None:
-        self._budget = min(self._settings.extra_burst, self._budget + amount)
 
     # --- observations ---------------------------------------------------------------------------
 
@@ -234,7 +230,7 @@ class RegionReads:
     ) -> None:
         """See ReadPolicy."""
         self.counts.reads += 1
-        self._add_budget(self._settings.extra_percent / 100)
+        self._extra_limiter.earn(self._settings.extra_percent / 100)
         region = choice.region or "unknown"
         self.counts.responses_by_region[region] = self.counts.responses_by_region.get(region, 0) + 1
         if self._sinking.pop(choice.bookie, None) is not None:

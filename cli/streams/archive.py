@@ -108,7 +108,7 @@ async def serve(
     Several processes may run concurrently. Ctrl-C or SIGTERM stops the command at any time.
     """
     rate = parse_bytes(bytes_per_second) if bytes_per_second else None
-    rate_limiter = RateLimiter(rate, burst_s=1)
+    rate_limiter = RateLimiter(rate, burst=rate or 0)
     config = ArchiveServiceConfig(pause_ms=parse_ms(every))
     store = _opened(session, cold)
     try:

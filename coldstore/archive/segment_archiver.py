@@ -224,7 +224,7 @@ class SegmentArchiver:
             while next_id <= segment.last_entry_id:
                 last = min(next_id + _READ_ENTRIES - 1, segment.last_entry_id)
                 entries = await reader.read(next_id, last)
-                await self._rate_limiter.take(sum(len(entry.payload) for entry in entries))
+                await self._rate_limiter.acquire(sum(len(entry.payload) for entry in entries))
                 for entry in entries:
                     if entry.entry_id != next_id:
                         raise GapError(f"segment {segment.lssn}: entry {next_id} is missing")
@@ -235,7 +235,7 @@ class SegmentArchiver:
 
     async def _put_part(self, key: str, name: str, writer: PartWriter) -> Part:
         data = writer.finish()
-        await self._rate_limiter.take(len(data))
+        await self._rate_limiter.acquire(len(data))
         await self._put(key, data)
         return writer.describe(name, data)
 

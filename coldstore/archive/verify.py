@@ -19,7 +19,7 @@ async def verify_segment(
     digest = ContentDigest()
     for part in manifest.parts:
         if rate_limiter is not None:
-            await rate_limiter.take(part.size_bytes)
+            await rate_limiter.acquire(part.size_bytes)
         try:
             data = await cold.get(f"{folder}/{part.name}")
         except NoSuchObjectError as error:

@@ -229,7 +229,7 @@ class LedgerRepairer:
                     f"entry {first} has no good copy unless one of {', '.join(holders)} comes back"
                 ) from error
             raise RepairStuckError(f"entry {first} cannot be read now: {error}") from error
-        await self._rate_limiter.take(sum(len(entry.payload) for entry in entries))
+        await self._rate_limiter.acquire(sum(len(entry.payload) for entry in entries))
         try:
             size = await self._client.copies.put(bookie, metadata, entries)
         except RhumblineError as error:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from ...protocol.errors import CorruptionError, RhumblineError
+from ...runtime.rate_limiter import RateLimiter
 from ...wire.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from ..index.entry_index import IndexedEntry, Location
 from ..log.commit_group import Outbox
@@ -49,8 +50,7 @@ class Scrubber:
 
     def __init__(self, storage: Storage, bytes_per_s: int) -> None:
         self._storage = storage
-        self._bytes_per_s = bytes_per_s
-        self._paid_until_s = 0.0
+        self._rate_limiter = RateLimiter(bytes_per_s)
         self.fetch: Fetch | None = None
         self.last_report: ScrubReport | None = None
         self.repaired_count = 0
@@ -82,17 +82,13 @@ class Scrubber:
             if data_file is None or header[:3] != data_file[:3]:
                 raise CorruptionError(f"{file.path}: the header is not that of this file")
             end = data_file.end
-            scan = await scan_file(file, header, end, lambda offset, body: None, self._throttle)
+            scan = await scan_file(
+                file, header, end, lambda offset, body: None, self._rate_limiter.acquire
+            )
         except (RhumblineError, FileNotFoundError) as error:
             return [Damage(number, 0, OFFSET_MASK, str(error))]
         report.verified_bytes += end
         return scan.damages
-
-    async def _throttle(self, count: int) -> None:
-        """Sleeps to keep the read rate, after ``count`` bytes."""
-        now_s = asyncio.get_running_loop().time()
-        self._paid_until_s = max(self._paid_until_s, now_s) + count / self._bytes_per_s
-        await asyncio.sleep(self._paid_until_s - now_s)
 
     async def _repair(self, number: int, damages: list[Damage], report: ScrubReport) -> None:
         for row in await self._rows_in(number, damages):
