@@ -23,13 +23,15 @@ from typing import Any
 
 from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
+from ..core.runtime.histogram import Histogram
 from ..core.runtime.rate_limiter import RateLimiter
 from ..core.runtime.settings import check_settings, setting
-from .latency_quantiles import LatencyQuantiles
 
 _MEASURED_MIN = 20  # responses before their percentiles are used
 _MEDIANS_MAX = 8  # slower than this is slow, whatever the percentile is
 _KNOWN_MIN = 3  # responses before the median counts; the first may include a connect
+_LATENCY_STEPS = 4  # quantiles are at most 19 % too large, and quick to find
+_LATENCY_DECAY = 1024  # a change of latency shows within some hundred responses
 _NOT_MEASURED_MS = 0.0  # an unmeasured region sorts as near, so that it gets measured
 
 
@@ -132,7 +134,7 @@ class RegionReads:
         self._rack_of = rack_of
         self._is_offline = is_offline
         self._loop = asyncio.get_running_loop()
-        self._latencies: dict[str | None, LatencyQuantiles] = {}
+        self._latencies: dict[str | None, Histogram] = {}
         self._sinking: dict[BookieId, _SinkState] = {}
         burst = self._settings.extra_burst
         self._extra_limiter = RateLimiter(self._settings.extra_per_second, burst=burst)
@@ -164,7 +166,7 @@ class RegionReads:
         known = self._latencies.get(choice.region)
         if known is None or known.count < _KNOWN_MIN:
             return tier, _NOT_MEASURED_MS
-        return tier, known.quantile(0.5) or _NOT_MEASURED_MS
+        return tier, known.upper_quantile_ms(0.5)
 
     def _diversify(self, found: list[ReplicaChoice], healthy: int) -> None:
         """Move a replica in another rack to the second place, one in another region to the
@@ -205,10 +207,8 @@ class RegionReads:
         known = self._latencies.get(region)
         usual_ms: float = self._settings.unmeasured_ms
         if known is not None and known.count >= _MEASURED_MIN:
-            median, p99 = known.quantile(0.5), known.quantile(0.99)
-            assert median is not None
-            assert p99 is not None
-            usual_ms = min(p99, _MEDIANS_MAX * median)
+            median_ms, p99_ms = known.upper_quantile_ms(0.5), known.upper_quantile_ms(0.99)
+            usual_ms = min(p99_ms, _MEDIANS_MAX * median_ms)
         if region is not None and region == self._own:
             usual_ms = min(usual_ms, self._settings.local_ms_max)
         return usual_ms
@@ -238,8 +238,10 @@ class RegionReads:
         if kind is ReadKind.ENTRY:
             latencies = self._latencies.get(choice.region)
             if latencies is None:
-                latencies = self._latencies[choice.region] = LatencyQuantiles()
-            latencies.record(took_ms)
+                latencies = self._latencies[choice.region] = Histogram(
+                    steps=_LATENCY_STEPS, decay=_LATENCY_DECAY
+                )
+            latencies.add(took_ms / 1000)
 
     def on_failure(self, choice: ReplicaChoice) -> None:
         """See ReadPolicy."""
@@ -277,7 +279,10 @@ class RegionReads:
             "came_back": counts.recovered,
             "answers_by_region": dict(sorted(counts.responses_by_region.items())),
             "latency_ms": {
-                str(region): {"p50": known.quantile(0.5), "p99": known.quantile(0.99)}
+                str(region): {
+                    "p50": known.upper_quantile_ms(0.5),
+                    "p99": known.upper_quantile_ms(0.99),
+                }
                 for region, known in sorted(self._latencies.items(), key=lambda pair: str(pair[0]))
             },
         }

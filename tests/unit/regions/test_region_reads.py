@@ -1,7 +1,6 @@
 """Read order and speculation: nearest first, then other racks and regions; slow replicas sink."""
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -10,7 +9,6 @@ import pytest
 from rhumbline.core.ledger.read_policy import ReadKind, ReplicaChoice
 from rhumbline.core.protocol.bookie_id import BookieId, Region
 from rhumbline.core.protocol.errors import ConfigurationError
-from rhumbline.regions.latency_quantiles import LatencyQuantiles
 from rhumbline.regions.region_reads import ReadSettings, RegionReads
 from rhumbline.tests.support.fakes.jumping_loop import run_jumping
 
@@ -153,29 +151,6 @@ async def test_rare_reads_always_have_budget_for_one_extra_request() -> None:
     for _ in range(60):
         await asyncio.sleep(1)
         assert policy.may_send_more(ReadKind.POLL)
-
-
-def test_quantiles_are_at_most_a_fifth_too_large_and_never_too_small() -> None:
-    known = LatencyQuantiles()
-    assert known.quantile(0.5) is None
-    values = [0.05 * 1.01**i for i in range(1000)]
-    Random(1).shuffle(values)
-    for value in values:
-        known.record(value)
-    for share in (0.01, 0.5, 0.9, 0.99):
-        exact = sorted(values)[int(share * len(values)) - 1]
-        found = known.quantile(share)
-        assert found is not None
-        assert exact <= found <= 1.2 * exact
-
-
-def test_quantiles_follow_a_change_within_some_hundred_values() -> None:
-    known = LatencyQuantiles()
-    for value in itertools.chain([1.0] * 5000, [100.0] * 1500):
-        known.record(value)
-    median = known.quantile(0.5)
-    assert median is not None
-    assert median >= 100
 
 
 def test_settings_report_all_faults() -> None:

@@ -1,7 +1,9 @@
 """Quantiles of the histogram are within 3 % of those of sorted lists."""
 
 import math
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,3 +33,37 @@ def test_counts_are_weights_and_quantiles_stay_within_the_extremes() -> None:
     assert histogram.max_seconds == 10_000.0
     histogram.clear()
     assert (histogram.count, histogram.quantile_ms(0.99)) == (0, 0.0)
+
+
+def test_upper_quantiles_are_never_too_small() -> None:
+    histogram = Histogram(steps=4)
+    assert histogram.upper_quantile_ms(0.5) == 0
+    values = [0.05 * 1.01**i for i in range(1000)]
+    Random(1).shuffle(values)
+    for value in values:
+        histogram.add(value / 1000)
+    for share in (0.01, 0.5, 0.9, 0.99):
+        exact = sorted(values)[int(share * len(values)) - 1]
+        assert exact <= histogram.upper_quantile_ms(share) <= 1.2 * exact
+
+
+def test_equal_durations_stay_below_their_upper_quantile() -> None:
+    for ms in range(1, 1000):
+        histogram = Histogram(steps=4)
+        histogram.add_ms(ms, 10)
+        assert ms <= histogram.upper_quantile_ms(0.99) <= 1.2 * ms
+
+
+@pytest.mark.parametrize("in_ms", [True, False])
+def test_with_decay_quantiles_follow_a_change(in_ms: bool) -> None:
+    histogram, forever = Histogram(decay=1024), Histogram()
+    for ms in [1] * 5000 + [100] * 1500:
+        for each in (histogram, forever):
+            if in_ms:
+                each.add_ms(ms)
+            else:
+                each.add(ms / 1000)
+    assert histogram.count < 1024
+    assert histogram.quantile_ms(0.5) == pytest.approx(100, rel=0.03)
+    assert forever.count == 6500
+    assert forever.quantile_ms(0.5) == pytest.approx(1, rel=0.03)
