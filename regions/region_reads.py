@@ -23,6 +23,7 @@ from typing import Any
 
 from ..core.ledger.read_policy import ReadKind, ReplicaChoice
 from ..core.protocol.bookie_id import BookieId, Region
+from ..core.runtime.backoff import Backoff
 from ..core.runtime.histogram import Histogram
 from ..core.runtime.rate_limiter import RateLimiter
 from ..core.runtime.settings import check_settings, setting
@@ -80,12 +81,15 @@ class ReadSettings:
     sink_ms_min: int = setting(
         1_000,
         "Time for which a slow or failed replica is asked after all others, the first time. It "
-        "doubles with each consecutive time, up to ``sink_ms_max``.",
+        "doubles with each consecutive time, up to ``sink_ms_max``, and has a jitter of half of "
+        "itself.",
         low=0,
         not_above="sink_ms_max",
     )
     sink_ms_max: int = setting(
-        30_000, "Maximum time for which a slow or failed replica is asked after all others.", low=0
+        30_000,
+        "Maximum time, before jitter, for which a slow or failed replica is asked after all others.",
+        low=0,
     )
 
     def __post_init__(self) -> None:
@@ -94,8 +98,8 @@ class ReadSettings:
 
 @dataclass(slots=True)
 class _SinkState:
+    backoff: Backoff
     until: float = 0.0
-    times: int = 0
     probed_until: float = 0.0
 
 
@@ -254,14 +258,14 @@ class RegionReads:
 
     def _sink(self, bookie: BookieId) -> None:
         now = self._loop.time()
-        sink_state = self._sinking.setdefault(bookie, _SinkState())
+        sink_state = self._sinking.get(bookie)
+        if sink_state is None:
+            settings = self._settings
+            backoff = Backoff(self._random, settings.sink_ms_min, settings.sink_ms_max)
+            sink_state = self._sinking[bookie] = _SinkState(backoff)
         if now < sink_state.until:
             return  # requests sent before it sank add no information
-        lasts_ms = min(
-            self._settings.sink_ms_max, self._settings.sink_ms_min * 2 ** min(sink_state.times, 16)
-        )
-        sink_state.times += 1
-        sink_state.until = now + lasts_ms / 1000
+        sink_state.until = now + sink_state.backoff.next_s()
         sink_state.probed_until = 0.0
         self.counts.sunk += 1
 

@@ -25,7 +25,7 @@ from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
 from .config import LedgerConfig
 from .connection.bookie_pool import BookiePool
-from .context import Backoff, LedgerContext
+from .context import LedgerContext
 from .missing_range import MissingRange
 from .read.ledger_reader import LedgerReader
 from .read.read_order import NearestFirst
@@ -113,7 +113,7 @@ class LedgerClient:
                 f"the ledger password has {len(password)} bytes; the limit is {PASSWORD_BYTES_MAX}"
             )
         context = self._context
-        backoff = Backoff(context, context.config.metadata_timeout_ms)
+        backoff = context.backoff(context.config.metadata_timeout_ms)
         while True:
             try:
                 return await self._create(quorum, password, dict(custom or {}))
@@ -181,7 +181,7 @@ class LedgerClient:
         unavailable until the deadline.
         """
         context = self._context
-        backoff = Backoff(context, context.config.metadata_timeout_ms)
+        backoff = context.backoff(context.config.metadata_timeout_ms)
         while True:
             try:
                 metadata, version = await context.ledgers.read(ledger_id)

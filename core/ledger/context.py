@@ -1,6 +1,5 @@
-"""The state that the parts of a ledger client share, and their backoff."""
+"""The state that the parts of a ledger client share."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,6 +11,7 @@ from ..protocol.ledger_metadata import Fragment, LedgerMetadata
 from ..protocol.placement import BookieInfo, PlacementPolicy, in_regions
 from ..protocol.quorum import Quorum, QuorumView
 from ..protocol.recovery import Evidence
+from ..runtime.backoff import Backoff
 from ..runtime.histogram import Histogram
 from ..runtime.runtime import Runtime
 from ..runtime.tasks import Tasks
@@ -65,26 +65,12 @@ class LedgerContext:
         avoided = dict.fromkeys(self.pool.failed_lately())
         return [info for info in candidates if info.bookie not in avoided]
 
-
-class Backoff:
-    """Pauses between attempts: they double, up to ``backoff_ms_max``, until a deadline."""
-
-    __slots__ = ("_deadline", "_loop", "_max_ms", "_pause_ms", "_runtime")
-
-    def __init__(self, context: LedgerContext, timeout_ms: int | None) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._runtime = context.runtime
-        self._pause_ms = context.config.backoff_ms_min
-        self._max_ms = context.config.backoff_ms_max
-        self._deadline = None if timeout_ms is None else self._loop.time() + timeout_ms / 1000
-
-    @property
-    def is_over(self) -> bool:
-        """True if the deadline has passed; always False without one."""
-        return self._deadline is not None and self._loop.time() >= self._deadline
-
-    async def pause(self) -> None:
-        """Sleeps for the next pause, with jitter."""
-        jitter = 0.5 + self._runtime.random.random()
-        await asyncio.sleep(self._pause_ms * jitter / 1000)
-        self._pause_ms = min(2 * self._pause_ms, self._max_ms)
+    def backoff(self, timeout_ms: int | None = None) -> Backoff:
+        """Returns new pauses between attempts; without ``timeout_ms`` they have no deadline."""
+        config = self.config
+        return Backoff(
+            self.runtime.random,
+            config.backoff_ms_min,
+            config.backoff_ms_max,
+            timeout_ms=timeout_ms,
+        )

@@ -29,12 +29,13 @@ from ...core.protocol.errors import (
     TooManyRequestsError,
     UnknownOutcomeError,
 )
+from ...core.runtime.backoff import Backoff
 from ..rpc.grpc_status import is_retryable
 from ..write.append_item import Appended
 
 SETS_IN_FLIGHT_MAX = 64
 BYTES_IN_FLIGHT_MAX = 8 << 20
-_PAUSE_MS_MIN = 5
+_PAUSE_MS_MIN = 10
 _PAUSE_MS_MAX = 250
 
 
@@ -126,7 +127,7 @@ class ProducerSender:
         self._restarts = True
         # While this is set, nothing is sent before every set in flight has a result.
         self._retry_cause: RhumblineError | None = None
-        self._failures = 0  # in a row
+        self._backoff = Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._tried: dict[str, None] = {}
         self._pause_timer: asyncio.TimerHandle | None = None  # pause before a retry
         self._deadline_timer: asyncio.TimerHandle | None = None  # deadline of the oldest set
@@ -264,8 +265,8 @@ class ProducerSender:
                 sent.popleft()
                 _acknowledge(head.batch, head.appended)
             self._arm_deadline()
-        if self._failures:
-            self._failures = 0
+        if self._backoff.failures:
+            self._backoff.reset()
             self._tried.clear()
             self._transport.set_owner(self._key, self._address)
 
@@ -286,19 +287,17 @@ class ProducerSender:
         self._sent.clear()
         self._sent_bytes = 0
         self._restarts = True
-        self._failures += 1
-        pause_ms = min(_PAUSE_MS_MIN << min(self._failures, 16), _PAUSE_MS_MAX)
+        pause_s = self._backoff.next_s()
         if isinstance(error, TooManyRequestsError):  # the proxy owns the stream and is busy
             if isinstance(error, OverRateError):
-                pause_ms = max(pause_ms, error.retry_after_ms)
+                pause_s = max(pause_s, error.retry_after_ms / 1000)
         else:
             self._tried[self._address] = None
             self._address = self._next_address(error)
             self._transport.set_owner(self._key, self._address)
-            if self._failures <= 2:
-                pause_ms = 0
-        delay_s = pause_ms * (0.5 + self._random.random() / 2) / 1000
-        self._pause_timer = self._loop.call_later(delay_s, self._end_pause)
+            if self._backoff.failures <= 2:
+                pause_s = 0.0
+        self._pause_timer = self._loop.call_later(pause_s, self._end_pause)
 
     def _end_pause(self) -> None:
         self._pause_timer = None

@@ -308,6 +308,7 @@ class ProxyNamespace:
             self._client.channels,
             self.name,
             name,
+            self._client.runtime.random,
             unavailable_ms_max=config.unavailable_ms_max,
         )
         begun = await source.open(start, advances_if_truncated=on_truncated is not None)

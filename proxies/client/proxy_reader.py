@@ -4,6 +4,7 @@ The reader of the core client decodes records from them.
 """
 
 import asyncio
+from random import Random
 from typing import NamedTuple
 
 from ...core.log.read.entry_source import Chunk
@@ -17,6 +18,7 @@ from ...core.protocol.errors import (
     UnavailableError,
 )
 from ...core.protocol.start import Start
+from ...core.runtime.backoff import Backoff
 from ..rpc import methods
 from ..rpc import rhumbline_pb2 as pb
 from ..rpc.grpc_status import decode_position, is_retryable
@@ -29,7 +31,7 @@ HEARTBEAT_MS = 1_000
 _SILENCE_SECONDS_MAX = 3.5
 """Maximum silence of a proxy that was asked to send heartbeats."""
 _OPEN_SECONDS_MAX = 10
-_PAUSE_MS_MIN = 10
+_PAUSE_MS_MIN = 80
 _PAUSE_MS_MAX = 500
 
 
@@ -44,11 +46,18 @@ class ProxySource:
     """Entries from a position on. If a call breaks, the next one continues at the same position."""
 
     def __init__(
-        self, channels: Channels, namespace: str, stream: str, *, unavailable_ms_max: int
+        self,
+        channels: Channels,
+        namespace: str,
+        stream: str,
+        random: Random,
+        *,
+        unavailable_ms_max: int,
     ) -> None:
         self.lssn = 0
         self.entry_id = 0
         self._channels = channels
+        self._backoff = Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._namespace = namespace
         self._stream = stream
         self._key = (f"read {namespace}", stream)
@@ -144,6 +153,7 @@ class ProxySource:
                 continue
             assert isinstance(response, pb.ReadResponse)
             self._failures = 0
+            self._backoff.reset()
             self._tried.clear()
             self._unread_bytes += sum(map(len, response.entries))
             return response
@@ -173,8 +183,7 @@ class ProxySource:
         give_up_at = self._loop.time() + self._unavailable_s
         while True:
             if self._failures > 2:
-                pause_ms = min(_PAUSE_MS_MIN << min(self._failures, 16), _PAUSE_MS_MAX)
-                await asyncio.sleep(pause_ms / 1000)
+                await self._backoff.pause()
             try:
                 return await self._try_begin(request)
             except RhumblineError as error:

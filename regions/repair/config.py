@@ -53,7 +53,9 @@ class RepairConfig:
         not_above="retry_ms_max",
     )
     retry_ms_max: int = setting(
-        60_000, "Maximum pause before a retry of a ledger whose repair is stuck.", low=1
+        60_000,
+        "Maximum pause, before jitter, before a retry of a ledger whose repair is stuck.",
+        low=1,
     )
     session_ttl_ms: int = setting(
         10_000,

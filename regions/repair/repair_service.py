@@ -6,13 +6,14 @@ others take over its role and its tasks.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.ledger.client import LedgerClient
 from ...core.metadata.ledger_store import LedgerStore
 from ...core.protocol.errors import NoSuchLedgerError, RhumblineError, SessionLostError
 from ...core.protocol.placement import PlacementPolicy
+from ...core.runtime.backoff import Backoff
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
@@ -28,6 +29,14 @@ from .wakeup import Wakeup
 
 _SETTLE_S = 1.0
 """Delay of an audit after a bookie registered or disappeared, because others may follow."""
+
+
+@dataclass(slots=True)
+class _Retry:
+    """The next attempt of a ledger whose repair is stuck."""
+
+    backoff: Backoff
+    due: float = 0.0
 
 
 class RepairService:
@@ -72,7 +81,7 @@ class RepairService:
         self._audit_wakeup = Wakeup()
         self._work_wakeups = [Wakeup() for _ in range(self.config.worker_count)]
         self._busy: dict[int, None] = {}
-        self._retry_at: dict[int, tuple[float, int]] = {}
+        self._retries: dict[int, _Retry] = {}
 
     def start(self) -> None:
         """Start the service. Call this once."""
@@ -99,7 +108,7 @@ class RepairService:
             "entries_at_risk": {r: e.entries_at_risk for r, e in counts.at_risk.items()},
             "streams_at_risk": {r: len(e.streams_at_risk) for r, e in counts.at_risk.items()},
             "mended": asdict(self._repairer.counts),
-            "stuck": len(self._retry_at),
+            "stuck": len(self._retries),
             "last_error": self.last_error,
         }
 
@@ -185,19 +194,20 @@ class RepairService:
     def _next_retry_s(self) -> float:
         now = self._loop.time()
         pause_s = self.config.audit_interval_ms / 1000
-        due = min((at for at, _ in self._retry_at.values()), default=now + pause_s)
+        due = min((retry.due for retry in self._retries.values()), default=now + pause_s)
         return min(max(due - now, self.config.retry_ms_min / 1000), pause_s)
 
     async def _work_through(self, session: Session, owner: str) -> None:
         """Process every task that is due once."""
         after: int | None = None
         listed: dict[int, None] = {}
-        known = list(self._retry_at)
+        known = list(self._retries)
         while page := await self.tasks.ids(after):
             for ledger_id in page:
                 listed[ledger_id] = None
-                due, _ = self._retry_at.get(ledger_id, (0.0, 0))
-                if ledger_id in self._busy or self._loop.time() < due:
+                retry = self._retries.get(ledger_id)
+                is_postponed = retry is not None and self._loop.time() < retry.due
+                if ledger_id in self._busy or is_postponed:
                     continue
                 self._busy[ledger_id] = None
                 try:
@@ -208,7 +218,7 @@ class RepairService:
             after = page[-1]
         for ledger_id in known:
             if ledger_id not in listed:
-                self._retry_at.pop(ledger_id, None)  # another process has repaired it
+                self._retries.pop(ledger_id, None)  # another process has repaired it
 
     async def _repair(self, session: Session, ledger_id: int) -> None:
         """Repair a ledger. Does not raise if the ledger is stuck, so that the others continue."""
@@ -228,13 +238,16 @@ class RepairService:
                     await self.tasks.unlock(ledger_id)
 
     async def _finish(self, ledger_id: int) -> None:
-        self._retry_at.pop(ledger_id, None)
+        self._retries.pop(ledger_id, None)
         await self.tasks.remove(ledger_id)
 
     async def _postpone(self, ledger_id: int, error: RhumblineError) -> None:
-        _, times = self._retry_at.get(ledger_id, (0.0, 0))
-        pause_ms = min(self.config.retry_ms_max, self.config.retry_ms_min << min(times, 16))
-        self._retry_at[ledger_id] = self._loop.time() + pause_ms / 1000, times + 1
+        retry = self._retries.get(ledger_id)
+        if retry is None:
+            config = self.config
+            backoff = Backoff(self._runtime.random, config.retry_ms_min, config.retry_ms_max)
+            retry = self._retries[ledger_id] = _Retry(backoff)
+        retry.due = self._loop.time() + retry.backoff.next_s()
         await self.tasks.mark_stuck(
             ledger_id, str(error), is_hopeless=isinstance(error, NoCopyError)
         )

@@ -4,12 +4,13 @@ This is the only module with which the driver contacts servers. It imports the c
 query names a cluster.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...core.protocol.dlsn import Dlsn
 from ...core.protocol.errors import InvalidArgumentError, RhumblineError, UnavailableError
+from ...core.runtime.backoff import Backoff
 from .options import Options
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ATTEMPTS_MAX = 40
-_PAUSE_S = 0.25
+_PAUSE_MS_MIN = 50
+_PAUSE_MS_MAX = 500
+_TIMEOUT_MS = 10_000
 _PAGE_STREAMS = 1000
 
 
@@ -163,12 +165,11 @@ class HotView:
 
 async def with_retries(operation: Callable[[], Awaitable[T]]) -> T:
     """Return the result of ``operation``. Retry it for ten seconds after retryable errors."""
-    for _ in range(_ATTEMPTS_MAX):
+    backoff = Backoff(Random(), _PAUSE_MS_MIN, _PAUSE_MS_MAX, timeout_ms=_TIMEOUT_MS)
+    while True:
         try:
             return await operation()
         except RhumblineError as error:
-            if not error.retryable:
+            if not error.retryable or backoff.is_over:
                 raise
-            failure = error
-        await asyncio.sleep(_PAUSE_S)
-    raise failure
+        await backoff.pause()

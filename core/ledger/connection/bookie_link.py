@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ...protocol.bookie_id import BookieId, Region
 from ...protocol.errors import BookieUnavailableError, ProtocolError, RhumblineError
+from ...runtime.backoff import Backoff
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks
 from ...wire.registration import ADDRESS_PREFIX, BookieAddress, Registration, parse_address
@@ -32,12 +33,11 @@ class BookieLink:
 
     __slots__ = (
         "_addresses",
+        "_backoff",
         "_config",
-        "_failures",
         "_loop",
         "_region",
         "_backoff_until",
-        "_runtime",
         "_tasks",
         "bookie",
         "connection",
@@ -59,12 +59,11 @@ class BookieLink:
         self.connection: BookieConnection | None = None
         self.last_error: RhumblineError = BookieUnavailableError(f"{bookie}: not connected yet")
         self._addresses = addresses
-        self._runtime = runtime
         self._config = config
         self._region = region
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._failures = 0
+        self._backoff = Backoff(runtime.random, config.backoff_ms_min, config.backoff_ms_max)
         self._backoff_until = 0.0
         self.traffic = LinkTraffic()
 
@@ -92,12 +91,7 @@ class BookieLink:
             return
         self.connection = None
         self.last_error = error
-        pause_ms = min(
-            self._config.backoff_ms_max, self._config.backoff_ms_min << min(self._failures, 16)
-        )
-        self._failures += 1
-        jitter = 0.5 + self._runtime.random.random()
-        self._backoff_until = self._loop.time() + pause_ms * jitter / 1000
+        self._backoff_until = self._loop.time() + self._backoff.next_s()
 
     def close(self, error: RhumblineError) -> None:
         """Ends the connection, if any; pending requests fail with ``error``."""
@@ -111,7 +105,7 @@ class BookieLink:
                 host, port = address_for(registration, self._region)
                 await self._loop.create_connection(_protocol(connection), host, port)
                 await connection.wait_ready()
-            self._failures = 0  # the bookie has proved its identity: the backoff begins anew
+            self._backoff.reset()  # the bookie has proved its identity: the pauses begin anew
         except (OSError, TimeoutError, RhumblineError) as error:
             connection.fail(
                 BookieUnavailableError(f"cannot connect to {self.bookie}: {error or 'timed out'}")

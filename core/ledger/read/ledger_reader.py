@@ -25,9 +25,9 @@ from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
 from ...runtime.tasks import wait_until_done
 from ...wire.entry import Entry, EntryDigest
-from ..context import Backoff, LedgerContext
+from ..context import LedgerContext
 from .lac_read import read_lac
-from .long_poll import PAUSE_MS_MIN, LongPoll
+from .long_poll import LongPoll
 from .metadata_refresh import MetadataRefresh
 from .range_reader import RangeReader
 
@@ -71,7 +71,7 @@ class LedgerReader:
             self._refreshing = self.context.tasks.spawn(self._follow_hints(), name)
 
     async def _follow_hints(self) -> None:
-        backoff = Backoff(self.context, self.context.config.metadata_timeout_ms)
+        backoff = self.context.backoff(self.context.config.metadata_timeout_ms)
         try:
             while self._is_hinted and not self.is_closed and not self._is_abandoned:
                 self._is_hinted = False
@@ -286,8 +286,7 @@ class LedgerReader:
         if before is not None and not before.is_ended:
             return  # another call has started one
         is_stuck = before is not None and before.previous == self.last_add_confirmed
-        pause_ms = before.pause_ms if before is not None and is_stuck else PAUSE_MS_MIN
-        self._poll = LongPoll(self, view, pause_ms)
+        self._poll = LongPoll(self, view, before.backoff if before and is_stuck else None)
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from ...protocol.errors import CorruptionError, RhumblineError, UnavailableError
 from ...protocol.ledger_metadata import LedgerMetadata
 from ...protocol.quorum import QuorumView
+from ...runtime.backoff import Backoff
 from ...wire import bookkeeper_pb2 as pb
 from ...wire import v3
 from ...wire.entry import Entry, EntryDigest
@@ -21,9 +22,7 @@ from ..read_policy import ReadKind, ReplicaChoice
 POLL_MS = 10_000
 """Time-out of one poll at a bookie, in milliseconds."""
 
-PAUSE_MS_MIN = 20
-"""First pause after a poll that ended early without a higher LAC, in milliseconds; it doubles."""
-
+_PAUSE_MS_MIN = 20  # pauses after polls that ended early without a higher LAC
 _PAUSE_MS_MAX = 500
 
 _OUTRUN_S = 0.25
@@ -59,10 +58,11 @@ class LongPoll:
     """One poll of one reader, which all waiting calls share. It reports to ``reader.learn_lac``."""
 
     def __init__(
-        self, reader: PollingReader, view: QuorumView, pause_ms: int = PAUSE_MS_MIN
+        self, reader: PollingReader, view: QuorumView, backoff: Backoff | None = None
     ) -> None:
         self.previous = reader.last_add_confirmed
-        self.pause_ms = pause_ms
+        random = reader.context.runtime.random
+        self.backoff = backoff or Backoff(random, _PAUSE_MS_MIN, _PAUSE_MS_MAX)
         self._reader = reader
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -214,8 +214,7 @@ class LongPoll:
             self.end()
             return
         self._reader.hint()
-        self._timer = self._loop.call_later(self.pause_ms / 1000, self.end)
-        self.pause_ms = min(2 * self.pause_ms, _PAUSE_MS_MAX)
+        self._timer = self._loop.call_later(self.backoff.next_s(), self.end)
 
 
 def _wake(future: "asyncio.Future[None]", _: object) -> None:

@@ -36,7 +36,7 @@ from ...wire import v3
 from ...wire.entry import Entry, EntryDigest, master_key
 from ..connection.bookie_connection import OnMessage
 from ..connection.v3_responses import answer_kind_of, entry_in, error_in, lac_in_last_entry
-from ..context import Backoff, LedgerContext
+from ..context import LedgerContext
 from .recovery_adds import RecoveryAdds
 
 
@@ -51,7 +51,7 @@ async def recover_ledger(
     IllegalQuorumError if ``min_regions`` does not fit the ledger, and at the deadline
     RecoveryIncompleteError, NotEnoughBookiesError or what the metadata store raises.
     """
-    backoff = Backoff(context, context.config.recovery_timeout_ms)
+    backoff = context.backoff(context.config.recovery_timeout_ms)
     while True:
         try:
             return await _Recovery(context, ledger_id, password, min_regions).run()

@@ -41,7 +41,6 @@ from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
 from ...runtime.tasks import wait_until_done
 from ...wire.ledger_metadata import encode
-from ..context import Backoff
 from .writer_state import WriterState
 
 
@@ -109,17 +108,16 @@ class EnsembleChanger:
             self._task = self._context.tasks.spawn(self._run(), name)
 
     async def _run(self) -> None:
+        wait_ms_max = self._context.config.replacement_wait_ms_max
         try:
-            backoff = Backoff(self._context, self._context.config.replacement_wait_ms_max)
+            backoff = self._context.backoff(wait_ms_max)
             while self._has_work():
                 try:
                     proposal = await self._propose()
                     if proposal is None:
                         continue
                     if await self._commit(*proposal):
-                        backoff = Backoff(
-                            self._context, self._context.config.replacement_wait_ms_max
-                        )
+                        backoff = self._context.backoff(wait_ms_max)
                         continue
                 except NotEnoughBookiesError as error:
                     if not self._is_urgent():
@@ -261,7 +259,7 @@ class EnsembleChanger:
         """
         state, writer = self._state, self._writer
         is_certain = True  # every attempt so far had a known outcome
-        backoff = Backoff(self._context, None)
+        backoff = self._context.backoff()
         try:
             while True:
                 try:

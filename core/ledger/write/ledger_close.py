@@ -13,7 +13,7 @@ from ...protocol.errors import (
 )
 from ...protocol.ledger_metadata import LedgerMetadata, LedgerState
 from ...runtime.metadata_store import Version
-from ..context import Backoff, LedgerContext
+from ..context import LedgerContext
 from .ensemble_changer import EnsembleChanger
 from .writer_state import WriterState
 
@@ -72,7 +72,7 @@ async def close_ledger(
     """
     if mine.state is LedgerState.CLOSED:
         return mine, version
-    backoff = Backoff(context, context.config.metadata_timeout_ms)
+    backoff = context.backoff(context.config.metadata_timeout_ms)
     while True:
         try:
             if may_write:

@@ -10,6 +10,7 @@ from ...protocol.errors import (
     RhumblineError,
     UnauthorizedError,
 )
+from ...runtime.backoff import Backoff
 from ..add_op import AddOp
 from ..replica import Replica
 from .ensemble_changer import EnsembleChanger
@@ -32,7 +33,7 @@ class ReplicaHealth:
         "_config",
         "_fail",
         "_loop",
-        "_probe_ms",
+        "_probe_backoff",
         "_send",
         "_send_missing",
         "_state",
@@ -56,7 +57,9 @@ class ReplicaHealth:
         self._config = state.context.config
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._probe_ms = _PROBE_MS_MIN
+        self._probe_backoff = Backoff(
+            state.context.runtime.random, _PROBE_MS_MIN, self._config.backoff_ms_max
+        )
 
     def on_error(self, replica: Replica, error: RhumblineError) -> None:
         """Handles a request to the replica that failed or could not be sent."""
@@ -97,7 +100,7 @@ class ReplicaHealth:
         self._state.failed_mask &= ~replica.bit
         replica.failed_since = None
         replica.error = None
-        self._probe_ms = _PROBE_MS_MIN
+        self._probe_backoff.reset()
         self._send_missing(replica)
 
     def on_replaced(self, replica: Replica) -> None:
@@ -128,7 +131,7 @@ class ReplicaHealth:
     def start_timer(self) -> None:
         """Starts the timer for probes and the quorum time-out, unless it runs."""
         if self._timer is None and self._state.failure is None:
-            self._timer = self._loop.call_later(self._probe_ms / 1000, self._on_timer)
+            self._timer = self._loop.call_later(self._probe_backoff.next_s(), self._on_timer)
 
     def stop(self) -> None:
         """Cancels the timer: nothing is probed any more."""
@@ -154,10 +157,9 @@ class ReplicaHealth:
         if overdue:
             self._changer.replace(overdue)
         if state.failed_mask:
-            self._probe_ms = min(2 * self._probe_ms, self._config.backoff_ms_max)
             self.start_timer()
         elif self._config.quorum_timeout_ms and state.queue:
-            self._probe_ms = _PROBE_MS_MIN
+            self._probe_backoff.reset()
             self.start_timer()
 
     def _has_quorum_timed_out(self) -> bool:

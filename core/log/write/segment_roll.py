@@ -18,10 +18,12 @@ it decides the outcome of the entries that were in flight.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TypeVar
 
 from ...protocol.errors import RhumblineError, UnknownOutcomeError
 from ...protocol.segments import SegmentEnd
+from ...runtime.backoff import Backoff
 from ...runtime.tasks import Tasks
 from ..config import WriterConfig
 from ..policy import StreamPolicy
@@ -40,11 +42,13 @@ class SegmentRoll:
         pipeline: Pipeline,
         config: WriterConfig,
         read_policy: Callable[[], Awaitable[StreamPolicy]],
+        random: Random,
         on_bug: Callable[[BaseException], None],
     ) -> None:
         self._chain = chain
         self._pipeline = pipeline
         self._config = config
+        self._random = random
         self._read_policy = read_policy
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(on_failure=on_bug)
@@ -146,7 +150,8 @@ class SegmentRoll:
         )
 
     async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:
-        pause_ms = self._config.backoff_ms_min
+        config = self._config
+        backoff = Backoff(self._random, config.backoff_ms_min, config.backoff_ms_max)
         failure = self._pipeline.failure
         while True:
             try:
@@ -155,8 +160,7 @@ class SegmentRoll:
                 is_late = self._give_up_at is not None and self._loop.time() >= self._give_up_at
                 if is_late or not is_transient(error) or self._pipeline.failure is not failure:
                     raise
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, self._config.backoff_ms_max)
+            await backoff.pause()
 
 
 def is_transient(error: RhumblineError) -> bool:

@@ -86,7 +86,9 @@ class StreamWriter:
         self._pipeline.last_txid = self.last_txid
         self._buffer = Buffer(self._pipeline, self.wall_ms, stream, runtime.tracer)
         self._tracer = runtime.tracer
-        self._segment_roll = SegmentRoll(chain, self._pipeline, config, read_policy, self._on_bug)
+        self._segment_roll = SegmentRoll(
+            chain, self._pipeline, config, read_policy, runtime.random, self._on_bug
+        )
         self._closing: asyncio.Task[None] | None = None
         self._keepalive = Keepalive(self._pipeline, self, context.timer)
         self._keepalive.schedule()

@@ -20,12 +20,20 @@ CHOICES = [
 BY_NAME = {str(choice.bookie): choice for choice in CHOICES}
 
 
+class WithoutJitter(Random):
+    def random(self) -> float:
+        return 0.5
+
+
 def reads(
-    seed: int = 1, settings: ReadSettings | None = None, offline: str | None = None
+    seed: int = 1,
+    settings: ReadSettings | None = None,
+    offline: str | None = None,
+    random_class: type[Random] = Random,
 ) -> RegionReads:
     return RegionReads(
         Region("a"),
-        Random(seed),
+        random_class(seed),
         settings,
         rack_of=RACKS.get,
         is_offline=lambda region: region == offline,
@@ -83,7 +91,7 @@ async def test_unmeasured_region_is_tried_before_a_far_one() -> None:
 
 @in_time
 async def test_slow_replica_sinks_longer_each_time_and_recovers() -> None:
-    policy = measured(reads(), b=20)
+    policy = measured(reads(random_class=WithoutJitter), b=20)
     pair = [BY_NAME["a0"], BY_NAME["b0"]]
     for lasts_s in (1, 2, 4, 8, 16, 30, 30):
         policy.on_outrun(BY_NAME["a0"])

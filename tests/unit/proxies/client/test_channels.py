@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from google.protobuf.message import Message
@@ -49,6 +50,11 @@ class ScriptedCall:
 
     def cancel(self) -> None:
         self._responses.put_nowait(UnavailableError("cancelled"))
+
+
+def source_of(calls: "ScriptedTransport") -> ProxySource:
+    channels = Channels(("a:1", "b:1"), calls)
+    return ProxySource(channels, "ns", "s", Random(1), unavailable_ms_max=60_000)
 
 
 class ScriptedTransport:
@@ -112,7 +118,7 @@ async def test_redirects_in_a_circle_are_followed_with_pauses() -> None:
         return [a_start(), NotOwnerError("stopping", other)]
 
     calls = ScriptedTransport(script)
-    source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
+    source = source_of(calls)
     await source.open(EARLIEST, advances_if_truncated=False)
     reading = asyncio.ensure_future(source.fetch())
     await asyncio.sleep(10)
@@ -129,7 +135,7 @@ async def test_received_entries_make_the_next_redirect_immediate_again() -> None
         return [a_start(), entry, NotOwnerError("moved", "b:1" if address == "a:1" else "a:1")]
 
     calls = ScriptedTransport(script)
-    source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
+    source = source_of(calls)
     await source.open(EARLIEST, advances_if_truncated=False)
     start = asyncio.get_running_loop().time()
     for number in range(20):
@@ -154,7 +160,7 @@ async def test_broken_call_that_worked_is_begun_at_the_same_proxy_first() -> Non
         return [a_start(), entry, UnavailableError("the connection broke")]
 
     calls = ScriptedTransport(script)
-    source = ProxySource(Channels(("a:1", "b:1"), calls), "ns", "s", unavailable_ms_max=60_000)
+    source = source_of(calls)
     await source.open(EARLIEST, advances_if_truncated=False)
     for number in range(3):
         chunk = await source.fetch()
