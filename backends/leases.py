@@ -21,6 +21,7 @@ from ..core.protocol.errors import (
 )
 from ..core.runtime.metadata_store import Session
 from ..core.runtime.tasks import Tasks
+from .store_base import StoreSession
 
 Owner = NewType("Owner", str)
 
@@ -66,36 +67,19 @@ class LeaseRows(Protocol):
         ...
 
 
-class LeaseSession:
+class LeaseSession(StoreSession):
     """A session that this process holds."""
 
     def __init__(self, leases: "Leases", owner: Owner, ttl_ms: int) -> None:
+        super().__init__()
         self.owner = owner
         self.ttl_ms = ttl_ms
-        self.is_lost = False
         self._leases = leases
-        self._on_lost: list[Callable[[], None]] = []
-
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the session is lost; soon if it is lost already."""
-        if self.is_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        else:
-            self._on_lost.append(callback)
 
     async def close(self) -> None:
         """End the session and remove its nodes. Safe to repeat."""
         self._on_lost.clear()
         await self._leases.end(self)
-
-    def mark_lost(self) -> None:
-        """Mark the session as lost and call back. Safe to repeat."""
-        if self.is_lost:
-            return
-        self.is_lost = True
-        for callback in self._on_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        self._on_lost.clear()
 
 
 class LeaseObservations:

@@ -7,11 +7,10 @@ the same order give the same versions, and watches fire in the order in which th
 
 import asyncio
 from bisect import bisect_right, insort
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..core.protocol.errors import (
-    ClosedError,
     InvalidArgumentError,
     MetadataUnavailableError,
     NoNodeError,
@@ -22,17 +21,13 @@ from ..core.runtime.metadata_store import (
     Session,
     Value,
     Version,
-    Watch,
-    check_path,
     parent_of,
 )
 from .migration_fence import FENCE_PATH, FenceState
+from .store_base import StoreBase, StoreSession
 from .transaction_plan import (
     Node,
     TransactionPlan,
-    check_data,
-    check_operations,
-    check_target,
     child_prefix,
     versions_of,
 )
@@ -148,23 +143,15 @@ class MemoryTree:
             del self._owned[owner][path]
 
 
-class MemorySession:
+class MemorySession(StoreSession):
     """A session; its TTL runs only while its store handle is disconnected."""
 
     def __init__(self, tree: MemoryTree, ttl_ms: int) -> None:
+        super().__init__()
         self.owner = tree.new_session()
-        self.is_lost = False
         self._tree = tree
         self._ttl_ms = ttl_ms
-        self._on_lost: list[Callable[[], None]] = []
         self._expiry: asyncio.TimerHandle | None = None
-
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the session is lost; soon if it is lost already."""
-        if self.is_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        else:
-            self._on_lost.append(callback)
 
     async def close(self) -> None:
         """End the session and remove its nodes; while disconnected this happens after the TTL."""
@@ -177,11 +164,8 @@ class MemorySession:
         if self.is_lost:
             return
         self.regain_contact()
-        self.is_lost = True
         self._tree.end_session(self.owner)
-        for callback in self._on_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        self._on_lost.clear()
+        self.mark_lost()
 
     def lose_contact(self) -> None:
         """Start the TTL: the process has no contact with the store."""
@@ -196,84 +180,43 @@ class MemorySession:
             self._expiry = None
 
 
-class MemoryStore:
+class MemoryStore(StoreBase):
     """A handle for one process to ``tree``, or to a new tree if None."""
 
     def __init__(self, tree: MemoryTree | None = None, uri: str = "memory:") -> None:
+        super().__init__(uri, timeout_ms=0)
         self.tree = tree or MemoryTree()
-        self.uri = uri
         self.is_connected = True
-        self._is_closed = False
         self._sessions: list[MemorySession] = []
         self._watches = Watches()
         self.tree.connected_watches.append(self._watches)
 
-    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
-        check_path(path)
+    async def _get(self, path: str, *, stale_ok: bool) -> Value:
         self._check_usable(is_strict=not stale_ok)
         node = self.tree.node(path)
         if node is None:
             raise NoNodeError(path)
         return Value(node.data, node.version)
 
-    async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[str]:
-        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
-        check_path(path)
+    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
         self._check_usable()
         return self.tree.names_after(path, after, limit)
 
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: Session | None = None,
-        sequential: bool = False,
+    async def _create(
+        self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
     ) -> tuple[str, Version]:
-        """Create a node and return its path and version."""
-        check_target(path)
-        check_data(data)
         owner = None if ephemeral is None else self._owner(ephemeral)
         self._check_usable()
         plan = TransactionPlan(self.tree)
         created = plan.create(path, data, owner, sequential=sequential)
         return created, self.tree.commit(plan)
 
-    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError."""
-        check_target(path)
-        check_data(data)
-        self._check_usable()
-        plan = TransactionPlan(self.tree)
-        plan.put(path, data, expect)
-        return self.tree.commit(plan)
-
-    async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
-        check_target(path)
-        self._check_usable()
-        plan = TransactionPlan(self.tree)
-        plan.delete(path, expect)
-        self.tree.commit(plan)
-
-    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return versions, None for each Check and Delete."""
-        check_operations(operations)
+    async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
         self._check_usable()
         plan = TransactionPlan(self.tree)
         for operation in operations:
             plan.apply(operation)
         return versions_of(operations, self.tree.commit(plan))
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
-        check_path(path)
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")
-        return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> MemorySession:
         """Open a session that survives up to ``ttl_ms`` without contact."""
@@ -283,10 +226,7 @@ class MemoryStore:
         self._sessions.append(session)
         return session
 
-    async def close(self) -> None:
-        """Close watches and sessions. Safe to repeat."""
-        self._is_closed = True
-        self._watches.close()
+    async def _disconnect(self) -> None:
         if self._watches in self.tree.connected_watches:
             self.tree.connected_watches.remove(self._watches)
         for session in self._sessions:
@@ -321,33 +261,25 @@ class MemoryStore:
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
+    async def _read_fence(self) -> FenceState:
         self._check_usable(is_strict=False)
         return self.tree.fence
 
-    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replace the fence if it is ``old``; False if it is not."""
+    async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         self._check_usable(is_strict=False)
         if self.tree.fence != old:
             return False
         self.tree.set_fence(new)
         return True
 
-    def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed."""
-        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
-
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """Yield all nodes including the root."""
         self._check_usable(is_strict=False)
         yield self.tree.nodes()
 
-    async def load(
+    async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed, if it is exactly ``fence``."""
-        check_operations(operations)
         self._check_usable(is_strict=False)
         self.tree.fence.check(fence)
         plan = TransactionPlan(self.tree)
@@ -358,8 +290,7 @@ class MemoryStore:
             self.tree.raise_sequence(path, number)
 
     def _check_usable(self, *, is_strict: bool = True) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")
+        self._check_open()
         if not self.is_connected:
             raise MetadataUnavailableError(f"{self.uri} cannot be reached")
         if is_strict:

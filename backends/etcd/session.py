@@ -1,40 +1,32 @@
 """A session: an etcd lease that this process keeps alive and that owns the ephemeral keys."""
 
 import asyncio
-from collections.abc import Callable
 
 import grpc.aio
 
 from ...core.protocol.errors import ClosedError, MetadataError, MetadataUnavailableError
 from ...core.runtime.tasks import Tasks
+from ..store_base import StoreSession
 from . import etcd_pb2 as pb
 from .client import EtcdClient
 
 RENEWALS_PER_TTL = 4
 
 
-class EtcdSession:
+class EtcdSession(StoreSession):
     """A session that is lost when etcd reports that its lease has expired.
 
     A process without contact to etcd learns of the loss only after it has reconnected.
     """
 
     def __init__(self, client: EtcdClient, lease: int, ttl_ms: int, timeout_ms: int) -> None:
+        super().__init__()
         self.lease = lease
-        self.is_lost = False
         self._client = client
         self._ttl_ms = ttl_ms
         self._timeout_ms = timeout_ms
-        self._on_lost: list[Callable[[], None]] = []
         self._tasks = Tasks()
         self._tasks.spawn(self._keep_alive(), f"etcd lease {lease:x}")
-
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the session is lost; soon if it is lost already."""
-        if self.is_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        else:
-            self._on_lost.append(callback)
 
     async def close(self) -> None:
         """End the session and remove its nodes; without contact, after the TTL. Safe to repeat."""
@@ -66,7 +58,7 @@ class EtcdSession:
                 continue
             pause_s = self._ttl_ms / 1000 / RENEWALS_PER_TTL
             if not is_alive:
-                self._lose()
+                self.mark_lost()
 
     async def _renew(self) -> bool:
         call = self._client.stream("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse)
@@ -78,9 +70,3 @@ class EtcdSession:
             return bool(answer.TTL > 0)
         finally:
             call.cancel()
-
-    def _lose(self) -> None:
-        self.is_lost = True
-        for callback in self._on_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        self._on_lost.clear()

@@ -8,23 +8,20 @@ Session TTLs are rounded up to whole seconds; etcd's minimum is about 1.5 electi
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from ...core.protocol.errors import ClosedError, InvalidArgumentError, NoNodeError, SessionLostError
+from ...core.protocol.errors import InvalidArgumentError, NoNodeError, SessionLostError
 from ...core.runtime.metadata_store import (
-    Delete,
     Operation,
-    Put,
     Session,
     Value,
     Version,
-    Watch,
     check_path,
 )
-from ...core.runtime.tasks import Tasks
-from ..migration_fence import FENCE_PATH, FenceState
-from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import FenceState
+from ..store_base import StoreBase
+from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
 from . import etcd_pb2 as pb
 from .client import EtcdAccess, EtcdClient
@@ -81,30 +78,24 @@ async def _access(uri: StoreUri) -> EtcdAccess:
     )
 
 
-class EtcdStore:
+class EtcdStore(StoreBase):
     """A handle to the servers, for one process."""
 
     def __init__(self, access: EtcdAccess, prefix: str, timeout_ms: int) -> None:
-        self.uri = f"etcd://{','.join(access.addresses)}{prefix}"
-        self.timeout_ms = timeout_ms
-        self._is_closed = False
-        self._tasks = Tasks()
+        super().__init__(f"etcd://{','.join(access.addresses)}{prefix}", timeout_ms)
         self._sessions: list[EtcdSession] = []
         self._numbering: dict[str, asyncio.Lock] = {}
         self._keys = EtcdKeys(prefix)
         self._client = EtcdClient(access)
         self.fence = EtcdFence(self._client, self._keys, lambda: f"e{os.urandom(6).hex()}")
         self._commits = EtcdCommits(self._client, self._keys, self.fence)
-        self._watcher = EtcdWatcher(self._client, self._keys, self._tasks)
+        self._watches = EtcdWatcher(self._client, self._keys, self._tasks).watches
 
     async def start(self) -> None:
         """Connects."""
         await self.fence.read_or_create(self._deadline())
 
-    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
-        check_path(path)
-        self._check_open()
+    async def _get(self, path: str, *, stale_ok: bool) -> Value:
         if path == "/":
             if not stale_ok:
                 await self.fence.refresh(self._deadline())
@@ -120,15 +111,8 @@ class EtcdStore:
             raise NoNodeError(path)
         return Value(answer.kvs[0].value, self._commits.version(answer.kvs[0].mod_revision))
 
-    async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[str]:
-        """Return at most ``limit`` names of direct children after ``after``, in byte order.
-
-        All pages of a long list are read at the same revision.
-        """
-        check_path(path)
-        self._check_open()
+    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
+        """Read all pages of a long list at the same revision."""
         deadline = self._deadline()
         names: list[str] = []
         revision = 0
@@ -152,47 +136,16 @@ class EtcdStore:
                 break
         return names if limit is None else names[:limit]
 
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: Session | None = None,
-        sequential: bool = False,
+    async def _create(
+        self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
     ) -> tuple[str, Version]:
-        """Create a node and return its path and version."""
-        check_target(path)
-        check_data(data)
         lease = 0 if ephemeral is None else self._own_session(ephemeral).lease
-        self._check_open()
         if sequential:
             return await self._create_numbered(path, data, CreateOptions(lease, sequential=True))
         return await self._commits.create(path, data, CreateOptions(lease), self._deadline())
 
-    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
-        check_target(path)
-        check_data(data)
-        self._check_open()
-        return await self._commits.commit([Put(path, data, expect)], self._deadline())
-
-    async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
-        check_target(path)
-        self._check_open()
-        await self._commits.commit([Delete(path, expect)], self._deadline())
-
-    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return versions, None for each Check and Delete."""
-        check_operations(operations)
-        self._check_open()
+    async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
         return versions_of(operations, await self._commits.commit(operations, self._deadline()))
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
-        check_path(path)
-        self._check_open()
-        return self._watcher.watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> EtcdSession:
         """Open a session with a lease of ``ttl_ms``, rounded up to whole seconds."""
@@ -209,34 +162,19 @@ class EtcdStore:
         self._sessions.append(session)
         return session
 
-    async def close(self) -> None:
-        """End sessions and watches and close the connections. Safe to repeat."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._watcher.watches.close()
-        await self._tasks.aclose()
+    async def _disconnect(self) -> None:
         for session in self._sessions:
             await session.close()
         await self._client.aclose()
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
-        self._check_open()
+    async def _read_fence(self) -> FenceState:
         await self.fence.read_or_create(self._deadline())
         return self.fence.state
 
-    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replace the fence if it is ``old``; False if it is not."""
-        self._check_open()
+    async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         return await self.fence.swap(old, new, self._deadline())
-
-    def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed."""
-        self._check_open()
-        return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """Yield all nodes including the root. Sequence counters are read before the nodes."""
@@ -252,12 +190,9 @@ class EtcdStore:
                 for path, kv in zip(paths, kvs, strict=True)
             ]
 
-    async def load(
+    async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed, if it is exactly ``fence``."""
-        check_operations(operations)
-        self._check_open()
         await self._commits.commit(operations, self._deadline(), fence, sequences)
 
     async def _pages(self, keys: EtcdKeyRange) -> AsyncIterator[list[pb.KeyValue]]:
@@ -310,10 +245,3 @@ class EtcdStore:
         if session.is_lost:
             raise SessionLostError(f"etcd lease {session.lease:x} has expired")
         return session
-
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self.timeout_ms / 1000
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")

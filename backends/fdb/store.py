@@ -20,21 +20,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ...core.protocol.errors import ClosedError, MetadataError, NoNodeError
+from ...core.protocol.errors import MetadataError, NoNodeError
 from ...core.runtime.metadata_store import (
-    Delete,
     Operation,
-    Put,
     Session,
     Value,
     Version,
-    Watch,
-    check_path,
 )
-from ...core.runtime.tasks import Tasks
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import FENCE_PATH, FenceState
-from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import FenceState
+from ..store_base import StoreBase
+from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
 from .client import Bindings, Reads, Transactions
 from .commit import FdbCommits, version_of
@@ -75,18 +71,16 @@ async def open_fdb(uri: StoreUri, timeout_ms: int) -> "FdbStore":
     return store
 
 
-class FdbStore:
+class FdbStore(StoreBase):
     """A handle to the cluster, for one process."""
 
     def __init__(self, uri: str, bindings: Bindings, prefix: bytes, timeout_ms: int) -> None:
-        self.uri = uri
-        self.timeout_ms = timeout_ms
-        self._is_closed = False
-        self._tasks = Tasks()
+        super().__init__(uri, timeout_ms)
         self._keys = FdbKeys(prefix)
         self._transactions = Transactions(bindings)
         self._commits = FdbCommits(self._transactions, self._keys, lambda: os.urandom(16))
-        self._watcher = FdbWatcher(self._transactions, self._keys, self._tasks, self._deadline)
+        watcher = FdbWatcher(self._transactions, self._keys, self._tasks, self._deadline)
+        self._watches = watcher.watches
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
 
     async def start(self) -> None:
@@ -101,10 +95,7 @@ class FdbStore:
         await self._commits.write(body, self._deadline())
         self._leases.start()
 
-    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
-        check_path(path)
-
+    async def _get(self, path: str, *, stale_ok: bool) -> Value:
         async def body(reads: Reads) -> Value:
             fence = await self._commits.fence(reads)
             if not stale_ok:
@@ -119,12 +110,7 @@ class FdbStore:
 
         return await self._read(body)
 
-    async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[str]:
-        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
-        check_path(path)
-
+    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
         async def body(reads: Reads) -> list[str]:
             await self._commits.open_epoch(reads)
             if path != "/" and (await reads.get([self._keys.node(path)]))[0] is None:
@@ -136,62 +122,27 @@ class FdbStore:
 
         return await self._read(body)
 
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: Session | None = None,
-        sequential: bool = False,
+    async def _create(
+        self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
     ) -> tuple[str, Version]:
-        """Create a node and return its path and version."""
-        check_target(path)
-        check_data(data)
         owner = None if ephemeral is None else self._leases.own_session(ephemeral).owner
-        self._check_open()
         return await self._commits.create(
             path, data, owner, self._deadline(), sequential=sequential
         )
 
-    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
-        check_target(path)
-        check_data(data)
-        self._check_open()
-        return await self._commits.commit([Put(path, data, expect)], self._deadline())
-
-    async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
-        check_target(path)
-        self._check_open()
-        await self._commits.commit([Delete(path, expect)], self._deadline())
-
-    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return versions, None for each Check and Delete."""
-        check_operations(operations)
-        self._check_open()
-        version = await self._commits.commit(operations, self._deadline())
-        return versions_of(operations, version)
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
-        check_path(path)
-        self._check_open()
-        return self._watcher.watches.add(path, callback, is_prefix=prefix)
+    async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
+        return versions_of(operations, await self._commits.commit(operations, self._deadline()))
 
     async def session(self, ttl_ms: int) -> LeaseSession:
         """Open a session that survives up to ``ttl_ms`` without contact."""
         self._check_open()
         return await self._leases.open(ttl_ms)
 
-    async def close(self) -> None:
-        """End sessions and watches. The network thread of the bindings keeps running."""
-        if self._is_closed:
-            return
+    async def _end_leases(self) -> None:
         await self._leases.aclose()
-        self._is_closed = True
-        self._watcher.watches.close()
-        await self._tasks.aclose()
+
+    async def _disconnect(self) -> None:
+        """Remove the tokens of commits. The network thread of the bindings keeps running."""
         with suppress(MetadataError):  # a few small keys remain then
             await self._commits.clear_tokens(self._deadline())
         self._transactions.is_closed = True
@@ -266,14 +217,10 @@ class FdbStore:
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
+    async def _read_fence(self) -> FenceState:
         return await self._read(self._commits.fence)
 
-    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replace the fence if it is ``old``; False if it is not."""
-        self._check_open()
-
+    async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         async def body(reads: Reads) -> tuple[bool]:
             is_old = await self._commits.fence(reads) == old
             if is_old:
@@ -282,11 +229,6 @@ class FdbStore:
 
         (is_done,), _ = await self._commits.write(body, self._deadline())
         return is_done
-
-    def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed."""
-        self._check_open()
-        return self._watcher.watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """Yield all nodes including the root, in pages of ``PAGE_NODES_MAX``."""
@@ -303,12 +245,9 @@ class FdbStore:
                 nodes.append((path, node))
             yield nodes
 
-    async def load(
+    async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed, if it is exactly ``fence``."""
-        check_operations(operations)
-        self._check_open()
         await self._commits.commit(operations, self._deadline(), fence, sequences)
 
     async def _pages(
@@ -332,10 +271,3 @@ class FdbStore:
     async def _read(self, body: Callable[[Reads], Awaitable[T]]) -> T:
         self._check_open()
         return await self._transactions.read(body, self._deadline())
-
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self.timeout_ms / 1000
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ...core.protocol.errors import ClosedError, IndeterminateError, MetadataUnavailableError
-from ...core.runtime.metadata_store import Operation, Session, Value, Version, Watch, check_path
-from ...core.runtime.tasks import Tasks
+from ...core.protocol.errors import IndeterminateError, MetadataUnavailableError
+from ...core.runtime.metadata_store import Operation, Session, Value, Version
 from ..leases import Lease, Leases, LeaseSession, Owner
-from ..migration_fence import FENCE_PATH, FenceState
-from ..transaction_plan import Node, check_data, check_operations, check_target, versions_of
+from ..migration_fence import FenceState
+from ..store_base import StoreBase
+from ..transaction_plan import Node, versions_of
 from ..uri import StoreUri
 from ..watches import Watches
 from .database import Database, SqliteReader, SqliteWriter
@@ -52,48 +52,31 @@ async def open_sqlite(uri: StoreUri, timeout_ms: int) -> "SqliteStore":
     return SqliteStore(path, database, thread, timeout_ms)
 
 
-class SqliteStore:
+class SqliteStore(StoreBase):
     """A handle to the file, for one process."""
 
     def __init__(
         self, path: Path, database: Database, thread: ThreadPoolExecutor, timeout_ms: int
     ) -> None:
-        self.uri = f"sqlite://{path}"
-        self.timeout_ms = timeout_ms
+        super().__init__(f"sqlite://{path}", timeout_ms)
         self._database = database
         self._thread = thread
         self._writes = WriteQueue(database, thread)
-        self._is_closed = False
-        self._tasks = Tasks()
         self.poller = Poller(path, self._changes_after, self._tasks)
         """Fires the watches; runs only while there are any."""
         self._watches = self.poller.watches = Watches(self._watches_changed)
         self._leases = Leases(self, lambda: Owner(os.urandom(8).hex()))
         self._leases.start()
 
-    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
-        check_path(path)
+    async def _get(self, path: str, *, stale_ok: bool) -> Value:
         return await self._read(lambda reader: reader.value(path, stale_ok=stale_ok))
 
-    async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[str]:
-        """Return at most ``limit`` names of direct children after ``after``, in byte order."""
-        check_path(path)
+    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
         return await self._read(lambda reader: reader.names_after(path, after, limit))
 
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: Session | None = None,
-        sequential: bool = False,
+    async def _create(
+        self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
     ) -> tuple[str, Version]:
-        """Create a node and return its path and version."""
-        check_target(path)
-        check_data(data)
         owner = None if ephemeral is None else self._leases.own_session(ephemeral).owner
 
         def body(writer: SqliteWriter) -> tuple[str, Version]:
@@ -105,33 +88,7 @@ class SqliteStore:
 
         return await self._write(body)
 
-    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
-        check_target(path)
-        check_data(data)
-
-        def body(writer: SqliteWriter) -> Version:
-            plan = writer.plan()
-            plan.put(path, data, expect)
-            return writer.commit(plan)
-
-        return await self._write(body)
-
-    async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
-        check_target(path)
-
-        def body(writer: SqliteWriter) -> None:
-            plan = writer.plan()
-            plan.delete(path, expect)
-            writer.commit(plan)
-
-        await self._write(body)
-
-    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return versions, None for each Check and Delete."""
-        check_operations(operations)
-
+    async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
         def body(writer: SqliteWriter) -> list[Version | None]:
             plan = writer.plan()
             for operation in operations:
@@ -140,25 +97,15 @@ class SqliteStore:
 
         return await self._write(body)
 
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
-        check_path(path)
-        self._check_open()
-        return self._watches.add(path, callback, is_prefix=prefix)
-
     async def session(self, ttl_ms: int) -> LeaseSession:
         """Open a session that survives up to ``ttl_ms`` without contact."""
         return await self._leases.open(ttl_ms)
 
-    async def close(self) -> None:
-        """End sessions and watches and close the file. Safe to repeat."""
-        if self._is_closed:
-            return
+    async def _end_leases(self) -> None:
         await self._leases.aclose()
-        self._is_closed = True
-        self._watches.close()
+
+    async def _disconnect(self) -> None:
         self.poller.stop()
-        await self._tasks.aclose()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
         self._thread.shutdown(wait=False)
 
@@ -182,18 +129,11 @@ class SqliteStore:
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
+    async def _read_fence(self) -> FenceState:
         return await self._read(lambda reader: reader.fence)
 
-    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replace the fence if it is ``old``; False if it is not."""
+    async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         return await self._write(lambda writer: writer.swap_fence(old, new))
-
-    def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed."""
-        self._check_open()
-        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """Yield all nodes including the root."""
@@ -202,12 +142,9 @@ class SqliteStore:
             row, nodes = await self._read(partial(SqliteReader.page, after=row))
             yield nodes
 
-    async def load(
+    async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed, if it is exactly ``fence``."""
-        check_operations(operations)
-
         def body(writer: SqliteWriter) -> None:
             plan = writer.plan(fence)
             for operation in operations:
@@ -252,10 +189,6 @@ class SqliteStore:
             answer = asyncio.wrap_future(job)
             answer.add_done_callback(_retrieve)
             return await asyncio.shield(answer)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")
 
     # --- watches
 

@@ -1,8 +1,8 @@
 """A session: a separate ZooKeeper connection that owns the ephemeral nodes."""
 
 import asyncio
-from collections.abc import Callable
 
+from ..store_base import StoreSession
 from .client import ZooKeeperAccess, ZooKeeperConnection
 
 CLOSE_RECONNECT_MS = 1_200
@@ -13,24 +13,16 @@ this time lets the nodes be removed immediately instead of after the TTL.
 """
 
 
-class ZooKeeperSession:
+class ZooKeeperSession(StoreSession):
     """A session that is lost when the servers report it as expired.
 
     A process without contact to the servers learns of the loss only after it has reconnected.
     """
 
     def __init__(self, access: ZooKeeperAccess, ttl_ms: int) -> None:
-        self.is_lost = False
+        super().__init__()
         self.connection = ZooKeeperConnection(access, ttl_ms, on_expired=self._lose)
-        self._on_lost: list[Callable[[], None]] = []
         self._stopping: asyncio.Task[None] | None = None
-
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the session is lost; soon if it is lost already."""
-        if self.is_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        else:
-            self._on_lost.append(callback)
 
     async def close(self) -> None:
         """End the session and remove its nodes. Safe to repeat."""
@@ -42,8 +34,5 @@ class ZooKeeperSession:
 
     def _lose(self) -> None:
         """Mark the session as lost and stop the new session that kazoo begins."""
-        self.is_lost = True
         self._stopping = asyncio.get_running_loop().create_task(self.connection.aclose())
-        for callback in self._on_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        self._on_lost.clear()
+        self.mark_lost()

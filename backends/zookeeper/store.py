@@ -14,7 +14,7 @@ compare-and-set are not affected. Each session uses a connection of its own.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,11 @@ from ...core.runtime.metadata_store import (
     Session,
     Value,
     Version,
-    Watch,
     check_path,
 )
-from ...core.runtime.tasks import Tasks
 from ..migration_fence import FENCE_PATH, FenceState
-from ..transaction_plan import Node, check_data, check_operations, check_target
+from ..store_base import StoreBase
+from ..transaction_plan import Node
 from ..uri import StoreUri
 from ..watches import Watches
 from .client import (
@@ -103,16 +102,13 @@ async def _secret(uri: StoreUri, file: str | None) -> str | None:
     return line
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(StoreBase):
     """A handle to the servers, for one process."""
 
     def __init__(self, access: ZooKeeperAccess, chroot: str, timeout_ms: int) -> None:
-        self.uri = f"zk://{access.hosts}{chroot}"
-        self.timeout_ms = timeout_ms
+        super().__init__(f"zk://{access.hosts}{chroot}", timeout_ms)
         self._access = access
         self._chroot = chroot
-        self._is_closed = False
-        self._tasks = Tasks()
         self._sessions: list[ZooKeeperSession] = []
         self._watches = Watches(self._arm_soon)
         self._armed: dict[str, bool] = {}
@@ -135,19 +131,13 @@ class ZooKeeperStore:
         await self._connection.start()
         await self.fence.read_or_create(self._deadline())
 
-    async def get(self, path: str, *, stale_ok: bool = False) -> Value:
-        """Return the node's value. Raises NoNodeError, MetadataUnavailableError."""
+    async def _get(self, path: str, *, stale_ok: bool) -> Value:
         znode = self._znode(path)
         data, stat = await self._read(self._requests.get(znode), stale_ok=stale_ok)
         return Value(data or b"", self._commits.version(stat))
 
-    async def children(
-        self, path: str, *, after: str | None = None, limit: int | None = None
-    ) -> list[str]:
-        """Return at most ``limit`` names of direct children after ``after``, in byte order.
-
-        ZooKeeper always sends all names, whatever the limit.
-        """
+    async def _children(self, path: str, after: str | None, limit: int | None) -> list[str]:
+        """Read all names: ZooKeeper always sends them all, whatever the limit."""
         znode = self._znode(path)
         names, _ = await self._read(self._requests.names(znode))
         page = sorted(name for name in names if after is None or name > after)
@@ -159,21 +149,12 @@ class ZooKeeperStore:
             ]
         return page if limit is None else page[:limit]
 
-    async def create(
-        self,
-        path: str,
-        data: bytes = b"",
-        *,
-        ephemeral: Session | None = None,
-        sequential: bool = False,
+    async def _create(
+        self, path: str, data: bytes, ephemeral: Session | None, *, sequential: bool
     ) -> tuple[str, Version]:
-        """Create a node and return its path and version."""
-        check_target(path)
-        check_data(data)
         connection = (
             self._connection if ephemeral is None else self._own_session(ephemeral).connection
         )
-        self._check_open()
         flags = CreateFlags(ephemeral=ephemeral is not None, sequential=sequential)
         try:
             (written,) = await self._commits.commit(
@@ -186,30 +167,6 @@ class ZooKeeperStore:
             raise
         assert written is not None
         return written[0][len(self._chroot) :], written[1]
-
-    async def put(self, path: str, data: bytes, *, expect: Version | None = None) -> Version:
-        """Replace a node's data. Raises NoNodeError, BadVersionError and as ``create``."""
-        check_target(path)
-        check_data(data)
-        (version,) = await self._commit([Put(path, data, expect)])
-        assert version is not None
-        return version
-
-    async def delete(self, path: str, *, expect: Version | None = None) -> None:
-        """Delete a node. Raises NoNodeError, BadVersionError, NotEmptyError and as ``create``."""
-        check_target(path)
-        await self._commit([Delete(path, expect)])
-
-    async def txn(self, operations: Sequence[Operation]) -> list[Version | None]:
-        """Carry out all operations or none; return versions, None for each Check and Delete."""
-        check_operations(operations)
-        return await self._commit(operations)
-
-    def watch(self, path: str, callback: Callable[[], None], *, prefix: bool = False) -> Watch:
-        """Call ``callback`` from the loop after the node (``prefix``: its subtree) changed."""
-        check_path(path)
-        self._check_open()
-        return self._watches.add(path, callback, is_prefix=prefix)
 
     async def session(self, ttl_ms: int) -> ZooKeeperSession:
         """Open a session; the servers limit its TTL to between 2 and 20 of their ticks."""
@@ -231,34 +188,19 @@ class ZooKeeperStore:
         self._sessions.append(session)
         return session
 
-    async def close(self) -> None:
-        """End sessions and watches and close the connection. Safe to repeat."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._watches.close()
-        await self._tasks.aclose()
+    async def _disconnect(self) -> None:
         for session in self._sessions:
             await session.close()
         await self._connection.aclose()
 
     # --- migration (``MovableStore``)
 
-    async def fence_state(self) -> FenceState:
-        """Return the current state of the fence. Raises MetadataUnavailableError."""
-        self._check_open()
+    async def _read_fence(self) -> FenceState:
         await self.fence.read_or_create(self._deadline())
         return self.fence.state
 
-    async def swap_fence(self, old: FenceState, new: FenceState) -> bool:
-        """Replace the fence if it is ``old``; False if it is not."""
-        self._check_open()
+    async def _swap_fence(self, old: FenceState, new: FenceState) -> bool:
         return await self.fence.swap(old, new, self._deadline())
-
-    def watch_fence(self, callback: Callable[[], None]) -> Watch:
-        """Call ``callback`` after the fence changed."""
-        self._check_open()
-        return self._watches.add(FENCE_PATH, callback, is_prefix=False)
 
     async def scan(self) -> AsyncIterator[list[tuple[str, Node]]]:
         """Yield all nodes including the root, level by level, with many concurrent requests."""
@@ -273,12 +215,10 @@ class ZooKeeperStore:
                 below += await self._below(parents)
             level = below
 
-    async def load(
+    async def _load(
         self, operations: Sequence[Operation], sequences: Mapping[str, int], fence: FenceState
     ) -> None:
-        """Write although the fence is closed; sequence numbers are raised in later transactions."""
-        check_operations(operations)
-        self._check_open()
+        """Raise sequence numbers in later transactions."""
         on_znodes = [_with_path(operation, self._znode(operation.path)) for operation in operations]
         await self._commits.commit(
             on_znodes, self._connection, self._deadline(), allowed_fence=fence
@@ -326,13 +266,6 @@ class ZooKeeperStore:
     def _znode_unchecked(self, path: str) -> str:
         return (self._chroot or "/") if path == "/" else f"{self._chroot}{path}"
 
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self.timeout_ms / 1000
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"{self.uri} is closed")
-
     def _own_session(self, session: Session) -> ZooKeeperSession:
         if not isinstance(session, ZooKeeperSession) or session not in self._sessions:
             if isinstance(session, ZooKeeperSession) and session.is_lost:
@@ -360,8 +293,7 @@ class ZooKeeperStore:
                 raise NoNodeError("ZooKeeper: no such node")
             await self.fence.refresh(deadline)
 
-    async def _commit(self, operations: Sequence[Operation]) -> list[Version | None]:
-        self._check_open()
+    async def _transact(self, operations: Sequence[Operation]) -> list[Version | None]:
         on_znodes = [_with_path(operation, self._znode(operation.path)) for operation in operations]
         try:
             written = await self._commits.commit(on_znodes, self._connection, self._deadline())

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from zlib import crc32
 
 from ....backends.memory import MemorySession, MemoryStore, MemoryTree
+from ....backends.store_base import StoreSession
 from ....backends.transaction_plan import TransactionPlan
 from ....core.protocol.errors import (
     ClosedError,
@@ -152,31 +153,18 @@ class MetadataSite:
         return share > 0 and self.random.random() < share
 
 
-class SimSession:
+class SimSession(StoreSession):
     """A session as its process sees it: the process learns of its loss only while connected."""
 
     def __init__(self, store: "SimMetadataStore", inner: MemorySession) -> None:
-        self.is_lost = False
+        super().__init__()
         self.inner = inner
         self._store = store
-        self._on_lost: list[Callable[[], None]] = []
-
-    def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once when the session is lost, or soon if it is already lost."""
-        if self.is_lost:
-            asyncio.get_running_loop().call_soon(callback)
-        else:
-            self._on_lost.append(callback)
 
     def learn(self) -> None:
         """Update the state of the session from the servers."""
         if self.inner.is_lost and not self.is_lost:
-            self.is_lost = True
-            for callback in self._on_lost:
-                self._store.site.network.loop.call_soon(
-                    callback, context=self._store.process.context
-                )
-            self._on_lost.clear()
+            self.mark_lost(self._store.process.context)
 
     async def close(self) -> None:
         """End the session and remove its ephemeral nodes; without a connection, after its TTL."""
