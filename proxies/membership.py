@@ -19,6 +19,7 @@ from ..core.protocol.metadata_record import decode_metadata_record, encode_metad
 from ..core.runtime.metadata_store import MetadataStore, Session, Watch
 from ..core.runtime.runtime import Runtime
 from ..core.runtime.tasks import Tasks
+from ..core.runtime.wakeup import Wakeup
 
 ROOT = "/rhumbline/proxies"
 WRITE, READ = "write", "read"
@@ -84,7 +85,7 @@ class ProxyMembership:
         self._ttl_ms = session_ttl_ms
         self._members: dict[str, tuple[ProxyMember, ...]] = {WRITE: (), READ: ()}
         self._tasks = Tasks()
-        self._is_due = asyncio.Event()
+        self._wakeup = Wakeup()
         self._watch: Watch | None = None
         self._has_left = False
 
@@ -94,7 +95,7 @@ class ProxyMembership:
 
     async def join(self) -> None:
         """Register, and stay registered until ``leave``. Raises MetadataError."""
-        self._watch = self._store.watch(ROOT, self._is_due.set, prefix=True)
+        self._watch = self._store.watch(ROOT, self._wakeup.wake, prefix=True)
         await self._register()
         await self._refresh()
         self._tasks.spawn(self._maintain(), "proxy membership")
@@ -143,12 +144,11 @@ class ProxyMembership:
         self.lost_count += 1
         for callback in self.on_lost:
             callback()
-        self._is_due.set()
+        self._wakeup.wake()
 
     async def _maintain(self) -> None:
         while True:
-            await self._is_due.wait()
-            self._is_due.clear()
+            await self._wakeup.wait()
             try:
                 if self.session is None:
                     await self._register()
@@ -157,7 +157,7 @@ class ProxyMembership:
                 return
             except RhumblineError:
                 await asyncio.sleep(_RETRY_MS / 1000)
-                self._is_due.set()
+                self._wakeup.wake()
 
     async def _refresh(self) -> None:
         for role in (WRITE, READ):

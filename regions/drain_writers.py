@@ -17,7 +17,7 @@ from ..core.protocol.errors import RhumblineError
 from ..core.protocol.quorum import Quorum
 from ..core.runtime.rate_limiter import RateLimiter
 from ..core.runtime.tasks import Tasks
-from .repair.wakeup import Wakeup
+from ..core.runtime.wakeup import Wakeup
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
 ROLLS_PER_SECOND = 200

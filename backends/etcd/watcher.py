@@ -10,6 +10,7 @@ import asyncio
 import grpc.aio
 
 from ...core.runtime.tasks import Tasks
+from ...core.runtime.wakeup import Wakeup
 from ..watches import Watches
 from . import etcd_pb2 as pb
 from .client import EtcdClient
@@ -37,14 +38,14 @@ class EtcdWatcher:
         self._tasks = tasks
         self._task: asyncio.Task[None] | None = None
         self._stale: dict[str, None] = {}
-        self._has_stale_paths = asyncio.Event()
+        self._wakeup = Wakeup()
         self._server_watches: dict[str, tuple[int, ...]] = {}
         self._paths: dict[int, str] = {}
         self._last_id = 0
 
     def _path_changed(self, path: str) -> None:
         self._stale[path] = None
-        self._has_stale_paths.set()
+        self._wakeup.wake()
         if self._task is None and not self._tasks.is_closed:
             self._task = self._tasks.spawn(self._run(), "etcd watches")
 
@@ -53,7 +54,7 @@ class EtcdWatcher:
             self._server_watches.clear()
             self._paths.clear()
             self._stale.update(dict.fromkeys(self.watches.paths()))
-            self._has_stale_paths.set()
+            self._wakeup.wake()
             failure: grpc.aio.AioRpcError | None = None
             is_refused = False
             call = self._client.stream("Watch/Watch", pb.WatchResponse)
@@ -93,8 +94,7 @@ class EtcdWatcher:
         self, call: "grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]"
     ) -> None:
         while True:
-            await self._has_stale_paths.wait()
-            self._has_stale_paths.clear()
+            await self._wakeup.wait()
             while self._stale:
                 path = next(iter(self._stale))
                 del self._stale[path]

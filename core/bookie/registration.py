@@ -10,6 +10,7 @@ from ..metadata.bookie_directory import BookieDirectory
 from ..protocol.errors import MetadataError, RhumblineError
 from ..runtime.metadata_store import Session
 from ..runtime.tasks import Tasks
+from ..runtime.wakeup import Wakeup
 from ..wire.registration import Registration
 from .config import BookieConfig
 
@@ -29,7 +30,7 @@ class RegistrationKeeper:
         self._registration = registration
         self._tasks = tasks
         self._wanted_read_only = False
-        self._changed = asyncio.Event()
+        self._wakeup = Wakeup()
         self._session: Session | None = None
         self._is_leaving = False
         self.is_registered = False
@@ -48,7 +49,7 @@ class RegistrationKeeper:
         """Sets the mode in which the bookie is registered."""
         if read_only != self._wanted_read_only:
             self._wanted_read_only = read_only
-            self._changed.set()
+            self._wakeup.wake()
 
     async def leave(self) -> None:
         """Removes the registration. Safe to repeat.
@@ -81,14 +82,13 @@ class RegistrationKeeper:
 
     async def _keep_registered(self, listed_read_only: bool) -> None:
         while not self._is_leaving:
-            await self._changed.wait()
-            self._changed.clear()
+            await self._wakeup.wait()
             try:
                 listed_read_only = await self._update(listed_read_only)
             except RhumblineError:
                 # The store is unavailable, or the lost session has not expired there yet.
                 await asyncio.sleep(self._config.registration_retry_ms / 1000)
-                self._changed.set()
+                self._wakeup.wake()
 
     async def _update(self, listed_read_only: bool) -> bool:
         """Updates the registration to the wanted mode; returns the mode that is registered."""
@@ -125,4 +125,4 @@ class RegistrationKeeper:
     def _adopt(self, session: Session) -> None:
         self._session = session
         self.is_registered = True
-        session.on_lost(self._changed.set)
+        session.on_lost(self._wakeup.wake)

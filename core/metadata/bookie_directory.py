@@ -26,6 +26,7 @@ from ..protocol.errors import (
 from ..protocol.placement import BookieInfo
 from ..runtime.metadata_store import MetadataStore, Session, Value, Version, Watch
 from ..runtime.tasks import run_all
+from ..runtime.wakeup import Wakeup
 from ..wire import cookie as cookies
 from ..wire import registration as registrations
 from ..wire.cookie import Cookie
@@ -109,14 +110,13 @@ class BookieDirectory:
         data = registrations.encode(registration)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
-        changed = asyncio.Event()
-        watch = self._store.watch(path, changed.set)
+        changed = Wakeup()
+        watch = self._store.watch(path, changed.wake)
         # The content does not tell this session's node from an earlier process's node. So a node is
         # removed only after it was seen to be absent and the reply of this creation was lost.
         may_be_this_session = False
         try:
             while True:
-                changed.clear()
                 try:
                     if may_be_this_session:
                         await self._drop(path)
@@ -132,9 +132,7 @@ class BookieDirectory:
                     left = deadline - loop.time()
                     if left <= 0:
                         raise
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, _RETRY_INTERVAL_MS / 1000)):
-                        await changed.wait()
+                await changed.wait(min(left, _RETRY_INTERVAL_MS / 1000))
         finally:
             watch.close()
 

@@ -28,6 +28,7 @@ from ...core.protocol.errors import (
 )
 from ...core.runtime.metadata_store import MetadataStore
 from ...core.runtime.tasks import Tasks, run_all
+from ...core.runtime.wakeup import Wakeup
 from ..config import ProxyConfig
 from ..membership import WRITE, ProxyMember, ProxyMembership
 from ..routing import Routing, stream_key
@@ -255,11 +256,10 @@ class WriteProxy:
         """Return this proxy's claim. Waits for the end of a claim whose owner the clients cannot
         reach."""
         key = stream_key(stream.namespace, stream.name)
-        changed = asyncio.Event()
-        watch = self.claims.watch(stream.namespace, stream.name, changed.set)
+        changed = Wakeup()
+        watch = self.claims.watch(stream.namespace, stream.name, changed.wake)
         try:
             while True:
-                changed.clear()
                 own_member, session = self._membership.own_member, self._membership.session
                 if session is None:
                     raise UnavailableError("this proxy has no session in the metadata store")
@@ -277,7 +277,7 @@ class WriteProxy:
                         f"stream {stream.name} is owned by {found.address}", found.address
                     )
                 stream.rival_address = found.address if found.address != own_member.address else ""
-                await _wait(changed, _CLAIM_POLL_MS)
+                await changed.wait(_CLAIM_POLL_MS / 1000)
         finally:
             watch.close()
 
@@ -466,11 +466,3 @@ class WriteProxy:
             "sets": sum(stream.set_count for stream in served),
             **self._counts,
         }
-
-
-async def _wait(event: asyncio.Event, timeout_ms: int) -> None:
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            await event.wait()
-    except TimeoutError:
-        return

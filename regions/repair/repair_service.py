@@ -17,6 +17,7 @@ from ...core.runtime.backoff import Backoff
 from ...core.runtime.metadata_store import MetadataStore, Session
 from ...core.runtime.runtime import Runtime
 from ...core.runtime.tasks import Tasks
+from ...core.runtime.wakeup import Wakeup
 from ..steered_directory import SteeredDirectory
 from .auditor import Auditor
 from .config import RepairConfig
@@ -25,7 +26,6 @@ from .ledger_repairer import LedgerRepairer
 from .liveness import LivenessMonitor
 from .orphan_ledgers import OrphanLedgers
 from .task_store import TaskStore
-from .wakeup import Wakeup
 
 _SETTLE_S = 1.0
 """Delay of an audit after a bookie registered or disappeared, because others may follow."""

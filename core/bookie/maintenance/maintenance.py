@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from itertools import compress
 
 from ...protocol.errors import MetadataError, RhumblineError
+from ...runtime.wakeup import Wakeup
 from ..config import BookieConfig
 from ..log.sorted_file import SortedFile
 from ..log.startup import read_ledger_bytes
@@ -39,7 +40,7 @@ class Maintenance:
         self._limbo = limbo
         self._config = config
         self._read_instance_id, self._expected_instance = instance_ids
-        self._wake = asyncio.Event()
+        self._wakeup = Wakeup()
         self._step_lock = asyncio.Lock()
         self._collected_s: float | None = None
         self._damaged: set[int] = set()
@@ -52,17 +53,12 @@ class Maintenance:
         self.last_failure: RhumblineError | None = None
         self.may_delete_many = False
         """Set by an operator: the next garbage collection has no limit, and resets the flag."""
-        storage.on_maintenance_due = self._wake.set
+        storage.on_maintenance_due = self._wakeup.wake
 
     async def run(self) -> None:
         """Runs rounds until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(self._config.maintenance_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass  # the regular round is due
-            self._wake.clear()
+            await self._wakeup.wait(self._config.maintenance_ms / 1000)
             await self.step()
 
     async def step(self) -> None:
@@ -131,7 +127,7 @@ class Maintenance:
         end_s = loop.time() + self._config.maintenance_ms / 1000
         while self._backlog > 0:
             if loop.time() > end_s:
-                self._wake.set()
+                self._wakeup.wake()
                 return
             number = storage.sealed_logs[0]
             if number in self._damaged or number in storage.index.sealed_tiers:
@@ -190,4 +186,4 @@ class Maintenance:
         """Schedules the rewriting of damaged files whose entries the scrubber has repaired."""
         self._damaged.clear()
         self._retired_files.update(dict.fromkeys(numbers))
-        self._wake.set()
+        self._wakeup.wake()

@@ -41,6 +41,7 @@ from ...protocol.start import EARLIEST, Start
 from ...runtime.metadata_store import MetadataStore, Session, Watch
 from ...runtime.runtime import Runtime
 from ...runtime.tasks import Tasks, wait_until_done
+from ...runtime.wakeup import Wakeup
 from ..close_at_exit import close_at_exit
 from ..metadata.paths import TopicPaths
 from ..metadata.subscriptions import Subscription
@@ -133,7 +134,7 @@ class GroupMember:
         # The partition of the batch that the application processes.
         self._delivered: PartitionAssignment | None = None
         self._batch_finished = asyncio.Event()
-        self._has_changed = asyncio.Event()
+        self._wakeup = Wakeup()
         self._run_tasks = Tasks()
         self._reader_tasks = Tasks()
         self._watch: Watch | None = None
@@ -173,7 +174,7 @@ class GroupMember:
                 continue  # all partitions have ended
             if found is None:
                 assignment.is_finished = True
-                self._has_changed.set()
+                self._wakeup.wake()
                 continue
             self._delivered = assignment
             self._batch_finished.clear()
@@ -214,7 +215,7 @@ class GroupMember:
     async def __aenter__(self) -> "GroupMember":
         """Join the group. Partitions are assigned soon afterwards."""
         path = self._paths.group(self.group)
-        self._watch = self._store.watch(path, self._has_changed.set, prefix=True)
+        self._watch = self._store.watch(path, self._wakeup.wake, prefix=True)
         self._run_tasks.spawn(self._run(), f"group {self.group} of {self.topic.name}")
         return self
 
@@ -231,7 +232,6 @@ class GroupMember:
 
     async def _run(self) -> None:
         while True:
-            self._has_changed.clear()
             try:
                 await self._step()
             except SessionLostError:
@@ -243,10 +243,7 @@ class GroupMember:
                     await self._deliveries.put((None, error))
                 await self._pause()
             else:
-                loop = asyncio.get_running_loop()
-                timer = loop.call_later(self._config.recheck_ms / 1000, self._has_changed.set)
-                await self._has_changed.wait()
-                timer.cancel()
+                await self._wakeup.wait(self._config.recheck_ms / 1000)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._config.retry_ms / 1000)
@@ -275,7 +272,7 @@ class GroupMember:
             try:
                 await self._store.put(self._member_path(self._id), mark)
             except NoNodeError:
-                self._has_changed.set()  # the session ended: the next step begins another one
+                self._wakeup.wake()  # the session ended: the next step begins another one
                 return
             self._mark = mark
         if not is_finished or self._has_ended:
@@ -311,7 +308,7 @@ class GroupMember:
         """Stop all deliveries, because others may claim the partitions of this member."""
         for assignment in self._assignments.values():
             assignment.is_ended = True
-        self._has_changed.set()
+        self._wakeup.wake()
 
     async def _claim(self, partition: int) -> bool:
         path = self._paths.claim(self.group, partition)
@@ -321,7 +318,7 @@ class GroupMember:
             try:
                 return (await self._store.get(path)).data == self._id.encode()
             except NoNodeError:
-                self._has_changed.set()
+                self._wakeup.wake()
                 return False
         return True
 
@@ -346,7 +343,7 @@ class GroupMember:
             await self._deliveries.put((assignment, error))
             await self._pause()
             assignment.has_failed = True
-            self._has_changed.set()
+            self._wakeup.wake()
 
     async def _release(self, assignment: PartitionAssignment) -> None:
         """Stop reading a partition and release its claim, in the order of invariant 2 above."""

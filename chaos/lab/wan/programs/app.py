@@ -23,6 +23,7 @@ from .....core.protocol.dlsn import Dlsn
 from .....core.protocol.errors import RhumblineError, TooManyRequestsError, UnknownOutcomeError
 from .....core.protocol.start import EARLIEST
 from .....core.runtime.tasks import Tasks
+from .....core.runtime.wakeup import Wakeup
 from ....checker.history import token_of
 from ... import product_settings
 
@@ -69,21 +70,20 @@ class Application:
         self._reads = 0
         self._run = int(config["run"])
         self._random = Random(f"{self.name} {self._run}")
-        self._wake = asyncio.Event()
+        self._wakeup = Wakeup()
 
     # --- writing ----------------------------------------------------------------------------------
 
     def write(self, is_on: bool) -> None:
         """Start or stop writing."""
         self.is_writing = is_on
-        self._wake.set()
+        self._wakeup.wake()
 
     async def keep_writing(self) -> None:
         """Write whenever the application is the active writer, until cancelled."""
         while True:
             if not self.is_writing:
-                self._wake.clear()
-                await self._wake.wait()
+                await self._wakeup.wait()
                 continue
             try:
                 writer = await self.namespace.open_writer(STREAM)
