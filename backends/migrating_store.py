@@ -22,6 +22,7 @@ from ..core.protocol.errors import (
     WrongClusterError,
 )
 from ..core.runtime.metadata_store import Operation, Session, Value, Version, Watch
+from ..core.runtime.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
 from .migration_fence import MovableStore
 from .outage import Outage
@@ -105,7 +106,7 @@ class MigratingStore:
         self._is_closed = False
         self._tasks = Tasks()
         self._moving = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
+        self._following = SingleFlight(self._tasks, self._follow_until_open, "metadata fence")
         self._watches: dict[MigratingWatch, None] = {}
         self._sessions: list[MigratingSession] = []
         self._calls: dict[MovableStore, int] = {}
@@ -228,8 +229,8 @@ class MigratingStore:
             await self._follow(store)
 
     def _fence_changed(self) -> None:
-        if not self._is_closed and (self._following is None or self._following.done()):
-            self._following = self._tasks.spawn(self._follow_until_open(), "metadata fence")
+        if not self._is_closed:
+            self._following.request()
 
     async def _follow_until_open(self) -> None:
         """Retry until the store in use has an open fence."""

@@ -3,6 +3,7 @@
 import asyncio
 
 from ..core.protocol.errors import RhumblineError
+from ..core.runtime.single_flight import SingleFlight
 from ..core.runtime.tasks import Tasks
 from .states import REREAD_MS, PlacementState, PlacementStates, PlacementStateStore
 
@@ -20,15 +21,14 @@ class CachedStates:
         self._tasks = Tasks()
         self._known = PlacementStates()
         self._read_at: float | None = None
-        self._is_reading = False
-        self._is_hinted = False
-        self._watch = states.watch(self._on_hint)
+        self._refresh = SingleFlight(self._tasks, self._read, "read placement states")
+        self._watch = states.watch(self._refresh.request)
 
     @property
     def now(self) -> PlacementStates:
         """The cached states; reading them starts a refresh in the background if they are old."""
         if self._read_at is None or self._loop.time() - self._read_at > REREAD_MS / 1000:
-            self._refresh()
+            self._refresh.request()
         return self._known
 
     def is_offline(self, region: str | None) -> bool:
@@ -38,26 +38,13 @@ class CachedStates:
             for name, state in self.now.regions.items()
         )
 
-    def _on_hint(self) -> None:
-        self._is_hinted = True
-        self._refresh()
-
-    def _refresh(self) -> None:
-        if not self._is_reading and not self._tasks.is_closed:
-            self._is_reading = True
-            self._tasks.spawn(self._read(), "read placement states")
-
     async def _read(self) -> None:
         try:
-            self._is_hinted = True
-            while self._is_hinted:
-                self._is_hinted = False
-                self._known = await self._states.read()
+            self._known = await self._states.read()
         except RhumblineError:
             pass  # ``now`` retries after REREAD_MS
         finally:
             self._read_at = self._loop.time()
-            self._is_reading = False
 
     async def aclose(self) -> None:
         """Stop following. Safe to repeat."""

@@ -36,6 +36,7 @@ from ...core.runtime.metadata_store import (
     Version,
     check_path,
 )
+from ...core.runtime.single_flight import SingleFlight
 from ..migration_fence import FENCE_PATH, FenceState
 from ..store_base import StoreBase
 from ..transaction_plan import Node
@@ -112,7 +113,7 @@ class ZooKeeperStore(StoreBase):
         self._sessions: list[ZooKeeperSession] = []
         self._watches = Watches(self._arm_soon)
         self._armed: dict[str, bool] = {}
-        self._arming: asyncio.Task[None] | None = None
+        self._arming = SingleFlight(self._tasks, self._arm, "zookeeper watches")
         self._to_arm: dict[str, None] = {}
         self._requests = Requests(is_private=access.auth is not None)
         self._connection = ZooKeeperConnection(
@@ -316,8 +317,8 @@ class ZooKeeperStore(StoreBase):
 
     def _arm_soon(self, path: str) -> None:
         self._to_arm[path] = None
-        if not self._is_closed and (self._arming is None or self._arming.done()):
-            self._arming = self._tasks.spawn(self._arm(), "zookeeper watches")
+        if not self._is_closed:
+            self._arming.request()
 
     async def _arm(self) -> None:
         while self._to_arm:

@@ -23,7 +23,7 @@ from ...protocol.errors import (
 from ...protocol.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from ...protocol.quorum import QuorumView
 from ...runtime.metadata_store import Version
-from ...runtime.tasks import wait_until_done
+from ...runtime.single_flight import SingleFlight
 from ...wire.entry import Entry, EntryDigest
 from ..context import LedgerContext
 from .lac_read import read_lac
@@ -46,10 +46,11 @@ class LedgerReader:
         self._views: dict[Fragment, QuorumView] = {}
         self._piggyback: Entry | None = None
         self._poll: LongPoll | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._hints = SingleFlight(
+            context.tasks, self._follow_hint, f"refresh ledger {metadata.ledger_id}"
+        )
         self._metadata_refresh: MetadataRefresh | None = None
         self._view_refreshes: dict[Fragment, MetadataRefresh] = {}
-        self._is_hinted = False
         self._is_abandoned = False
         self._refresh_lock = asyncio.Lock()
         self._watch = context.ledgers.watch(metadata.ledger_id, self._on_hint)
@@ -65,27 +66,21 @@ class LedgerReader:
 
     def _on_hint(self) -> None:
         """Reads the metadata again in the background, since it may have changed."""
-        self._is_hinted = True
-        if self._refreshing is None and not self._is_abandoned and not self.context.tasks.is_closed:
-            name = f"refresh ledger {self.ledger_id}"
-            self._refreshing = self.context.tasks.spawn(self._follow_hints(), name)
+        if not self._is_abandoned:
+            self._hints.request()
 
-    async def _follow_hints(self) -> None:
+    async def _follow_hint(self) -> None:
         backoff = self.context.backoff(self.context.config.metadata_timeout_ms)
-        try:
-            while self._is_hinted and not self.is_closed and not self._is_abandoned:
-                self._is_hinted = False
-                try:
-                    await self.refresh()
-                except NoSuchLedgerError:
-                    return  # deleted: reads raise it
-                except UnavailableError:
-                    self._is_hinted = True
-                    if backoff.is_over:
-                        return  # the next hint or failed read tries again
-                    await backoff.pause()
-        finally:
-            self._refreshing = None
+        while not self.is_closed and not self._is_abandoned:
+            try:
+                await self.refresh()
+                return
+            except NoSuchLedgerError:
+                return  # deleted: reads raise it
+            except UnavailableError:
+                if backoff.is_over:
+                    return  # the next hint or failed read tries again
+                await backoff.pause()
 
     async def refresh(self) -> bool:
         """Reads the metadata again and returns whether it has changed. Safe to repeat.
@@ -305,9 +300,7 @@ class LedgerReader:
     async def aclose(self) -> None:
         """Closes the reader and its watch; waiting calls raise ClosedError. Safe to repeat."""
         self.abandon()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await wait_until_done(self._refreshing)
+        await self._hints.aclose()
         for refresh in (self._metadata_refresh, *list(self._view_refreshes.values())):
             if refresh is not None:
                 await refresh.aclose()
